@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+
+from qbeast_core.carbondata.files.dictionaries import open_dictionaries
+from qbeast_core.carbondata.metadata.open_table import load_segment, load_table
+from qbeast_core.carbondata.metadata.segments import Stores
+from qbeast_core.carbondata.reader import TableReader
 
 BESIDE = Path(__file__).parent / "tables"
 MORE = os.environ.get("QBEAST_CARBONDATA_TABLES")
@@ -57,3 +62,13 @@ def table_path(name: str) -> Path:
 def expected(name: str) -> pl.DataFrame:
     """Return the rows, as CarbonData's readers had them."""
     return pl.read_parquet(folder(name) / "expected.parquet")
+
+
+def reader_of(
+    store: Any, *, outside: Mapping[str, str] | None = None, settings: Mapping[str, str] | None = None
+) -> TableReader:
+    """Return a reader of all live segments of the table in a store."""
+    table = load_table(Stores(store, {}, outside or {}, allow_absolute_paths=False))
+    loads = [load for load in table.loads if load.is_visible] if table.is_transactional else [None]
+    segments = tuple(load_segment(table, load) for load in loads)
+    return TableReader(table, segments, open_dictionaries(store, settings))

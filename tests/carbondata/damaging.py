@@ -6,12 +6,8 @@ import tracemalloc
 
 from hypothesis import strategies as st
 
-from qbeast_core.carbondata.files.dictionaries import open_dictionaries
-from qbeast_core.carbondata.metadata.open_table import load_segment, load_table
-from qbeast_core.carbondata.metadata.segments import Stores
-from qbeast_core.carbondata.reader import TableReader
 from qbeast_core.errors import DamagedFileError, StorageError, TableNotFoundError, UnsupportedTableError
-from tests.carbondata.collection import table_path
+from tests.carbondata.collection import reader_of, table_path
 from tests.carbondata.memory_store import MemoryStore
 
 MOST_BYTES = 96 << 20
@@ -28,10 +24,7 @@ REFUSALS = (DamagedFileError, UnsupportedTableError, StorageError, TableNotFound
 
 def read(store: MemoryStore) -> int:
     """Read all rows of all columns; return how many."""
-    table = load_table(Stores(store, {}, {}, allow_absolute_paths=False))
-    loads = [load for load in table.loads if load.is_visible] if table.is_transactional else [None]
-    segments = tuple(load_segment(table, load) for load in loads)
-    reader = TableReader(table, segments, open_dictionaries(store))
+    reader = reader_of(store)
     return sum(frame.height for frame in reader.rows(list(reader.schema)))
 
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-
 import polars as pl
 import pyarrow as pa
 
 from qbeast_core.carbondata.files.data_file import DataFile
-from qbeast_core.carbondata.files.dictionaries import open_dictionaries
-from qbeast_core.carbondata.metadata.open_table import load_segment, load_table
-from qbeast_core.carbondata.metadata.segments import Stores
 from qbeast_core.carbondata.reader import TableReader
 from qbeast_core.io.stores.store import open_store
-from tests.carbondata.collection import expected, table_path
+from tests.carbondata.collection import expected, reader_of, table_path
 
 OLD = ("cd1", "store161", "stream161")
 
@@ -22,17 +16,10 @@ OLD = ("cd1", "store161", "stream161")
 MINUTES_OF_2000 = {"carbon.timegranularity": "MINUTE", "carbon.cutOffTimestamp": "2000-01-01 00:00:00"}
 
 
-def reader_of(path: Path, settings: Mapping[str, str] | None = None) -> TableReader:
-    """Return a reader of all live segments of the table in a folder."""
-    store = open_store(path)
-    table = load_table(Stores(store, {}, {}, allow_absolute_paths=False))
-    segments = tuple(load_segment(table, load) for load in table.loads if load.is_visible)
-    return TableReader(table, segments, open_dictionaries(store, settings))
-
-
 def old_reader(name: str) -> TableReader:
     """Return a reader of one of the tables, which may be told what it counts timestamps by."""
-    return reader_of(table_path(name), MINUTES_OF_2000 if name == "cd111_v2_timegran" else None)
+    settings = MINUTES_OF_2000 if name == "cd111_v2_timegran" else None
+    return reader_of(open_store(table_path(name)), settings=settings)
 
 
 def old_files(name: str) -> list[DataFile]:

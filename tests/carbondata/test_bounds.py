@@ -10,26 +10,17 @@ import pytest
 
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.files.data_file import Blocklet, DataFile
-from qbeast_core.carbondata.files.dictionaries import open_dictionaries
-from qbeast_core.carbondata.files.open_file import open_data_file
 from qbeast_core.carbondata.pages.statistics import decode_bounds
-from qbeast_core.carbondata.stored_file import StoredFile
 from qbeast_core.carbondata.structs.schema import DataType
 from qbeast_core.io.stores.store import open_store
 from tests.carbondata import page_encoder
-from tests.carbondata.collection import more_names, names, swept, table_path
+from tests.carbondata.collection import more_names, names, reader_of, swept, table_path
 
 
 def check(name: str) -> int:
     """Compare all bounds of a table's pages and blocklets with the values; return how many there are."""
-    store = open_store(table_path(name))
-    actual = 0
-    for path in store.list(""):
-        if not path.endswith(".carbondata"):
-            continue
-        file = open_data_file(
-            StoredFile(store, path, store.size(path)), "columnar_v3", open_dictionaries(store)
-        )
+    reader, actual = reader_of(open_store(table_path(name))), 0
+    for file in map(reader.open, reader.files):
         for blocklet in file.blocklets:
             for column in file.columns:
                 if not column.is_nested:
@@ -57,17 +48,20 @@ def check_column(file: DataFile, blocklet: Blocklet, column: Column) -> int:
 
 NAMES = names("sdk230_prim", "sdk161_prim", "sdk230_sort", "sdk230_multipage_sorted", "tx230_basic")
 NAMES += ["sdk230_adaptive_nulls", "sdk161_adaptive_nonull"]
+# 1.1 takes the first and last value of a page for its bounds, whether or not the page is sorted: few are trusted.
+OLD_NAMES = ["cd111_v2_types", "cd111_v3_types", "store161_global_dictionary"]
 
 
-@pytest.mark.parametrize("name", [*NAMES, *swept([*names("sdk", "tx"), *more_names("sdk", "tx")])])
+@pytest.mark.parametrize(
+    "name", [*NAMES, *OLD_NAMES, *swept([*names("sdk", "tx"), *more_names("sdk", "tx")])]
+)
 def test_bounds_hold(name: str) -> None:
-    assert check(name) > (5 if name in NAMES else -1)
+    assert check(name) > (5 if name in NAMES else 0 if name in OLD_NAMES else -1)
 
 
 def test_nested_columns_have_no_bounds() -> None:
-    store = open_store(table_path("sdk230_complex_map"))
-    path = next(path for path in store.list("") if path.endswith(".carbondata"))
-    file = open_data_file(StoredFile(store, path, store.size(path)), "columnar_v3", open_dictionaries(store))
+    reader = reader_of(open_store(table_path("sdk230_complex_map")))
+    file = reader.open(reader.files[0])
     nested = [column for column in file.columns if column.is_nested]
     assert nested
     assert all(decode_bounds(column, (b"\0" * 8, b"\xff" * 8)) is None for column in nested)

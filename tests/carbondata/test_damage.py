@@ -74,8 +74,9 @@ def test_truncated_dictionary_or_index_raises(name: str) -> None:
             store.files[path] = whole
 
 
-def test_missing_file_is_named() -> None:
-    store = MemoryStore.of(table_path("tx230_partitioned"))
+@pytest.mark.parametrize("name", ["tx230_partitioned", "cd111_v3_nodict_numbers"])
+def test_missing_file_is_named(name: str) -> None:
+    store = MemoryStore.of(table_path(name))
     path = next(path for path in store.list("") if path.endswith(".carbondata"))
     store.delete(path)
     with pytest.raises(StorageError, match="does not exist") as caught:

@@ -12,17 +12,15 @@ from polars.testing import assert_frame_equal
 import qbeast
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.files.dictionaries import open_dictionaries
-from qbeast_core.carbondata.pages.statistics import decode_bounds
 from qbeast_core.errors import DamagedFileError, LostValuesWarning, StorageError, UnsupportedTableError
 from qbeast_core.io.stores.store import open_store
-from tests.carbondata.collection import expected, more_names, names, swept, table_path
+from tests.carbondata.collection import expected, more_names, names, reader_of, swept, table_path
 from tests.carbondata.old_tables import (
     MINUTES_OF_2000,
     OLD,
     file_rows,
     old_files,
     old_reader,
-    reader_of,
     rows_and_expected,
 )
 
@@ -68,41 +66,12 @@ def test_columns_are_read_separately() -> None:
         assert none.type == column.arrow_type
 
 
-@pytest.mark.parametrize("name", ["cd111_v2_nodict_numbers", "cd111_v3_nodict_numbers", "stream161_finished"])
-def test_filters_match_polars(name: str) -> None:
-    reader = old_reader(name)
-    _, target = rows_and_expected(name)
-    for column in target.columns:
-        value = target[column].drop_nulls().sort()[7]
-        for predicate in (pl.col(column) == value, pl.col(column) >= value):
-            actual = pl.concat(list(reader.rows(target.columns, predicate)))
-            assert actual.height == target.filter(predicate).height, (column, value)
-
-
-@pytest.mark.parametrize("name", ["cd111_v2_types", "cd111_v3_types", "store161_global_dictionary"])
-def test_values_are_within_trusted_bounds(name: str) -> None:
-    # 1.1 takes the first and last value of a page for its bounds, whether or not the page is sorted.
-    trusted = 0
-    for file in old_files(name):
-        rows = file_rows(file)
-        for column in file.columns:
-            of_pages = file.page_bounds(file.blocklets[0], column)
-            of_blocklet = file.bounds(file.blocklets[0], column)
-            values = rows[column.schema.name].drop_nulls()
-            for stored in (*of_pages, of_blocklet) if len(values) else ():
-                if (bounds := decode_bounds(column, stored)) is not None:
-                    trusted += 1
-                    assert not (values < bounds[0]).any(), column.schema.name
-                    assert not (values > bounds[1]).any(), column.schema.name
-    assert trusted
-
-
 def test_stream_rows_after_last_commit_are_ignored(tmp_path: Path) -> None:
     whole = Path(shutil.copytree(table_path("stream161_basic"), tmp_path / "table"))
     before = [file_rows(file) for file in old_files("stream161_basic")]
     for path in whole.rglob("*.carbondata"):
         path.write_bytes(path.read_bytes() + b"@carbondata_sync\0\0")
-    actual = [reader.open(live) for reader in [reader_of(whole)] for live in reader.files]
+    actual = [reader.open(live) for reader in [reader_of(open_store(whole))] for live in reader.files]
     for file, target in zip(actual, before, strict=True):
         assert file.version == "row"
         assert_frame_equal(file_rows(file), target)
@@ -112,18 +81,9 @@ def test_stream_cut_before_last_commit_raises(tmp_path: Path) -> None:
     whole = Path(shutil.copytree(table_path("stream161_basic"), tmp_path / "table"))
     for path in whole.rglob("*.carbondata"):
         path.write_bytes(path.read_bytes()[:-5])
-    reader = reader_of(whole)
+    reader = reader_of(open_store(whole))
     with pytest.raises(StorageError, match="ends before"):
         list(reader.rows(["id"]))
-
-
-def test_missing_data_file_is_named(tmp_path: Path) -> None:
-    whole = Path(shutil.copytree(table_path("cd111_v2_timegran"), tmp_path / "table"))
-    (path,) = whole.rglob("*.carbondata")
-    path.unlink()
-    with pytest.raises(StorageError, match=path.name) as caught:
-        list(reader_of(whole).rows(["id"]))
-    assert caught.value.path == path.relative_to(whole).as_posix()
 
 
 @pytest.fixture

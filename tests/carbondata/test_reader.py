@@ -7,12 +7,9 @@ import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
 
-from qbeast_core.carbondata.files.dictionaries import open_dictionaries
-from qbeast_core.carbondata.metadata.open_table import load_segment, load_table
-from qbeast_core.carbondata.metadata.segments import Stores
 from qbeast_core.carbondata.reader import TableReader
 from qbeast_core.io.stores.store import open_store
-from tests.carbondata.collection import expected, folder, more_names, names, swept, table_path
+from tests.carbondata.collection import expected, folder, more_names, names, reader_of, swept, table_path
 from tests.carbondata.old_tables import file_rows
 
 # Where an empty and a null value of BINARY cannot be told apart in the file; Spark reads null here, the SDK b"".
@@ -20,12 +17,8 @@ EMPTY_IS_NULL = {"tx230_complex_tx": "bin"}
 
 
 def reader(name: str) -> TableReader:
-    store = open_store(table_path(name))
     outside = {"/tmp/carbon_out/ext_parquet": str(folder(name) / "ext_parquet")}  # noqa: S108 -- as stored
-    table = load_table(Stores(store, {}, outside, allow_absolute_paths=False))
-    loads = [load for load in table.loads if load.is_visible] if table.is_transactional else [None]
-    segments = tuple(load_segment(table, load) for load in loads)
-    return TableReader(table, segments, open_dictionaries(store))
+    return reader_of(open_store(table_path(name)), outside=outside)
 
 
 def check(name: str) -> None:

@@ -14,20 +14,10 @@ from tests.spec.golden import golden
 
 @pytest.mark.parametrize("text", golden("revision"))
 def test_revision_round_trips(text):
-    assert Revision.from_json(text).to_json() == text
-
-
-@pytest.mark.parametrize("text", golden("revision"))
-def test_transformers_and_transformations_round_trip(text):
-    revision, stored = Revision.from_json(text), json.loads(text)
-    for field, key in [("column_transformers", "columnTransformers"), ("transformations", "transformations")]:
-        values = getattr(revision, field)
-        assert len(values) == len(stored[key])
-        for value, expected in zip(values, stored[key], strict=True):
-            written = json.loads(value.model_dump_json())
-            assert list(written.items()) == list(expected.items())
-            assert [type(item) for item in written.values()] == [type(item) for item in expected.values()]
-            assert not value.model_extra  # every key the JVM writes is known here
+    revision = Revision.from_json(text)
+    assert revision.to_json() == text
+    # Every key that the JVM writes is known here.
+    assert not any(item.model_extra for item in (*revision.column_transformers, *revision.transformations))
 
 
 @pytest.mark.parametrize("text", golden("revision"))
@@ -64,14 +54,6 @@ def test_jvm_blocks_round_trip(text):
     if '"replicated"' not in text:  # 0.8 leaves it out
         written = written.replace(',"replicated":false', "")
     assert written == text
-
-
-@pytest.mark.parametrize("text", golden("blocks"))
-def test_jvm_blocks_survive_the_documented_form(text):
-    blocks = parse_blocks(text)
-    documented = dump_blocks(blocks, dialect="documented")
-    assert blocks_dialect(documented) == "documented"
-    assert parse_blocks(documented) == blocks
 
 
 @pytest.mark.parametrize("tags", golden("flat tags"))

@@ -160,15 +160,6 @@ def test_stale_newest_revision_is_a_table_fault(table: Path) -> None:
     assert faults["path"].to_list() == [None]
 
 
-def test_foreign_files_are_staging_without_fault(table: Path) -> None:
-    rows = pl.DataFrame({"a": [1], "b": [0.5], "s": ["x"], "note": [1]})
-    write_deltalake(table, rows, mode="append")
-    report = qbeast.open_table(table).check()
-    assert report.ok
-    assert "1 file(s) with 1 rows have no index that can be used: staging" in report.notes
-    assert "staging" in repr(report)
-
-
 def test_statistics_of_staged_files_are_checked(table: Path) -> None:
     rows = pl.DataFrame({"a": [1, 5], "b": [0.5, float("nan")], "s": ["x" * 200, "y"], "note": [1, 2]})
     write_deltalake(table, rows, mode="append")

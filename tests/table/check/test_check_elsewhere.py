@@ -165,5 +165,6 @@ def test_empty_and_staged_tables_pass(tmp_path: Path) -> None:
     table = qbeast.open_table(tmp_path / "staged")
     assert table.check().ok, table.check()
     assert table.check().notes[0].startswith("1 file(s) with 4,000 rows have no index")
+    assert "staging" in repr(table.check())
     (staging,) = table.metrics().revisions
     assert (staging.rows, staging.files, staging.cubes) == (4000, 1, 0)

@@ -48,8 +48,6 @@ def each(*edits: Edit) -> Edit:
 
 OLDER: dict[str, Edit] = {
     "an older revision is no JSON": revision(1, '{"revisionID":'),
-    "an older revision is empty": revision(1, ""),
-    "an older revision too deep": revision(1, "[" * 100_000),
     "an older revision lacks its space": revision(1, transformations=[{"className": "nope"}] * 2),
     "an older revision names itself wrong": revision(1, revisionID=2),
     "the staging revision is no JSON": revision(0, "oops"),

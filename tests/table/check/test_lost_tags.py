@@ -24,12 +24,12 @@ from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns.stored import PHYSICAL_NAME, StoredColumns
 from qbeast_core.log.files.tag_copy import digest_of, parse_copy
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.check import repair as module
 from qbeast_core.table.data import data_files
 from tests.helpers import damage as d
 from tests.helpers.examples import examples
 from tests.helpers.faults import DATA_FAULTS, LOG_FAULTS
 from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.races import landing_first
 from tests.helpers.strategies import ROW, Case, cases
 from tests.helpers.tables import assert_same_rows, folder, sampled, small_files, write
 
@@ -191,25 +191,14 @@ def test_files_without_place_in_newer_tree_stay_staged(table: Path) -> None:
     assert_same_rows(opened.scan().collect(), rows)
 
 
-def race(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
-    """Let another writer commit a change between the check and the commit of a repair."""
-    plan = module.plan_repair
-
-    def plan_and_change(*args: Any) -> Any:
-        monkeypatch.setattr(module, "plan_repair", plan)
-        planned = plan(*args)
-        change()
-        return planned
-
-    monkeypatch.setattr(module, "plan_repair", plan_and_change)
-
-
-def test_race_that_changes_tree_fails_repair(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_race_that_changes_tree_fails_repair(table: Path) -> None:
     tags = tags_of(table)
     drop_tags(table)
     opened = qbeast.open_table(table)
-    race(monkeypatch, lambda: rewrite_upper_files(table, tags))
-    with pytest.raises(qbeast.CommitConflictError, match="tree of files with lost tags"):
+    with (
+        landing_first(lambda: rewrite_upper_files(table, tags)),
+        pytest.raises(qbeast.CommitConflictError, match="tree of files with lost tags"),
+    ):
         opened.repair()
     opened = qbeast.open_table(table)
     opened.repair()
@@ -217,13 +206,13 @@ def test_race_that_changes_tree_fails_repair(table: Path, monkeypatch: pytest.Mo
     check_invariants(table, may_stage=True)
 
 
-def test_race_that_keeps_tree_keeps_repair(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_race_that_keeps_tree_keeps_repair(table: Path) -> None:
     tags = tags_of(table)
     drop_tags(table)
     opened = qbeast.open_table(table)
     late = make_rows(200, seed=9, first=5000)
-    race(monkeypatch, lambda: qbeast.write_table(late, table, mode="append"))
-    assert set(opened.repair().repaired_files["path"]) == set(tags)
+    with landing_first(lambda: qbeast.write_table(late, table, mode="append")):
+        assert set(opened.repair().repaired_files["path"]) == set(tags)
     assert tags_of(table).items() >= tags.items()
     assert opened.check().ok, opened.check()
     check_invariants(table)

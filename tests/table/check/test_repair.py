@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -14,12 +13,12 @@ import pytest
 from deltalake import DeltaTable
 
 import qbeast
-from qbeast_core.table.check import repair as module
 from qbeast_core.table.data import data_files
 from tests.golden.collection import Golden, each
 from tests.helpers import damage as d
 from tests.helpers.faults import DATA_FAULTS, INDEXED, LOG_FAULTS, ORDER
 from tests.helpers.invariants import read_log
+from tests.helpers.races import landing_first
 from tests.helpers.tables import assert_same_rows, sampled, small_files
 
 pytestmark = [
@@ -169,36 +168,11 @@ def test_repaired_table_passes_check_after_optimize(table: Path) -> None:
     assert_same_rows(opened.scan().collect(), rows)
 
 
-def test_concurrent_commits_survive_repair(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spoiled = d.spoil(table, d.tags(blocks="oops"), indexed=INDEXED)
-    opened = qbeast.open_table(table)
-    late = pl.DataFrame({"row": [500], "a": [3], "b": [0.5], "s": ["late"]})
-    plan = module.plan_repair
-
-    def plan_and_append(*args: Any) -> Any:
-        actual = plan(*args)
-        qbeast.write_table(late, table, mode="append")
-        return actual
-
-    monkeypatch.setattr(module, "plan_repair", plan_and_append)
-    result = opened.repair()
-    assert (result.version, result.repaired_files["path"].to_list()) == (3, [spoiled.path])
-    assert "late" in opened.scan().collect()["s"]
-    assert_same_rows(opened.scan().collect(), stored_rows(table))
-
-
-def test_concurrently_replaced_file_is_kept(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrently_replaced_file_is_kept(table: Path) -> None:
     d.spoil(table, d.tags(blocks="oops"), indexed=INDEXED)
     opened = qbeast.open_table(table)
-    plan = module.plan_repair
-
-    def plan_and_optimize(*args: Any) -> Any:
-        actual = plan(*args)
-        qbeast.open_table(table).optimize(revision=0)
-        return actual
-
-    monkeypatch.setattr(module, "plan_repair", plan_and_optimize)
-    result = opened.repair()
+    with landing_first(lambda: qbeast.open_table(table).optimize(revision=0)):
+        result = opened.repair()
     assert (result.committed, result.repaired_files.height) == (False, 0)
     assert_same_rows(opened.scan().collect(), stored_rows(table))
 
