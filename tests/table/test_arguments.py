@@ -54,7 +54,7 @@ def test_condition_is_an_expression_or_sql(path: Path, name: str) -> None:
     assert by_expression.equals(by_text)
     if name in READS:
         assert_same_rows(by_text, ROWS.filter(LOW), "id")
-    for wrong in ("x <", "missing > 1", "x + 1", pl.col("missing") > 1, 7):
+    for wrong in ("x <", "missing > 1", "x + 1", "x = 'a'", pl.col("missing") > 1, 7):
         with pytest.raises(qbeast.InvalidInputError, match=r"^`where` ") as caught:
             ask(path, where=wrong)
         assert caught.value.argument == "where"
@@ -65,7 +65,8 @@ def test_sample_is_fraction_pair_or_text(path: Path, name: str) -> None:
     ask = (READS | TELLS)[name]
     for text, sample in {"30%": 0.3, "0.7%": 0.007, "0.25": 0.25, "10%:0.35": (0.1, 0.35)}.items():
         assert ask(path, sample=text).equals(ask(path, sample=sample))
-    for wrong in ("much", "101%", "1:2:3", "", "20%:10%", "nan", "%"):
+    numbers = (-0.1, 1.1, float("nan"), (0.5, 0.4), (0.0, 1.5), (-1.0, 0.5), (0.1,))
+    for wrong in ("much", "101%", "1:2:3", "", "20%:10%", "nan", "%", *numbers):
         with pytest.raises(qbeast.InvalidInputError, match="sample"):
             ask(path, sample=wrong)
 

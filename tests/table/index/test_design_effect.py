@@ -169,18 +169,13 @@ def _without_tag(text: str) -> str:
     return json.dumps(action)
 
 
-def _damaged(text: str) -> str:
-    return text.replace('"qbeast.keys":"2:', '"qbeast.keys":"2:AAAA')
-
-
-@pytest.mark.parametrize("spoil", [_without_tag, _damaged])
 @pytest.mark.filterwarnings(CLUSTERED)
-def test_files_without_design_effect_make_it_unknown(tmp_path: Path, spoil: Callable[[str], str]) -> None:
+def test_files_without_design_effect_make_it_unknown(tmp_path: Path) -> None:
     rows = pl.DataFrame({"user": [n % 10 for n in range(100)]})
     qbeast.write_table(rows, tmp_path, columns=["user"])
     qbeast.write_table(rows, tmp_path, mode="append")
     log = tmp_path / "_delta_log" / f"{1:020}.json"
-    log.write_text("".join(f"{spoil(line)}\n" for line in log.read_text().splitlines()))
+    log.write_text("".join(f"{_without_tag(line)}\n" for line in log.read_text().splitlines()))
     table = qbeast.open_table(tmp_path)
     plan = table.explain(sample=0.5)
     assert table.design_effect is None

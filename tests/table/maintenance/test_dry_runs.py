@@ -52,12 +52,6 @@ def test_dry_run_predicts_a_conversion(tmp_path: Path, make: Any, version: int) 
     assert (again.version, again.committed, again.dry_run) == (done.version, False, True)
 
 
-def test_dry_run_of_invalid_conversion_raises(tmp_path: Path) -> None:
-    delta(tmp_path / "t")
-    with pytest.raises(qbeast.InvalidColumnsError, match="zz"):
-        qbeast.convert_table(tmp_path / "t", ["zz"], dry_run=True)
-
-
 @pytest.mark.parametrize("replicated", ["keep", "drop"])
 def test_dry_run_predicts_an_upgrade(tmp_path: Path, replicated: Any) -> None:
     path = copy_of(find("legacy/v050_mixed_states"), tmp_path)

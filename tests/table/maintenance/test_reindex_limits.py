@@ -175,21 +175,20 @@ def test_staged_append_in_flight_has_the_newest_weights(tmp_path: Path) -> None:
     check_version(tmp_path, pl.concat([ROWS, MORE]))
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_two_reindexes_at_once_are_one_after_the_other(tmp_path: Path, *, full: bool) -> None:
+@pytest.mark.parametrize(
+    ("options", "columns"),
+    [({"columns": ["s"]}, ("s",)), ({"columns": ["s"], "full": True}, ("s",)), ({"cube_size": 5}, ("b",))],
+    ids=str,
+)
+def test_two_reindexes_at_once_are_one_after_the_other(
+    tmp_path: Path, options: dict[str, Any], columns: tuple[str, ...]
+) -> None:
     table = new(tmp_path)
     with landing_first(lambda: qbeast.open_table(tmp_path).reindex(["b"])):
-        result = table.reindex(["s"], full=full)
-    assert [revision.columns for revision in table.revisions] == [("s",), (ROW,), ("b",), ("s",)]
-    assert result.columns == table.indexed_columns == ("s",)
-    check_version(tmp_path, ROWS)
-
-
-def test_cube_size_does_not_undo_other_columns(tmp_path: Path) -> None:
-    table = new(tmp_path)
-    with landing_first(lambda: qbeast.open_table(tmp_path).reindex(["b"])):
-        result = table.reindex(cube_size=5)
-    assert (result.columns, result.cube_size) == (("b",), 5)
+        result = table.reindex(**options)
+    assert [revision.columns for revision in table.revisions] == [columns, (ROW,), ("b",), columns]
+    assert result.columns == table.indexed_columns == columns
+    assert result.cube_size == options.get("cube_size", 20)
     check_version(tmp_path, ROWS)
 
 

@@ -113,16 +113,6 @@ def test_threads_share_a_table_and_a_scan(tmp_path: Path) -> None:
         list(pool.map(read, range(0, 4000, 333)))
 
 
-def test_scan_stays_at_its_version(tmp_path: Path) -> None:
-    rows = pl.DataFrame({ROW: range(10)})
-    qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
-    scan, table = qbeast.scan_table(tmp_path / "t"), qbeast.open_table(tmp_path / "t")
-    qbeast.write_table(rows.with_columns(pl.col(ROW) + 10), tmp_path / "t", mode="append")
-    assert_same_rows(scan.collect(), rows)
-    assert table.scan().select(pl.len()).collect().item() == 10
-    assert table.refresh().scan().select(pl.len()).collect().item() == 20
-
-
 def test_escaped_bounds_in_log_lose_no_row(tmp_path: Path) -> None:
     """deltalake reads two escapes of a character from U+100000 on as a lower one."""
     rows = pl.DataFrame({ROW: range(40), "t": [f"z{chr(0x100000 + row)}" for row in range(40)]})
@@ -136,14 +126,6 @@ def test_escaped_bounds_in_log_lose_no_row(tmp_path: Path) -> None:
     for expr in (pl.col("t") == rows["t"][39], pl.col("t") > rows["t"][0], pl.col("t").str.starts_with("z")):
         assert_same_rows(qbeast.read_table(tmp_path, where=expr), rows.filter(expr))
     assert qbeast.open_table(tmp_path).check().ok
-
-
-@pytest.mark.parametrize("text", ["nope = 1", "a = 1 AND", "a + 1", "a = 'x'"])
-def test_invalid_text_filter_names_its_argument(tmp_path: Path, text: str) -> None:
-    qbeast.write_table(pl.DataFrame({"a": [1, 2, 3]}), tmp_path, columns=["a"])
-    with pytest.raises(qbeast.InvalidInputError, match=r"^`where` .*; nothing was read") as caught:
-        qbeast.read_table(tmp_path, where=text)
-    assert caught.value.argument == "where"
 
 
 OVERFLOWING = (

@@ -19,7 +19,15 @@ from tests.helpers import deletion_vectors
 from tests.helpers.examples import examples
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.strategies import Case, cases
-from tests.helpers.tables import first_plans_by_statistics, folder, sampled, samples, small_files, write
+from tests.helpers.tables import (
+    assert_same_rows,
+    first_plans_by_statistics,
+    folder,
+    sampled,
+    samples,
+    small_files,
+    write,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 COUNT = 4000
@@ -167,6 +175,13 @@ def test_hidden_rows_are_not_counted(tmp_path: Path) -> None:
     assert left.height == deletion_vectors.ROWS.height - len(deletion_vectors.GONE)
     for expr in (ID >= 0, ID < 1234, X.is_between(100, 3000)):
         assert table.count(expr) == left.filter(expr).height
+        assert_same_rows(table.read(where=expr), left.filter(expr), "id")
+    before = qbeast.read_table(tmp_path, sample=0.3, version=0)
+    assert_same_rows(table.read(sample=0.3), before.join(left, on="id", how="semi"), "id")
+    qbeast.write_table(deletion_vectors.ROWS.with_columns(ID + 10_000), tmp_path, mode="append")
+    assert table.refresh().count() == left.height + deletion_vectors.ROWS.height
+    qbeast.write_table(deletion_vectors.ROWS.head(10), tmp_path, mode="overwrite")
+    assert pl.scan_delta(str(tmp_path)).select(pl.len()).collect().item() == 10
 
 
 @examples(2, sweep=125)

@@ -243,24 +243,3 @@ def test_operations_that_need_an_index_name_the_conversion(tmp_path: Path) -> No
         with pytest.raises(qbeast.NotQbeastTableError, match=r"qbeast\.convert_table\("):
             call()
     assert table.refresh().version == 0
-
-
-def test_changes_work_without_index(tmp_path: Path) -> None:
-    PAIRS.write_delta(tmp_path)
-    table = qbeast.open_table(tmp_path)
-    table.delete("x % 10 = 3")
-    table.update("x < 100", {"user": "user + 1000"})
-    table.merge(pl.DataFrame({"user": [-1, -2], "x": [0, 9999]}), on="x")
-    user = pl.when(pl.col("x") < 100).then(pl.col("user") + 1000).otherwise("user")
-    rows = PAIRS.filter(pl.col("x") % 10 != 3).with_columns(
-        user=pl.when(pl.col("x") == 0).then(-1).otherwise(user)
-    )
-    expected = pl.concat([rows, pl.DataFrame({"user": [-2], "x": [9999]})])
-    assert_same_rows(table.read(), expected, "x")
-    assert_same_rows(pl.read_delta(str(tmp_path)), expected, "x")
-    assert table.check().ok
-    table.set_properties({"owner": "us"})
-    assert table.restore(1).committed
-    assert table.count() == 3600
-    assert table.history(1)["operation"].item() == "RESTORE"
-    assert not any(key.startswith("qbeast.") for key in table._snapshot.metadata.configuration)  # noqa: SLF001

@@ -56,18 +56,6 @@ def test_samples_are_nested_and_stable_after_appends(case: Case, bounds: list[fl
     check_samples(case, bounds)
 
 
-@pytest.mark.parametrize(
-    "sample", [-0.1, 1.1, float("nan"), (0.5, 0.4), (0.0, 1.5), (-1.0, 0.5), (0.1,), "much"]
-)
-def test_invalid_sample_raises_before_reading(tmp_path: Path, sample: float) -> None:
-    path = tmp_path / "t"
-    qbeast.write_table(pl.DataFrame({"a": [1]}), path, columns=["a"])
-    with pytest.raises(qbeast.InvalidInputError, match="sample"):
-        qbeast.scan_table(path, sample=sample)
-    with pytest.raises(qbeast.InvalidInputError, match="sample"):
-        qbeast.open_table(path).explain(sample=sample)
-
-
 @pytest.fixture(scope="module")
 def even(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("even") / "table"

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from tests.helpers.invariants import check_invariants
+from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.races import landing_first
 from tests.helpers.tables import assert_same_rows, small_files
 
@@ -59,7 +59,10 @@ def ways(*few: str) -> list[Any]:
 def test_rows_are_in_range_of_their_revision(way: str, converted: Path, tmp_path: Path) -> None:
     path = shutil.copytree(converted, tmp_path / "t")
     with small_files():
-        WAYS[way](qbeast.open_table(path))
+        before = set(read_log(path).adds)
+        result = WAYS[way](qbeast.open_table(path))
+        now = set(read_log(path).adds)
+        assert (result.files, result.files_removed) == (len(now - before), len(before - now))
         check_invariants(path, may_stage=way in {"revision", "some into newest"})
         assert_same_rows(qbeast.read_table(path), ROWS, "row")
         done = qbeast.open_table(path).optimize()

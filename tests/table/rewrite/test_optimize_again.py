@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import qbeast
 from tests.helpers.examples import examples, is_sweep
+from tests.helpers.invariants import read_log
 from tests.helpers.small_files import resized
 from tests.helpers.tables import assert_same_rows, folder, small_files
 
@@ -83,3 +84,21 @@ def test_files_smaller_than_joined_file_are_joined(tmp_path: Path) -> None:
         assert (result.files, result.files_removed, result.rows) == (2, 10, 2000)
         assert set(result.plan["path"]) == before
         assert not table.optimize().committed
+
+
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+def test_plan_names_each_file_once(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    first = pl.DataFrame({"row": range(60), "a": [5] * 60, "b": rng.integers(0, 60, 60)})
+    last = pl.DataFrame({"row": range(60), "a": rng.integers(-3, 7, 60), "b": rng.integers(-3, 7, 60)})
+    with small_files():
+        for rows in (first, first, last):
+            qbeast.write_table(rows, tmp_path, columns=["a", "b"], cube_size=20, mode="append")
+        table = qbeast.open_table(tmp_path)
+        live = set(read_log(tmp_path).adds)
+        planned = table.optimize(revision="all", dry_run=True)
+        done = table.optimize(revision="all")
+    assert planned.plan["path"].is_unique().all()
+    assert sorted(done.plan["path"]) == sorted(live - set(read_log(tmp_path).adds))
+    assert set(done.plan["path"]) <= set(planned.plan["path"])
+    assert set(planned.plan["revision_id"]) == set(done.plan["revision_id"]) == {1, 2}

@@ -71,18 +71,6 @@ def test_rows_out_of_space_add_a_revision(tmp_path: Path) -> None:
     check(tmp_path / "t", everything)
 
 
-def test_fraction_takes_the_oldest_files_first(tmp_path: Path) -> None:
-    everything = hybrid(tmp_path / "t")
-    table = qbeast.open_table(tmp_path / "t")
-    files = load_snapshot(tmp_path / "t").files.filter(pl.col("revision").is_null())
-    oldest = files.sort("modification_time")["path"][0]
-    assert not table.optimize(revision=0, fraction=0.0).committed
-    result = table.optimize(revision=0, fraction=0.4)
-    assert result.plan["path"].to_list() == [oldest]
-    assert table.optimize(revision=0).files_removed == 1
-    check(tmp_path / "t", everything)
-
-
 def test_dry_run_changes_no_file(tmp_path: Path) -> None:
     hybrid(tmp_path / "t")
     files = sorted((tmp_path / "t").rglob("*"))
