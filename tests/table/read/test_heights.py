@@ -160,13 +160,6 @@ def test_internal_column_is_visible_only_to_polars(path: Path) -> None:
     assert again.select(pl.len()).collect().item() == ROWS.filter(X > 9).height
 
 
-def test_table_with_internal_column_name_is_read(tmp_path: Path) -> None:
-    rows = pl.DataFrame({"__qbeast_rows": [1, 2, 3], "a": [1, 2, 3]})
-    qbeast.write_table(rows, tmp_path, columns=["a"])
-    assert qbeast.scan_table(tmp_path).select(pl.len()).collect().item() == 3
-    assert qbeast.read_table(tmp_path, where="a > 1").sort("a").equals(rows[1:])
-
-
 def test_hidden_rows_are_not_counted(tmp_path: Path) -> None:
     qbeast.write_table(deletion_vectors.ROWS, tmp_path, columns=["id", "x"], cube_size=100)
     deletion_vectors.delete(tmp_path, deletion_vectors.GONE)
