@@ -88,25 +88,17 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], li
     return actual
 
 
-QUICK = [3, 7]
-"""Places of the filters that each change is tested with."""
+QUERIES_OF_ORDERS = [
+    pytest.param(query, marks=() if query in (FILTERS[3], FILTERS[7]) else pytest.mark.sweep)
+    for query in FILTERS
+]
+ALL_ROWS = pytest.param(ORDERS, id="all rows", marks=pytest.mark.sweep)
+SOME_ROWS = pytest.param(SOME, id="some rows")
+FIRST_ROWS = pytest.param(ORDERS.head(3_000), id="first rows", marks=pytest.mark.sweep)
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        pytest.param(query, marks=() if place in QUICK else pytest.mark.sweep)
-        for place, query in enumerate(FILTERS)
-    ],
-)
-@pytest.mark.parametrize(
-    "rows",
-    [
-        pytest.param(ORDERS, id="all rows", marks=pytest.mark.sweep),
-        pytest.param(SOME, id="some rows"),
-        pytest.param(ORDERS.head(3_000), id="first rows", marks=pytest.mark.sweep),
-    ],
-)
+@pytest.mark.parametrize("query", QUERIES_OF_ORDERS)
+@pytest.mark.parametrize("rows", [ALL_ROWS, SOME_ROWS, FIRST_ROWS])
 def test_suggestion_reads_like_the_best_pair(
     query: str, rows: pl.DataFrame, opened: dict[tuple[str, ...], list[int]], tmp_path: Path
 ) -> None:
@@ -118,17 +110,8 @@ def test_suggestion_reads_like_the_best_pair(
     assert bytes_opened <= most * min(shares[FILTERS.index(query)] for shares in opened.values())
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        pytest.param(query, marks=() if place in QUICK else pytest.mark.sweep)
-        for place, query in enumerate(FILTERS)
-    ],
-)
-@pytest.mark.parametrize(
-    "rows",
-    [pytest.param(ORDERS, id="all rows", marks=pytest.mark.sweep), pytest.param(SOME, id="some rows")],
-)
+@pytest.mark.parametrize("query", QUERIES_OF_ORDERS)
+@pytest.mark.parametrize("rows", [ALL_ROWS, SOME_ROWS])
 def test_claimed_savings_hold_when_written(query: str, rows: pl.DataFrame, tmp_path: Path) -> None:
     actual = suggest_columns(rows, [query], table_rows=ORDERS.height)
     measured = share(tmp_path / "t", list(actual.columns), query, ORDERS)

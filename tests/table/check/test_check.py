@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 import polars as pl
@@ -104,16 +103,6 @@ def test_progress_follows_every_file(table: Path) -> None:
     report = qbeast.open_table(table).check(progress=steps.append)
     assert [step.files_done for step in steps] == list(range(1, report.files + 1))
     assert {(step.stage, step.files_total, step.rows) for step in steps} == {("read", report.files, ROWS)}
-
-
-def test_swapped_files_are_both_named(table: Path) -> None:
-    first, second, *_ = (unquote(path) for path in DeltaTable(table).get_add_actions()["path"].to_pylist())
-    (table / first).rename(table / "x")
-    (table / second).rename(table / first)
-    (table / "x").rename(table / second)
-    actual = qbeast.open_table(table).check().faults
-    assert set(actual["path"]) == {first, second}
-    assert {"row-cube", "row-weight", "rows-count"} & set(actual["code"])
 
 
 def test_block_below_an_upper_threshold_is_named(table: Path) -> None:

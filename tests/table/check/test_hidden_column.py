@@ -13,7 +13,6 @@ import qbeast
 from qbeast_core.table.write.append import begin_append, publish_parts
 from qbeast_core.tree.space.columns import frame_weights
 from tests.helpers.invariants import check_invariants
-from tests.helpers.scattering import scatter
 from tests.helpers.tables import assert_same_rows, small_files
 
 if TYPE_CHECKING:
@@ -70,13 +69,6 @@ def test_jvm_tables_never_get_the_hidden_column(step: str, tmp_path: Path) -> No
     assert not holders(tmp_path)
     check_invariants(tmp_path, may_stage=True)
     assert qbeast.open_table(tmp_path).check().ok
-
-
-def test_scattered_writes_omit_hidden_column(tmp_path: Path) -> None:
-    scatter(tmp_path, [ROWS], columns=INDEXED, dialect="qbeast-spark")
-    assert not holders(tmp_path)
-    scatter(tmp_path / "other", [ROWS], columns=INDEXED)
-    assert len(holders(tmp_path / "other")) > 0
 
 
 def test_samples_and_filters_still_open_few_pages(tmp_path: Path) -> None:

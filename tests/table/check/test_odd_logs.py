@@ -124,16 +124,9 @@ def test_unusual_log_loses_no_row(made: Path, changes: list[Edit]) -> None:
     check_edited(made, changes)
 
 
-@pytest.mark.parametrize(
-    ("rows", "file"),
-    [
-        pytest.param(rows, file, marks=() if file == FILES - 1 and rows != 0 else pytest.mark.sweep)
-        for rows in (GONE, 0, 7)
-        for file in range(FILES)
-    ],
-)
-def test_files_without_row_counts_are_planned(made: Path, file: int, rows: object) -> None:
-    edits_of_file = [Edit("stats", file, ("numRecords",), rows)]
+@pytest.mark.parametrize("rows", [GONE, 7])
+def test_files_without_row_counts_are_planned(made: Path, rows: object) -> None:
+    edits_of_file = [Edit("stats", FILES - 1, ("numRecords",), rows)]
     if rows == GONE:
-        edits_of_file.append(Edit("tags", file, ("blocks", 0), None))
+        edits_of_file.append(Edit("tags", FILES - 1, ("blocks", 0), None))
     check_edited(made, edits_of_file)

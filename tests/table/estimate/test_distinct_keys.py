@@ -202,16 +202,6 @@ def test_keys_of_another_sample_are_exact(tmp_path: Path) -> None:
     )
 
 
-def test_other_distinct_values_raise_before_reading(tmp_path: Path) -> None:
-    table = create(tmp_path / "t", rides(4, 100), "key")
-    with pytest.raises(
-        qbeast.InvalidInputError, match=r'columns=\["km"\]\)\.select\(pl\.col\("km"\)\.n_unique'
-    ):
-        table.estimate({"n": pl.col("km").n_unique()}, error=0.1)
-    with pytest.raises(qbeast.InvalidInputError, match="several columns or rows at once"):
-        table.estimate({"n": USER.unique().len()}, error=0.1)
-
-
 def test_too_many_keys_for_memory_raise(tmp_path: Path) -> None:
     rows = pl.DataFrame({"user": range(300_000), "fare": 1.0})
     table = create(tmp_path / "t", rows.with_columns(km=pl.col("user") * 0.5), "key")

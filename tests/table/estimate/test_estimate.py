@@ -357,11 +357,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "literal": ({"error": 0.1, "aggregates": {"m": pl.lit(1).sum()}}, "names no column"),
     "text": ({"error": 0.1, "aggregates": {"m": "x"}}, "is not an aggregate"),
-    "number counted": ({"error": 0.1, "aggregates": {"m": "count_if(id)"}}, "not a condition; compare it"),
-    "filter by a number": (
-        {"error": 0.1, "aggregates": {"m": "avg(x) FILTER (WHERE id)"}},
-        "not a condition; compare it",
-    ),
     "join by no name": (
         {"error": 0.1, "join": (pl.DataFrame({"kind": ["a"]}), 3)},
         "`join` takes a column name",

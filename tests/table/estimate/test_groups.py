@@ -68,16 +68,6 @@ def test_expression_groups_equal_column_groups(
     assert_frame_equal(actual.frame.with_columns(text).sort("g"), expected.frame.sort("g"))
 
 
-def test_expression_groups_of_everything_equal_polars(table: qbeast.Table, frame: pl.DataFrame) -> None:
-    month = pl.col("ts").dt.truncate("1mo")
-    actual = table.estimate(ASKED, by=[month, pl.col("x") > 12], sample=1.0).frame
-    names = ["ts", "x"]
-    expected = frame.group_by(month, high_x=pl.col("x") > 12).agg(**ASKED).rename({"high_x": "x"})
-    assert_frame_equal(
-        actual.select(*names, *ASKED).sort(names), expected.cast({"n": pl.Float64}).sort(names), rel_tol=1e-9
-    )
-
-
 @pytest.mark.parametrize(
     ("by", "names"),
     [
