@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-tries = examples(6, sweep=2_000, parent=settings(suppress_health_check=HEALTH, deadline=None))
+tries = examples(2, sweep=2_000, parent=settings(suppress_health_check=HEALTH, deadline=None))
 
 
 @pytest.fixture(scope="module")

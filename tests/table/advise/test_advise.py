@@ -118,10 +118,10 @@ def test_best_index_is_kept(tmp_path: Path) -> None:
     assert repr(advice).startswith("keep columns=['price']")
 
 
-def test_repeated_query_counts_more(by_order: qbeast.Table) -> None:
-    rare = "supplier < 10"
-    assert names(by_order.advise([rare, *["price > 5000"] * 8], most=1)) == ["price"]
-    assert names(by_order.advise([*[rare] * 8, "price > 5000"], most=1)) == ["supplier"]
+@pytest.mark.parametrize(("prices", "suppliers", "column"), [(8, 1, "price"), (1, 8, "supplier")])
+def test_repeated_query_counts_more(by_order: qbeast.Table, prices: int, suppliers: int, column: str) -> None:
+    queries = ["supplier < 10"] * suppliers + ["price > 5000"] * prices
+    assert names(by_order.advise(queries, most=1)) == [column]
 
 
 def test_files_without_index_are_compared(tmp_path: Path) -> None:

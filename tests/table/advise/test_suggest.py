@@ -122,10 +122,10 @@ def test_claimed_savings_hold_when_written(query: str, rows: pl.DataFrame, tmp_p
 
 def test_sample_does_not_know_column_ends() -> None:
     """Rows beyond those of a sample may match: a filter on them is served by its column all the same."""
-    some = ORDERS.filter(pl.col("price") < 4_000)
+    some = ORDERS.head(8_000).filter(pl.col("price") < 4_000)
     actual = suggest_columns(some, ["price > 4500", SHIPPED], table_rows=ORDERS.height)
     assert set(actual.columns) == {"price", "ship"}
-    assert suggest_columns(ORDERS, ["price > 1000000"]).opened == 0
+    assert suggest_columns(some, ["price > 1000000"]).opened == 0
 
 
 def test_tie_prefers_the_filtered_column() -> None:
@@ -154,7 +154,7 @@ def test_queries_read_less_with_suggested_index(suggested: qbeast.SuggestedColum
 
 
 def test_only_one_of_correlated_columns_is_suggested() -> None:
-    actual = suggest_columns(ROWS)
+    actual = suggest_columns(ROWS.gather_every(6))
     assert len({"id", "day", "noon"} & {name.partition(":")[0] for name in actual.columns}) == 1
     follows = dict(actual.frame.drop_nulls("follows").select("column", "follows").iter_rows())
     assert {"id", "day", "noon"} >= set(follows)
@@ -169,7 +169,9 @@ def test_repeated_keys_suggest_a_hash() -> None:
 
 def test_separating_column_is_named_with_cost() -> None:
     """A query pays for a column that it does not name: the proposal leaves it out and says what it costs."""
-    actual = suggest_columns(ROWS.select("id", "day", "store"), ["day = 3 AND store = 4"], most=2)
+    actual = suggest_columns(
+        ROWS.select("id", "day", "store").gather_every(3), ["day = 3 AND store = 4"], most=2
+    )
     assert {name.partition(":")[0] for name in actual.columns} <= {"day", "store"}
     assert actual.design_effect > 2
     reason = actual.frame.row(by_predicate=pl.col("column") == "id", named=True)["reason"]

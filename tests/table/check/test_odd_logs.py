@@ -94,7 +94,6 @@ def check_table(path: Path, changes: list[Edit]) -> None:
         attempt(grave, qbeast.StorageError, lambda: table.scan(sample=FRACTION).filter(NARROW).collect())
     attempt(grave, qbeast.StorageError, lambda: table.explain(NARROW))
     attempt(grave, qbeast.StorageError, table.metrics)
-    attempt(grave, qbeast.StorageError, table.check)
     rows = ROWS
     if attempt(grave, qbeast.InvalidMetadataError, lambda: qbeast.write_table(MORE, path, mode="append")):
         rows = pl.concat([ROWS, MORE])
@@ -118,7 +117,7 @@ def check_repaired(path: Path, rows: pl.DataFrame, *, grave: bool) -> None:
         assert not set(table.check().faults["severity"]) & {"error"}, table.check()
 
 
-@examples(1, sweep=150, parent=settings(suppress_health_check=list(HealthCheck)))
+@examples(1, sweep=90, parent=settings(suppress_health_check=list(HealthCheck)))
 @given(changes=edits([*ROWS.columns], FILES))
 def test_unusual_log_loses_no_row(made: Path, changes: list[Edit]) -> None:
     check_edited(made, changes)

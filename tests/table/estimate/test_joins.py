@@ -208,7 +208,7 @@ def test_unlisted_giant_of_joined_table_is_found(tmp_path: Path) -> None:
     giant = pl.DataFrame({"user": [17] * 40_000, "y": range(40_000)})
     deltalake.write_deltalake(str(tmp_path / "right"), giant.to_arrow(), mode="append")
     request: dict[str, Any] = {"aggregates": {"n": pl.len()}, "join": (tmp_path / "right", "user")}
-    for start in np.arange(0, 0.5, 0.1):
+    for start in (0.0, 0.2, 0.4):
         frame = qbeast.estimate(tmp_path / "left", sample=(start, start + 0.05), **request).frame
         truth = 9 * 20_000 + 3 * 40_000
         assert not frame["reliable"].item() or frame["n_low"].item() <= truth <= frame["n_high"].item()
@@ -260,11 +260,11 @@ def test_refused_joins_name_the_cure(tables: tuple[qbeast.Table, qbeast.Table], 
 def test_joined_rows_stay_within_memory(tables: tuple[qbeast.Table, qbeast.Table]) -> None:
     events, orders = tables
     request = EstimateRequest(
-        aggregates={"s": "sum(cost)", "n": "count(*)"}, join=(orders, "user"), sample=1.0
+        aggregates={"s": "sum(cost)", "n": "count(*)"}, join=(orders, "user"), sample=0.4
     )
     question = question_of(request, events.reader)
     (plenty,) = rounds(events.reader, question)
-    (little,) = rounds(events.reader, replace(question, memory_bytes=60_000))  # ranges of users
+    (little,) = rounds(events.reader, replace(question, memory_bytes=30_000))  # ranges of users
     assert_frame_equal(little.frame, plenty.frame, rel_tol=1e-9)
     assert little.rows_read == plenty.rows_read
     with pytest.raises(qbeast.InvalidInputError, match=r"the rows to join from .* take .* bytes of memory"):
