@@ -22,7 +22,6 @@ pytestmark = [
     pytest.mark.classic,  # both kinds of session are started here
     pytest.mark.timeout(600),  # six JVMs take their time on a loaded machine
 ]
-MODES = pytest.mark.parametrize("connect", [False, True], ids=["classic", "connect"])
 
 
 @pytest.fixture(scope="module")
@@ -59,24 +58,23 @@ def _changed(rows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([old, source.filter((pl.col("name") != "name 7") | ~pl.col("key").is_in(there))])
 
 
-@MODES
+@pytest.mark.parametrize("connect", [False, True], ids=["classic", "connect"])
 def test_python_runs_on_every_worker(running: Cluster, tmp_path: Path, *, connect: bool) -> None:
     folders = _job(running, "workers", tmp_path, connect=connect)["folders"]
     actual = {part for folder in folders for part in Path(folder).parts if part.startswith("worker-")}
     assert actual == {"worker-0", "worker-1"}
 
 
-@MODES
-def test_cluster_tables_read_equally_everywhere(running: Cluster, tmp_path: Path, *, connect: bool) -> None:
+def test_cluster_tables_read_equally_everywhere(running: Cluster, tmp_path: Path) -> None:
     path = tmp_path / "table"
-    written = _job(running, "write", path, connect=connect)
+    written = _job(running, "write", path, connect=False)
     assert written == _in_polars(path)
     assert written["rows"] == 50_000
-    appended = _job(running, "append", path, connect=not connect)
-    assert appended == _in_polars(path) == _job(running, "read", path, connect=connect)
+    appended = _job(running, "append", path, connect=True)
+    assert appended == _in_polars(path) == _job(running, "read", path, connect=False)
     assert appended["rows"] == 100_000
     assert set(written["sample"]) == {key for key in appended["sample"] if key < 50_000}
     before = qbeast.read_table(path)
-    changed = _job(running, "change", path, connect=connect)
+    changed = _job(running, "change", path, connect=True)
     assert changed == _in_polars(path) | {"ok": True}
     assert_same_rows(qbeast.read_table(path), _changed(before), "key")

@@ -66,27 +66,6 @@ def test_invalid_estimates_raise_before_a_job(spark: SparkSession, path: Path) -
 
 
 @pytest.mark.sweep
-@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-def test_heavy_keys_are_drawn_by_row(spark: SparkSession, tmp_path: Path) -> None:
-    random = np.random.default_rng(4)
-    heavy = pl.Series(random.random(40_000) < 0.3)
-    x = pl.Series(random.normal(size=40_000)).set(heavy, None)
-    rows = pl.DataFrame({"x": x, "y": np.where(heavy, 1.0, 5.0) + random.random(40_000)})
-    place = tmp_path / "t"
-    df = spark.createDataFrame(rows.to_pandas()).replace(float("nan"), None)
-    bridge.write_table(df, place, columns=["x"])
-    request: dict[str, pl.Expr | str] = {"mean": "avg(y)", "small": "count_if(y < 3)"}
-    actual, here = (
-        item(*options, request, sample=0.2)
-        for item, options in ((bridge.estimate, (spark, place)), (qbeast.estimate, (place,)))
-    )
-    assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
-    assert actual.frame["reliable"].item()
-    assert actual.frame["mean"].item() == pytest.approx(rows["y"].mean(), rel=0.03)
-    assert actual.fraction == pytest.approx(0.2)
-
-
-@pytest.mark.sweep
 def test_distinct_keys_equal_estimates_without_spark(spark: SparkSession, tmp_path: Path) -> None:
     random = np.random.default_rng(5)
     rows = pl.DataFrame(

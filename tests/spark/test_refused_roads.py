@@ -114,23 +114,6 @@ def test_table_is_not_readable_as_stream(spark: SparkSession, table: Path, tmp_p
     assert "UnboundLocalError" not in text
 
 
-@pytest.mark.sweep
-def test_spark_sampling_reads_everything_as_documented(
-    spark: SparkSession, rows: DataFrame, table: Path
-) -> None:
-    assert rows.columns == ["id", "s"]
-    for sampled in (
-        spark.table("sales").sample(0.1, seed=1),
-        spark.sql("SELECT * FROM sales TABLESAMPLE (10 PERCENT)"),
-    ):
-        assert 0 < sampled.count() < 1000
-    ours = {
-        row["id"] for row in spark.read.format("qbeast").option("sample", "0.1").load(str(table)).collect()
-    }
-    assert ours == set(qbeast.read_table(table, sample=0.1)["id"])
-    assert "`df.sample(0.1)`, `TABLESAMPLE`" in PAGE
-
-
 def test_bridge_takes_spark_frames(table: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError, match="must be a Spark DataFrame"):
         bridge.write_table(str(table), pl.DataFrame({"id": [1]}), columns=["id"])

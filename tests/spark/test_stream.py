@@ -98,18 +98,6 @@ def test_repeated_batch_changes_nothing(
 
 
 @pytest.mark.sweep
-def test_application_id_outlives_the_checkpoint(
-    spark: SparkSession, table: Path, tmp_path: Path, arrive: Any
-) -> None:
-    arrive(0)
-    for checkpoint in ("one", "two"):
-        writer = source(spark, tmp_path).writeStream
-        run(writer, table, checkpointLocation=tmp_path / checkpoint, txnAppId="orders")
-    assert len(ids(table)) == 1_100  # the second run's batch 0 is taken for the first's
-    assert progress(table) == {"orders": 0}
-
-
-@pytest.mark.sweep
 def test_stream_without_name_raises(spark: SparkSession, table: Path, tmp_path: Path, arrive: Any) -> None:
     arrive(0)
     setting = "spark.sql.streaming.checkpointLocation"
