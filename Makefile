@@ -11,7 +11,7 @@ JDK     := $(shell command -v java >/dev/null 2>&1 || test -x "$$JAVA_HOME/bin/j
 # Older versions of PySpark that `make sweep` runs in addition to the newest: first and last patches, and one that
 # misread files that others read.
 SPARKS  := 3.5.0 3.5.3 3.5 4.0.0 4.0
-# The newest PySpark for which Spark's own Delta exists (tests/interop/conftest.py).
+# The newest PySpark for which Spark's own Delta exists (tests/interop/session.py).
 DELTA   := 4.2
 # Real object store servers: `make sweep` uses them if Go and Node are installed.
 GO_STORES   := github.com/versity/versitygw/cmd/versitygw@v1.8.0
@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-spark docs pictures notebooks test sweep mutants pytest spark stores readers older-sparks delta-jars \
-        floors bench bench-large checks lint types mypy pyright format install clean
+        floors pytest-floors bench bench-large checks lint types mypy pyright format install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ delta-jars: $(VENV)/.dev $(VENV)/.jdk $(VENV)/pyspark-$(DELTA)/.done # for `make
 readers: $(VENV)/readers/.done # for `make sweep`
 
 floors: $(VENV)-floors/.done # for `make sweep`
+
+pytest-floors: $(VENV)-floors/.done # run the tests without Spark on the lowest versions; for `make sweep`
+	$(VENV)-floors/bin/python -m pytest -q -n $(WORKERS) --dist worksteal --no-budget --ignore=tests/spark
 
 stores: $(VENV)/stores/.done # S3 and Azure servers for `make sweep`, if Go and Node are installed
 

@@ -38,13 +38,11 @@ class Shard:
     targets : tuple of str
         Targets of make that are tests themselves, each counted as one.
     tests : tuple of str
-        Arguments of pytest: paths and options.
+        Arguments of pytest: patterns of paths, and options.
     environments : tuple of mapping
         pytest runs once for each, with these variables.
     workers : int
         Processes of pytest; 0 runs the tests in pytest's own.
-    ring : int
-        2 for the tests that `make test` leaves out; 1 for its own.
     """
 
     number: int
@@ -53,9 +51,13 @@ class Shard:
     targets: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
     environments: tuple[Mapping[str, str], ...] = ({},)
-    python: str = sys.executable
     workers: int = 2
-    ring: int = 2
+
+    def arguments(self) -> list[str]:
+        """Return the options and the paths that exist."""
+        paths = [path for pattern in self.tests for path in sorted(ROOT.glob(pattern))]
+        options = [text for text in self.tests if text.startswith("-")]
+        return [*options, *(str(path.relative_to(ROOT)) for path in paths)]
 
     @property
     def record(self) -> Path:
@@ -142,33 +144,19 @@ def run(shard: Shard, seed: int) -> bool:
 
 def _run_tests(shard: Shard, environment: Mapping[str, str], seed: int, record: Record) -> None:
     """Run pytest and add its report, which lists tests that a killed worker did not finish as errors."""
+    pytest = [sys.executable, "-m", "pytest", "-q", "--sweep", f"--hypothesis-seed={seed}"]
+    workers = ["-n", str(shard.workers), "--dist", "worksteal"] if shard.workers else []
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [
-            shard.python,
-            "-m",
-            "pytest",
-            "-q",
-            "--no-budget",
-            f"--junitxml={report}",
-            f"--hypothesis-seed={seed}",
-        ]
-        command += ["--sweep"] if shard.ring == 2 else []
-        command += ["-n", str(shard.workers), "--dist", "worksteal"] if shard.workers else []
-        status = subprocess.run(
-            [*command, *shard.tests], cwd=ROOT, env=os.environ | environment, check=False
-        ).returncode
-        cases = ET.parse(report).iter("testcase") if report.exists() else ()  # noqa: S314 -- made by pytest
-        for case in cases:
-            kinds = {child.tag for child in case}
-            if "skipped" in kinds:
-                record.skipped += 1
-            else:
-                _count(
-                    record,
-                    f"{case.get('classname')}::{case.get('name')}",
-                    failed=bool(kinds & {"failure", "error"}),
-                )
+        command = [*pytest, *workers, f"--junitxml={report}", *shard.arguments()]
+        status = subprocess.run(command, cwd=ROOT, env=os.environ | environment, check=False).returncode
+        cases = list(ET.parse(report).iter("testcase")) if report.exists() else []  # noqa: S314 -- made by pytest
+    kinds = [{child.tag for child in case} for case in cases]
+    record.skipped += sum("skipped" in kind for kind in kinds)
+    for case, kind in zip(cases, kinds, strict=True):
+        if "skipped" not in kind:
+            name = f"{case.get('classname')}::{case.get('name')}"
+            _count(record, name, failed=bool(kind & {"failure", "error"}))
     if status and not record.failed:
         _count(record, f"pytest ended with status {status}", failed=True)
 
@@ -185,13 +173,9 @@ def _make(target: str) -> int:
 
 def _commit() -> str:
     """Return the commit, with a plus sign if files other than records differ from it."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    same = subprocess.run(
-        ["git", "diff", "--quiet", "HEAD", "--", ".", ":!tests/sweeps"], cwd=ROOT, check=False
-    )
-    return commit.stdout.strip() + "+" * (same.returncode != 0)
+    commit = subprocess.check_output(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, text=True).strip()
+    others = ["git", "diff", "--quiet", "HEAD", "--", ".", ":!tests/sweeps"]
+    return commit + "+" * subprocess.run(others, cwd=ROOT, check=False).returncode
 
 
 def _frozen(value: object) -> object:

@@ -1,4 +1,4 @@
-"""Engines that `make test-all` installs read files with bands: all rows, and those of a filter that skips pages."""
+"""Engines that `make sweep` installs read files with bands: all rows, and those of a filter that skips pages."""
 
 from __future__ import annotations
 
