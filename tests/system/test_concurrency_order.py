@@ -201,7 +201,7 @@ def test_optimize_fixes_block_order_after_foreign_delete() -> None:
 
 @pytest.mark.sweep
 @pytest.mark.timeout(3000)
-@examples(1, sweep=40)
+@examples(1, sweep=22)
 @given(data=st.data(), writers=st.sampled_from([tuple(APPENDS), (*APPENDS, *OTHERS)]))
 def test_racing_writers_keep_the_order_of_weights(data: st.DataObject, writers: tuple[str, ...]) -> None:
     race(data, st.sampled_from(writers))

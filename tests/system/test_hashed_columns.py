@@ -61,7 +61,7 @@ def begin_empty(table: Path, *, statistics: bool) -> None:
 
 
 def append(table: Path) -> None:
-    qbeast.write_table(people(0), table, mode="append")
+    qbeast.write_table(people(0), table, mode="append", schema_mode="merge")
 
 
 def overwrite(table: Path) -> None:

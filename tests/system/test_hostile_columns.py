@@ -147,7 +147,7 @@ def live(path: Path, names: list[str], engine: Any) -> None:
 
 @pytest.mark.sweep
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-@examples(1, sweep=40)
+@examples(1, sweep=30)
 @given(names=FOUR, engine=st.sampled_from(["memory", "spill"]))
 def test_table_works_with_any_column_names(names: list[str], engine: str) -> None:
     with folder() as path:
