@@ -146,7 +146,7 @@ def test_frames_have_a_column_per_number(tmp_path: Path) -> None:
     assert "leaf" in str(metrics)
 
 
-@pytest.mark.parametrize("dialect", ["documented", "qbeast-spark"])
+@pytest.mark.parametrize("dialect", ["documented", pytest.param("qbeast-spark", marks=pytest.mark.sweep)])
 def test_health_agrees_with_optimize_dry_run(tmp_path: Path, dialect: Dialect) -> None:
     path = tmp_path / "t"
 

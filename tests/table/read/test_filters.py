@@ -81,7 +81,7 @@ CASES = st.builds(
 )
 
 
-@examples(3, sweep=70)
+@examples(2, sweep=70)
 @given(
     case=CASES,
     file_rows=st.sampled_from([7, 25, 1 << 16]),

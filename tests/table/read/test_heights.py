@@ -127,7 +127,7 @@ NEEDS_ROWS: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
 }
 
 
-@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+@pytest.mark.parametrize("engine", ["in-memory", pytest.param("streaming", marks=pytest.mark.sweep)])
 @pytest.mark.parametrize("name", NEEDS_ROWS)
 def test_operations_that_need_values_get_them(path: Path, name: str, engine: Any) -> None:
     """Polars asks for columns of the filter in the same way whether their values are looked at or not."""
