@@ -170,7 +170,7 @@ def test_repeated_keys_suggest_a_hash() -> None:
 def test_separating_column_is_named_with_cost() -> None:
     """A query pays for a column that it does not name: the proposal leaves it out and says what it costs."""
     actual = suggest_columns(
-        ROWS.select("id", "day", "store").gather_every(3), ["day = 3 AND store = 4"], most=2
+        ROWS.select("id", "day", "store").gather_every(4), ["day = 3 AND store = 4"], most=2
     )
     assert {name.partition(":")[0] for name in actual.columns} <= {"day", "store"}
     assert actual.design_effect > 2

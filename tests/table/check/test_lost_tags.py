@@ -255,7 +255,7 @@ def _edited(copy: Copy, at: int, value: Any) -> Copy:
 
 def write_copies(path: Path, spoil: Callable[[Copy], Mapping[str, str]]) -> pl.DataFrame:
     """Write a table whose files hold spoiled copies of their tags."""
-    dump, rows = data_files.dump_copy, make_rows(240)
+    dump, rows = data_files.dump_copy, make_rows(200)
 
     def dump_spoiled(*args: Any) -> Mapping[str, str]:
         return spoil(dump(*args))

@@ -406,7 +406,7 @@ def test_answer_shows_itself(table: qbeast.Table) -> None:
         actual.plot("z")
 
 
-@pytest.mark.parametrize("options", [{"sample": 0.4}, {"error": 0.05}])
+@pytest.mark.parametrize("options", [pytest.param({"sample": 0.4}, marks=pytest.mark.sweep), {"error": 0.05}])
 def test_tasks_of_an_engine_answer_the_same(table: qbeast.Table, options: dict[str, Any]) -> None:
     request = EstimateRequest(aggregates=ASKED, by="kind", where="id > 20000 AND x < 18", **options)
     question = question_of(request, table.reader)
