@@ -37,7 +37,7 @@ def test_some_damaged_tables_raise_or_read(drawn: tuple[str, MemoryStore]) -> No
 
 @pytest.mark.sweep
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
-@examples(25, sweep=700)
+@examples(25, sweep=450)
 @given(damaged_tables(ALL))
 def test_damaged_tables_raise_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)

@@ -117,7 +117,7 @@ def check_repaired(path: Path, rows: pl.DataFrame, *, grave: bool) -> None:
         assert not set(table.check().faults["severity"]) & {"error"}, table.check()
 
 
-@examples(1, sweep=90, parent=settings(suppress_health_check=list(HealthCheck)))
+@examples(1, sweep=70, parent=settings(suppress_health_check=list(HealthCheck)))
 @given(changes=edits([*ROWS.columns], FILES))
 def test_unusual_log_loses_no_row(made: Path, changes: list[Edit]) -> None:
     check_edited(made, changes)
