@@ -108,7 +108,7 @@ def together(rows: Rows, cube_size, live, smallest) -> Assignment:
     )
 
 
-@examples(8, sweep=1000)
+@examples(8, sweep=500)
 @given(st.data(), st.integers(1, 3), st.integers(1, 15), st.integers(0, 3))
 def test_each_tree_grows_as_if_alone(data, dimensions, cube_size, smallest):
     live: list[tuple] = []
@@ -123,7 +123,7 @@ def test_each_tree_grows_as_if_alone(data, dimensions, cube_size, smallest):
         assert not misplaced(mine)
 
 
-@examples(8, sweep=1000)
+@examples(8, sweep=500)
 @given(rows_of_trees(), st.integers(1, 15), st.integers(1, 20))
 def test_files_have_rows_of_one_tree(rows, cube_size, file_rows):
     found = together(rows, cube_size, [], 0)
@@ -142,7 +142,7 @@ def test_files_have_rows_of_one_tree(rows, cube_size, file_rows):
     assert packed.file_starts.tolist() == sorted(expected)
 
 
-@examples(8, sweep=1000)
+@examples(8, sweep=500)
 @given(rows_of_trees(), st.integers(1, 15))
 def test_outline_of_all_rows_places_them_alike(rows, cube_size):
     found = together(rows, cube_size, [], 0)
@@ -161,7 +161,7 @@ def test_outline_of_all_rows_places_them_alike(rows, cube_size):
     assert outline.cubes.trees[:_TREES].tolist() == list(range(_TREES))
 
 
-@examples(8, sweep=1000)
+@examples(8, sweep=500)
 @given(st.data(), st.integers(1, 3))
 def test_order_is_broken_within_a_tree_alone(data, dimensions):
     blocks = []
