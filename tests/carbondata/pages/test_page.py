@@ -204,12 +204,11 @@ def test_wrong_number_of_values_raises() -> None:
             decoded(page, rows)
 
 
-@pytest.mark.parametrize("encoding", [Encoding.RLE_INTEGRAL])
-def test_unsupported_encodings_raise(encoding: Encoding) -> None:
+def test_unsupported_encoding_raises() -> None:
     own = made.column(DataType.INT)
     report = made.meta(own, StoreType.INT, 0)
     with pytest.raises(Unreadable, match="RLE_INTEGRAL"):
-        decoded(made.page(own, b"\0" * 8, [encoding], codec="snappy", metas=[report]), 2)
+        decoded(made.page(own, b"\0" * 8, [Encoding.RLE_INTEGRAL], codec="snappy", metas=[report]), 2)
 
 
 def test_foreign_compressors_raise() -> None:

@@ -136,7 +136,6 @@ USELESS = {
     "layout of a tail beyond the file": edit_layout(tail=2**62),
     "layout of too many weights": edit_layout(w="AAAA" * 50_000),
     "layout in a number": set_tag("qbeast.layout", 7),
-    "revision in a number": set_tag("revision", 1),
     "revision beyond 64 bits": set_tag("revision", str(2**70)),
     "layout of another file": lambda tags: tags.update(
         {"qbeast.layout": '{"v":1,"rows":2,"tail":700,"w":"AAA="}'}
@@ -170,9 +169,7 @@ UNTRUE = {
 UNREAD = {
     "rows beyond 64 bits": stats(numRecords=2**70),
     "rows in words": stats(numRecords="many"),
-    "nulls in words": stats(nullCount={"a": "x"}),
     "bounds of other types": stats(minValues={"a": "x"}, maxValues={"a": "y"}),
-    "bounds beyond 64 bits": stats(minValues={"a": 2**70}, maxValues={"a": 2**71}),
     "too deep": stats_text(lambda _: "[" * 100_000),
     "a byte too many": lambda add: add.update(size=add["size"] + 1),
     "more bytes than a disk holds": lambda add: add.update(size=2**62),

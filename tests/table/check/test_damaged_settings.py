@@ -53,7 +53,6 @@ OLDER: dict[str, Edit] = {
     "the staging revision is no JSON": revision(0, "oops"),
     "no dialect": put(blocksDialect="klingon"),
     "column specs are no list": put(columnSpecs="x,y"),
-    "column specs of other columns": put(columnSpecs='["nope"]'),
     "copies are no list": lambda settings: settings.update({"qbeast.replicatedSet.1": "[1]"}),
     "the highest id is no number": put(highestRevisionID="many"),
     "the highest id is of 18 nines": put(highestRevisionID="9" * 18),
