@@ -112,4 +112,4 @@ def test_concurrent_changes_of_mapped_partitions_lose_nothing(
 
 @pytest.mark.timeout(1800)
 def test_random_concurrent_changes_lose_nothing(place: Place, four: Pool, sweep_seed: int) -> None:
-    storm_and_check(four, place, steps=4 if place[1] else 40, seed=sweep_seed)
+    storm_and_check(four, place, steps=8 if place[1] else 40, seed=sweep_seed)
