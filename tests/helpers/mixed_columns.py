@@ -122,7 +122,7 @@ def check_version(path: Path, rows: pl.DataFrame, key: str = ROW) -> qbeast.Tabl
     for sample, part in zip(ends, parts, strict=True):
         assert_same_rows(part, sampled_by_log(path, rows, sample, key), key)
     assert table.count(sample=ends[1]) == parts[1].height
-    low = pl.col(key) < rows[key].median()
+    low = pl.col(key) < (rows[key].median() or 0)
     assert_same_rows(table.read(where=low, sample=ends[1]), parts[1].filter(low), key)
     assert table.count() == rows.height
     report = table.check(data=False)

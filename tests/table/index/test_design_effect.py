@@ -97,7 +97,7 @@ def test_design_effect_is_right_after_a_change(step: str) -> None:
 
 @pytest.mark.sweep
 @pytest.mark.filterwarnings(CLUSTERED, "ignore::qbeast.EmptySampleWarning")
-@examples(2, sweep=80)
+@examples(2, sweep=70)
 @example(begin=(386, 40, 3), todo=[("update", (438, 1, 0))], file_rows=400)
 @given(
     begin=batches,

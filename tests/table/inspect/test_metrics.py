@@ -48,7 +48,7 @@ def assert_alike(found: dict[str, Any], wanted: dict[str, Any]) -> None:
         assert found[name] == (pytest.approx(value) if value is not None else None), name
 
 
-@examples(3, sweep=200)
+@examples(3, sweep=150)
 @given(case=cases(most_rows=40))
 def test_metrics_equal_a_manual_count(case: Case) -> None:
     with folder() as path:

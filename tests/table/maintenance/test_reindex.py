@@ -37,7 +37,7 @@ def column_lists(draw: st.DrawFn, schema: pl.Schema) -> list[str]:
     return [name + draw(st.sampled_from(kinds_of(schema[name]))) for name in chosen]
 
 
-@examples(2, sweep=60, parent=RELAXED)
+@examples(2, sweep=45, parent=RELAXED)
 @given(
     data=st.data(), case=cases(most_frames=1, most_rows=25).filter(lambda case: case.dialect == "documented")
 )

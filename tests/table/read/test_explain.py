@@ -101,7 +101,7 @@ def check_named_bytes(case: Case, data: st.DataObject, times: int) -> None:
             assert_same_rows(actual, expected if columns is None else expected.select(columns))
 
 
-@examples(2, sweep=60)
+@examples(2, sweep=50)
 @given(case=CASES, data=st.data())
 def test_bytes_outside_plan_do_not_matter(case: Case, data: st.DataObject) -> None:
     check_named_bytes(case, data, 6 if is_sweep() else 2)

@@ -177,7 +177,7 @@ def test_hidden_rows_are_not_counted(tmp_path: Path) -> None:
     assert pl.scan_delta(str(tmp_path)).select(pl.len()).collect().item() == 10
 
 
-@examples(2, sweep=125)
+@examples(2, sweep=110)
 @given(
     case=cases(most_frames=3),
     file_rows=st.sampled_from([7, 25, 1 << 16]),

@@ -95,7 +95,7 @@ def check_rows_of_filter(case: Case, path: Path, rows: int, expr: pl.Expr) -> No
     assert_same_rows(actual, matching.filter(pl.Series(weights <= end)))
 
 
-@examples(2, sweep=250)
+@examples(2, sweep=150)
 @given(case=CASES, rows=st.integers(0, 70), data=st.data())
 def test_rows_of_a_filter_have_requested_number(case: Case, rows: int, data: st.DataObject) -> None:
     with folder() as path:

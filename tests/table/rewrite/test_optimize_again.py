@@ -58,7 +58,7 @@ def check_in_shape_afterwards(path: Path, rows: pl.DataFrame) -> None:
 
 
 @pytest.mark.timeout(3000)
-@examples(2, sweep=30, parent=RELAXED)
+@examples(2, sweep=24, parent=RELAXED)
 @given(
     kind=st.sampled_from(KINDS),
     first=st.integers(1, 1500 if is_sweep() else 120),
