@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import qbeast
+from tests.helpers.examples import is_sweep
 from tests.helpers.killing import killed_before
 from tests.helpers.operations import OPERATIONS, Content, check_sound, content
 from tests.helpers.tables import small_files
@@ -95,7 +96,8 @@ def go_on(
         run(name, table, None)
     assert content(str(table), {}) == after
     assert after is not None
-    check_sound(str(table), {}, after)
+    if is_sweep():
+        check_sound(str(table), {}, after)
 
 
 @pytest.mark.parametrize("name", PROBES)

@@ -83,7 +83,6 @@ def test_changes_of_rows_keep_all_features(
     check_log(path)
     found = row_ids(path, stored)
     assert all(found[key][0] == ids[key][0] for key in found.keys() & ids.keys())
-    assert table.check().ok
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -72,7 +72,7 @@ def go_through(path: Path | str, rows: pl.DataFrame, columns: tuple[str, str] = 
     kept = rows.filter(pl.col(other) >= 10)
     table.delete(pl.col(other) < 10)
     right(kept).optimize(full=True)
-    table = right(kept, look=True)
+    table = right(kept)
     table.restore(version)
     table = right(rows)
     assert table.optimize(files=table.files()["path"].to_list()).files_removed
