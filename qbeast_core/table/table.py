@@ -884,7 +884,7 @@ class Table:
         Examples
         --------
         >>> import polars as pl, qbeast
-        >>> rows = pl.DataFrame({"id": range(300_000)}).with_columns(price=pl.col("id") * 7919 % 1000)
+        >>> rows = pl.DataFrame({"id": range(100_000)}).with_columns(price=pl.col("id") * 7919 % 1000)
         >>> _ = qbeast.write_table(rows, "watched", columns=["id"])
         >>> table = qbeast.open_table("watched")
         >>> steps = list(table.estimates({"sum": pl.col("price").sum()}, where="price < 100", error=0.03))

@@ -93,8 +93,7 @@ def test_lifetime_writes_each_byte_three_times_at_most(tmp_path: Path, start: in
         if number % 10 == 0:
             table = qbeast.open_table(tmp_path / "t")
             written += table.optimize().bytes
-            assert not table.optimize().committed
-    assert written <= 3 * request
+    assert written <= 3 * request, written / request
     table = qbeast.open_table(tmp_path / "t")
     assert table.scan().select(pl.col("id").n_unique()).collect().item() == total
     assert table.files().height < 30

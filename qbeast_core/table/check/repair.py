@@ -98,7 +98,7 @@ def repair_table(
         protocol, metadata = snapshot.protocol, snapshot.metadata
         check_writable(protocol, metadata, mode="metadata", path=snapshot.uri, brings="files")
     report, tags = check_and_restore(reader, progress=progress)
-    repairs, remaining = plan_repair(report.faults, snapshot.files, tags)
+    repairs, remaining = _plan_repair(report.faults, snapshot.files, tags)
     remaining = remaining.filter(~pl.col("code").is_in(_ORDER))
     remaining = pl.concat([remaining, _order_after(with_tags(snapshot, tags), repairs)])
     settings = _repaired_settings(snapshot)
@@ -232,7 +232,7 @@ class FileRepair:
     logged: tuple[str | None, str | None, int]
 
 
-def plan_repair(
+def _plan_repair(
     faults: pl.DataFrame, files: pl.DataFrame, tags: LostTags
 ) -> tuple[dict[str, FileRepair], pl.DataFrame]:
     """Return the repair of each file, by its path in the log, and the faults that remain.
