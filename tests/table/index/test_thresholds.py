@@ -49,7 +49,7 @@ def leaves(found: Sequence[Block]) -> set[str]:
     }
 
 
-@examples(40, sweep=1_500)
+@examples(25, sweep=1_500)
 @given(st.data(), st.sampled_from([1, 6, 7]))
 def test_published_blocks_break_no_order(data: st.DataObject, dimensions: int) -> None:
     level = -(-dimensions // 6)
@@ -69,7 +69,7 @@ def test_published_blocks_break_no_order(data: st.DataObject, dimensions: int) -
         ]
 
 
-@examples(40, sweep=1_500)
+@examples(25, sweep=1_500)
 @given(st.data(), st.sampled_from([1, 7]))
 def test_blocks_in_order_are_published_unchanged(data: st.DataObject, dimensions: int) -> None:
     level = -(-dimensions // 6)

@@ -66,7 +66,6 @@ def test_older_files_read_and_sample_in_new_types(change: Change, columns: list[
     both = pl.concat([change.cast, change.more])
     check_reads(path, both, columns)
     table = qbeast.open_table(path)
-    assert table.check().ok
     assert table.files()["revision_id"].drop_nulls().len() > 0, "new rows are indexed"
     table.delete(pl.col("id") % 8 == 0)
     table.optimize()

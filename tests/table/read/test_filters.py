@@ -110,7 +110,7 @@ def test_threads_share_a_table_and_a_scan(tmp_path: Path) -> None:
         assert table.explain(expr).rows_opened >= 300
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(read, range(0, 4000, 333)))
+        list(pool.map(read, range(0, 4000, 571)))
 
 
 def test_escaped_bounds_in_log_lose_no_row(tmp_path: Path) -> None:

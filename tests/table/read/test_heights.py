@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import qbeast
 from tests.helpers import deletion_vectors
-from tests.helpers.examples import examples
+from tests.helpers.examples import examples, is_sweep
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.strategies import Case, cases
 from tests.helpers.tables import (
@@ -189,7 +189,7 @@ def test_counts_equal_polars(case: Case, file_rows: int, page_rows: int, data: s
         with small_files(file_rows=file_rows, page_rows=page_rows):
             write(path, case)
         table = qbeast.open_table(path)
-        for _ in range(6):
+        for _ in range(6 if is_sweep() else 3):
             sample, expr = data.draw(samples()), data.draw(filters(case.rows) | st.none())
             rows = sampled(case.rows, case.indexed, sample)
             expected = rows if expr is None else kept_rows(rows, expr)

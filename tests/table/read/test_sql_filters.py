@@ -63,7 +63,7 @@ def test_filters_leave_files_closed(tmp_path: Path) -> None:
         "s": ["s IN ('key 7')"],
     }
     for name, conditions in texts.items():
-        with small_files():
+        with small_files(file_rows=50):
             qbeast.write_table(make(), tmp_path / name, columns=[name, ROW], cube_size=20)
         table = qbeast.open_table(tmp_path / name)
         for text in conditions:
