@@ -50,10 +50,16 @@ NAMES = names("sdk230_prim", "sdk161_prim", "sdk230_sort", "sdk230_multipage_sor
 NAMES += ["sdk230_adaptive_nulls", "sdk161_adaptive_nonull"]
 # 1.1 takes the first and last value of a page for its bounds, whether or not the page is sorted: few are trusted.
 OLD_NAMES = ["cd111_v2_types", "cd111_v3_types", "store161_global_dictionary"]
+OUTSIDE = "tx230_added_parquet_segment"  # has rows in another folder, of a machine that wrote it
 
 
 @pytest.mark.parametrize(
-    "name", [*NAMES, *OLD_NAMES, *swept([*names("sdk", "tx"), *more_names("sdk", "tx")])]
+    "name",
+    [
+        *NAMES,
+        *OLD_NAMES,
+        *swept([name for name in [*names("sdk", "tx"), *more_names("sdk", "tx")] if name != OUTSIDE]),
+    ],
 )
 def test_bounds_hold(name: str) -> None:
     assert check(name) > (5 if name in NAMES else 0 if name in OLD_NAMES else -1)
