@@ -1,4 +1,4 @@
-"""Spark's Delta and we change a table in turn, ten rounds on each feature: nothing is lost, and the feature stays."""
+"""Spark's Delta and we change a table in turn, on each feature: nothing is lost, and the feature stays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.sweep
 
-ROUNDS = 10
+ROUNDS = 4
 COLUMNS = "row bigint, a double, b string, note string"
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.sweep
+pytestmark = [pytest.mark.classic, pytest.mark.sweep]
 
 ZONES = ["UTC", "America/Los_Angeles", "Asia/Tokyo"]
 SETTINGS = {

@@ -103,6 +103,7 @@ def test_optimize_forms_work_as_without_spark(spark: SparkSession, tmp_path: Pat
     assert_same_rows(pl.DataFrame(fifth), qbeast.read_table(twin, sample=0.2))
 
 
+@pytest.mark.classic
 @pytest.mark.timeout(1500)
 @examples(1, sweep=25, parent=few)
 @given(case=cases(most_frames=3).map(with_key_in_rows) | cases(most_frames=3))
@@ -118,6 +119,7 @@ def test_any_table_is_optimized_as_without_spark(spark: SparkSession, case: Case
         assert_same_rows(qbeast.read_table(path, sample=0.3), qbeast.read_table(twin, sample=0.3))
 
 
+@pytest.mark.classic
 @pytest.mark.sweep
 def test_sampled_tree_reads_no_more(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
@@ -182,6 +184,7 @@ def test_progress_and_history_describe_optimize(spark: SparkSession, tmp_path: P
     assert [body["dataChange"] for body in moved] == [False, False]
 
 
+@pytest.mark.classic
 @pytest.mark.sweep
 @each(bundled={"qbeast-spark-0.7.1/delta_delete", "qbeast-spark-0.8/quant_string"})
 def test_jvm_tables_stay_jvm_tables(golden: Golden, spark: SparkSession, tmp_path: Path) -> None:

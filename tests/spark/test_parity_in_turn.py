@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.sweep, pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")]
+pytestmark = [
+    pytest.mark.classic,
+    pytest.mark.sweep,
+    pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),
+]
 # In Spark's SQL and in Polars.
 INDEXED = ["a", "s", "x"]
 SAMPLES = (0.05, 0.4, (0.3, 0.8))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+pytestmark = [pytest.mark.classic, pytest.mark.sweep]
+
 FRACTIONS = (0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7)
 BOXES = 30
 # Between two quartiles of the price, 20.1 and 39.4.
@@ -80,14 +82,12 @@ def twins(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Twin
     return write_twins(spark, tmp_path_factory.mktemp("twins"), 300_000, seed=11)
 
 
-@pytest.mark.sweep
 @pytest.mark.parametrize("options", ASKED.values(), ids=ASKED.keys())
 def test_both_tables_open_about_the_same_share(twins: Twins, options: dict[str, Any]) -> None:
     spark, polars = (table.explain(**options) for table in twins)
     assert spark.share == pytest.approx(polars.share, rel=0.05)
 
 
-@pytest.mark.sweep
 def test_both_tables_have_about_the_same_size(twins: Twins) -> None:
     assert_same_size(twins)
 
@@ -96,23 +96,21 @@ def test_both_tables_have_about_the_same_size(twins: Twins) -> None:
 def pairs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[Twins]:
     """Large tables: Spark's trees are drawn from one row in sixteen."""
     root = tmp_path_factory.mktemp("pairs")
-    return [write_twins(spark, root / str(seed), 4_000_000, seed=seed) for seed in (11, 0, 1, 2, 3)]
+    return [write_twins(spark, root / str(seed), 4_000_000, seed=seed) for seed in (11, 0, 1)]
 
 
-@pytest.mark.sweep
 @pytest.mark.parametrize("name", [name for name in ASKED if name not in BY_CHANCE])
 def test_large_tables_open_about_the_same_share(pairs: list[Twins], name: str) -> None:
     spark, polars = (table.explain(**ASKED[name]) for table in pairs[0])
     assert spark.share == pytest.approx(polars.share, rel=0.05)
 
 
-@pytest.mark.sweep
 def test_large_tables_open_the_same_on_average(pairs: list[Twins]) -> None:
     for pair in pairs:
         assert_same_size(pair)
     for seen in (amplification, share_of_boxes):
         by_spark, by_polars = (mean(seen(pair[number]) for pair in pairs) for number in range(2))
-        assert by_spark == pytest.approx(by_polars, rel=0.03), seen
+        assert by_spark == pytest.approx(by_polars, rel=0.04), seen
 
 
 def amplification(table: qbeast.Table) -> float:

@@ -222,6 +222,7 @@ def test_paths_without_our_table_raise(spark: SparkSession, tmp_path: Path) -> N
         read_table(spark, tmp_path / "t", version=3)
 
 
+@pytest.mark.classic
 @pytest.mark.sweep
 @each()
 def test_jvm_tables_give_same_rows_and_samples(spark: SparkSession, golden: Golden) -> None:
