@@ -68,8 +68,9 @@ mutants: $(VENV)/.dev $(VENV)/.power ## measure the tests of ring 1: change N pl
 	test -f build/coverage.sqlite || $(BIN)/python -m tests.sweeps.mutants coverage
 	$(BIN)/python -m tests.sweeps.mutants run $(if $(N),-n $(N))
 
+# One thread of Polars for each worker: two take a sixth more of the processor for small tables.
 pytest: $(VENV)/.dev ## run the tests without Spark
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore=tests/spark
+	POLARS_MAX_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore=tests/spark
 
 spark: $(VENV)/.dev ## run the tests of Spark, on a classic session
 	$(BIN)/python -m pytest tests/spark --ignore=tests/spark/versions

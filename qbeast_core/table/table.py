@@ -791,7 +791,7 @@ class Table:
         Examples
         --------
         >>> import polars as pl, qbeast
-        >>> rows = pl.DataFrame({"id": range(200_000)})
+        >>> rows = pl.DataFrame({"id": range(100_000)})
         >>> rows = rows.with_columns(price=pl.col("id") * 7919 % 1000, kind=pl.col("id") % 3)
         >>> _ = qbeast.write_table(rows, "sales", columns=["id", "price"])
         >>> found = qbeast.open_table("sales").estimate({"mean": pl.col("price").mean()}, by="kind", error=0.02)

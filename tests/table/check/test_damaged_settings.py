@@ -194,7 +194,6 @@ def test_check_names_settings_and_repair_fixes_them(table: Path, fault: str) -> 
         warnings.simplefilter("error", qbeast.CorruptTagWarning)
         qbeast.write_table(MORE, table, mode="append")
         assert qbeast.open_table(table).revisions[-1].revision_id == 3
-        qbeast.open_table(table).optimize()
         check_reads(table, pl.concat([ROWS, MORE]))
     assert qbeast.open_table(table).check().faults.is_empty()
 

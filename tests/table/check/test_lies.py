@@ -78,7 +78,7 @@ LIES = st.one_of(
 )
 
 
-@examples(2, sweep=80)
+@examples(1, sweep=80)
 @given(lie=LIES, at=PLACES)
 def test_check_reports_faults_that_lose_rows(sound: Path, lie: d.Damage | dict[str, int], at: int) -> None:
     with folder() as path:

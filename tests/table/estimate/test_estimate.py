@@ -416,7 +416,7 @@ def test_tasks_of_an_engine_answer_the_same(table: qbeast.Table, options: dict[s
     assert (actual.rows_read, actual.bytes_opened) == (here.rows_read, here.bytes_opened)
 
 
-@pytest.mark.parametrize("engine", [None, PartsEngine()])
+@pytest.mark.parametrize("engine", [None, pytest.param(PartsEngine(), marks=pytest.mark.sweep)])
 @resized(batch_bytes=1)
 def test_variances_keep_digits_without_first_rows(tmp_path: Path, engine: Any) -> None:
     far = pl.DataFrame({"id": range(100)}).with_columns(x=1e9 + pl.col("id") % 7)
