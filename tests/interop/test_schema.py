@@ -79,43 +79,6 @@ def test_spark_reads_columns_we_added_or_widened(spark: SparkSession, tmp_path: 
     assert_right(table, model, [*INDEXED, "small"])
 
 
-@pytest.mark.parametrize(
-    ("statements", "feature", "left"),
-    [
-        (
-            [
-                "alter table {t} set tblproperties ('delta.columnMapping.mode' = 'name')",
-                "alter table {t} rename column note to text",
-            ],
-            "columnMapping",
-            "nothing",
-        ),
-        (
-            ["alter table {t} set tblproperties ('delta.columnMapping.mode' = 'name')"],
-            "columnMapping",
-            "reads",
-        ),
-    ],
-)
-def test_unsupported_features_raise(table: Delta, statements: list[str], feature: str, left: str) -> None:
-    for statement in statements:
-        table.sql(statement)
-    before = table.read()
-    if left == "nothing":
-        with pytest.raises(UnsupportedTableError, match=feature):
-            qbeast.read_table(table.path)
-    else:
-        assert_same_rows(qbeast.read_table(table.path), before)
-        qbeast.open_table(table.path).set_properties({"owner": "us"})
-    files = set(table.path.glob("*.parquet"))
-    with pytest.raises(UnsupportedTableError, match=feature):
-        append(table, rows_from(400))
-    with pytest.raises(UnsupportedTableError, match=feature):
-        qbeast.open_table(table.path).optimize(full=True)
-    assert set(table.path.glob("*.parquet")) == files
-    assert_same_rows(table.read(), before)
-
-
 def test_rules_of_spark_are_kept_in_turn(spark: SparkSession, tmp_path: Path) -> None:
     """Spark and we append to a table with rules of all kinds; both compute, draw and refuse the same."""
     path = tmp_path / "t"
@@ -257,13 +220,6 @@ def test_both_see_properties_of_both(table: Delta) -> None:
     append(table, rows_from(400, 50))
     assert table.sql("describe detail {t}")[0]["description"] == "a table"
     assert_right(table, rows_from(0, 450))
-
-
-def test_partitioned_table_raises(spark: SparkSession, tmp_path: Path) -> None:
-    writer = to_spark(spark, rows_from(0, 30)).write.format("delta").partitionBy("b")
-    writer.save(str(tmp_path / "t"))
-    with pytest.raises(UnsupportedTableError, match="partition"):
-        qbeast.convert_table(tmp_path / "t", ["row", "a"])
 
 
 def test_dropped_column_ends_its_index(table: Delta) -> None:

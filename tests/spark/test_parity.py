@@ -33,7 +33,7 @@ few = settings(phases=[Phase.explicit, Phase.reuse, Phase.generate], deadline=No
 
 
 @pytest.mark.timeout(1500)
-@examples(2, sweep=25, parent=few)
+@examples(2, sweep=12, parent=few)
 @given(case=st.one_of(cases(most_frames=3), cases(most_frames=3).map(with_key_in_rows)))
 def test_engines_write_same_table_in_turn(spark: SparkSession, case: Case) -> None:
     """Write a case twice, each frame by Spark in one table and by Polars in the other."""

@@ -94,7 +94,7 @@ def assert_same(found: pl.DataFrame, wanted: pl.DataFrame) -> None:
 
 
 @pytest.mark.timeout(3600)
-@examples(1, sweep=8)
+@examples(1, sweep=4)
 @example(seed=4)
 @given(seed=st.integers(0, 2**32))
 def test_operations_in_any_order_agree(spark: SparkSession, seed: int) -> None:

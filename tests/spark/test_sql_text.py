@@ -87,7 +87,7 @@ def check_texts(rows: DataFrame, frame: pl.DataFrame, texts: Iterable[str]) -> i
 
 
 @pytest.mark.timeout(1500)
-@examples(1, sweep=60, parent=quick)
+@examples(1, sweep=20, parent=quick)
 @given(
     texts=st.lists(conditions(), min_size=50, max_size=50),
     zone=st.sampled_from(["America/New_York", "Asia/Kathmandu"]),
