@@ -62,7 +62,7 @@ test: $(VENV)/.dev ## run everything that a change has to pass: style, layers, t
 	$(TWO) pyright lint mypy spark pytest
 
 sweep: $(VENV)/.dev ## run the slow tests that did not run for longest (N=2 shards, or SHARD=9; SEED=...), and record them
-	$(BIN)/python -m tests.sweeps.run $(if $(N),-n $(N)) $(if $(SHARD),--shard $(SHARD)) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.sweeps.run $(if $(N),-n $(N)) $(if $(CI),--recorded) $(if $(SHARD),--shard $(SHARD)) $(if $(SEED),--seed $(SEED))
 
 mutants: $(VENV)/.dev $(VENV)/.power ## measure the tests of ring 1: change N places of the code, and see which changes they notice
 	test -f build/coverage.sqlite || $(BIN)/python -m tests.sweeps.mutants coverage

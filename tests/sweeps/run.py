@@ -89,11 +89,13 @@ def main() -> int:
     parser.add_argument(
         "-n", type=int, default=1, help="run as many shards, those first that ran longest ago"
     )
+    parser.add_argument("--recorded", action="store_true", help="run no shard that was never recorded")
     parser.add_argument("--shard", type=int, help="run this shard")
     parser.add_argument("--seed", type=int, help="draw the examples of an earlier run")
     options = parser.parse_args()
     shards = load_shards()
-    chosen = [shards[options.shard]] if options.shard else stalest(shards)[: options.n]
+    ordered = [shard for shard in stalest(shards) if shard.date or not options.recorded]
+    chosen = [shards[options.shard]] if options.shard else ordered[: options.n]
     failed = [
         shard
         for shard in chosen
