@@ -86,6 +86,7 @@ def check_texts(rows: DataFrame, frame: pl.DataFrame, texts: Iterable[str]) -> i
     return len(written)
 
 
+@pytest.mark.classic
 @pytest.mark.timeout(1500)
 @examples(1, sweep=20, parent=quick)
 @given(
