@@ -174,7 +174,7 @@ def rows_that_meet(table: Delta, condition: str) -> pl.DataFrame:
 
 
 @pytest.mark.timeout(1500)
-@examples(1, sweep=30, parent=few)
+@examples(1, sweep=8, parent=few)
 @given(case=cases(most_frames=3, most_columns=6), data=st.data())
 def test_filters_skip_no_row(spark: SparkSession, case: Case, data: st.DataObject) -> None:
     """Whatever the rows, Spark's Delta reads them; a condition skips no file with a match."""
