@@ -4,10 +4,10 @@
     PYTHONPATH=.venv/pyspark-4.2 python -m benchmarks.bench_spark_change [rounds]
 
 9 columns of lineitem (scale 1), `local[2]`, one session with Delta's extension (delta-spark from Maven Central, as in
-`make interop`). Delete a box on two of three indexed columns. In a table by order key and ship date, merge the newest
-1 % of the orders, a tenth of them new, and 0.1 % of all orders, wherever they are. Each run changes a fresh copy of the
-same files, in turns, and the rows are compared afterwards. Measured are seconds, and the bytes of the files that a
-change writes over those of the table.
+`make delta-jars`). Delete a box on two of three indexed columns. In a table by order key and ship date, merge the
+newest 1 % of the orders, a tenth of them new, and 0.1 % of all orders, wherever they are. Each run changes a fresh
+copy of the same files, in turns, and the rows are compared afterwards. Measured are seconds, and the bytes of the
+files that a change writes over those of the table.
 """
 
 from __future__ import annotations

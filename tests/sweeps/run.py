@@ -85,15 +85,15 @@ class Record:
 
 
 def main() -> int:
+    shards = load_shards()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "-n", type=int, default=1, help="run as many shards, those first that ran longest ago"
     )
     parser.add_argument("--recorded", action="store_true", help="run no shard that was never recorded")
-    parser.add_argument("--shard", type=int, help="run this shard")
+    parser.add_argument("--shard", type=int, choices=sorted(shards), help="run this shard")
     parser.add_argument("--seed", type=int, help="draw the examples of an earlier run")
     options = parser.parse_args()
-    shards = load_shards()
     ordered = [shard for shard in stalest(shards) if shard.date or not options.recorded]
     chosen = [shards[options.shard]] if options.shard else ordered[: options.n]
     failed = [

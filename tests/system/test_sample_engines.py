@@ -31,8 +31,6 @@ FRACTIONS = st.one_of(
     st.sampled_from([0.0, 0.01, 0.1, 0.25, 1 / 3, 0.5, 0.9, 1.0]), MULTIPLES, st.floats(0, 1)
 )
 
-CASES = cases() if is_sweep() else cases(most_frames=1, most_rows=30)
-
 
 def with_duckdb(path: Path, fraction: float) -> list[int]:
     files = DeltaTable(path).file_uris()

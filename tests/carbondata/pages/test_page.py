@@ -23,9 +23,7 @@ from tests.carbondata import page_encoder as made
 from tests.helpers.examples import examples
 
 CODECS = st.sampled_from(["snappy", "zstd", "gzip"])
-ROWS = st.integers(1, 60)
 INTEGERS = {DataType.BYTE: 1, DataType.SHORT: 2, DataType.INT: 4, DataType.LONG: 8}
-DAYS = st.lists(st.one_of(st.none(), st.integers(-40_000, 40_000)), min_size=1, max_size=60)
 TEXTS = st.text(st.characters(blacklist_categories=["Cs"]), max_size=12)
 
 

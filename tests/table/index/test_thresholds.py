@@ -13,7 +13,6 @@ from tests.helpers.examples import examples
 
 LAST = 2**31 - 1
 WEIGHTS = st.integers(-5, 5)
-Faults = set[tuple[str, str]]
 
 
 @st.composite
