@@ -174,6 +174,7 @@ LOWEST   = import re, tomllib; project = tomllib.load(open("pyproject.toml", "rb
 $(VENV)-floors/.done: $(VENV)/.pip pyproject.toml
 	rm -rf $(@D)
 	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --upgrade -c constraints.txt pip
 	$(BIN)/python -c '$(LOWEST)' > $(@D)/lowest.txt
 	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --no-compile -c $(@D)/lowest.txt -e '.[cli,plot]' --group test
 	@touch $@

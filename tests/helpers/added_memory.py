@@ -1,12 +1,16 @@
 """Print the memory that an operation adds to its process, in bytes. No limit of the system applies.
 
+Pages that an allocator has freed do not count: the system takes them back when it needs memory.
+
 Arguments: the operation, the Parquet file of the rows, the table, the folder for temporary files, the budget in bytes.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import deltalake
@@ -17,12 +21,31 @@ import qbeast
 
 __all__ = ["main"]
 
-STATUS = Path("/proc/self/status")
+MEMORY = Path("/proc/self/smaps_rollup")
+INTERVAL_S = 0.01
 
 
-def status_bytes(name: str) -> int:
-    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(name))
-    return int(line.split()[1]) * 1024
+class Peak(Thread):
+    """Measures the memory of the process until it is stopped."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._stopped = Event()
+        self.peak_bytes = 0
+
+    def run(self) -> None:
+        while not self._stopped.wait(INTERVAL_S):
+            self.peak_bytes = max(self.peak_bytes, held_bytes())
+
+    def stop(self) -> int:
+        self._stopped.set()
+        self.join()
+        return self.peak_bytes
+
+
+def held_bytes() -> int:
+    sizes = dict(re.findall(r"(\w+): +(\d+) kB", MEMORY.read_text()))
+    return (int(sizes["Rss"]) - int(sizes["LazyFree"])) * 1024
 
 
 def main(operation: str, source: str, table: str, spill: str, memory_bytes: str) -> None:
@@ -30,8 +53,8 @@ def main(operation: str, source: str, table: str, spill: str, memory_bytes: str)
     options: dict[str, Any] = {"memory_bytes": int(memory_bytes), "spill_dir": spill}
     rows = pl.scan_parquet(source)
     pl.LazyFrame({"a": range(1000)}).select(pl.col("a").sum()).collect(engine="streaming")  # starts threads
-    STATUS.with_name("clear_refs").write_text("5")  # resets the peak
-    before = status_bytes("VmHWM")
+    before, peak = held_bytes(), Peak()
+    peak.start()
     if operation == "write":
         qbeast.write_table(rows, table, columns=["row", "c1", "c2"], **options)
     elif operation == "append":
@@ -42,7 +65,7 @@ def main(operation: str, source: str, table: str, spill: str, memory_bytes: str)
         qbeast.open_table(table).optimize(full=True, **options)
     else:
         qbeast.open_table(table).delete(pl.col("c1") < 0, **options)
-    sys.stdout.write(str(status_bytes("VmHWM") - before))
+    sys.stdout.write(str(peak.stop() - before))
 
 
 if __name__ == "__main__":

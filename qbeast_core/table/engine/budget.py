@@ -19,7 +19,7 @@ _UNITS: Final = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 
 # Not for rows: code and threads of libraries, and freed memory that allocators keep.
-_OTHER_BYTES: Final = 80 << 20
+_OTHER_BYTES: Final = 128 << 20
 _MIN_LOAD_BYTES: Final = 32 << 20  # half a file: prefer fewer writers to smaller files
 _COPIES: Final = 5  # copies of the rows of a file: as read, in order, encoded, and memory that is freed late
 _BATCHES: Final = 64
