@@ -188,18 +188,25 @@ def merge_with_all_clauses(engine: OperationsOfEngine, path: Path) -> pl.DataFra
 
 
 def change_feed(engine: OperationsOfEngine, path: Path) -> pl.DataFrame:
-    engine.write(rows(50), path, columns=COLUMNS, cube_size=20)
-    enable_feed(path)
     first, kept = rows(50), rows(50).filter(pl.col("user") != 3)
+    engine.write(first, path, columns=COLUMNS, cube_size=20)
+    enable_feed(path)
     version = engine.delete(path, "user = 3").version
     check_feed(path, version, first, kept, {"delete": first.filter(user=3)[ROW]})
     changed = kept.with_columns(f=pl.when(pl.col("user") < 5).then(1.5).otherwise("f"))
     version = engine.update(path, "user < 5", {"f": "1.5"}).version
     check_feed(path, version, kept, changed, {"update": changed.filter(pl.col("user") < 5)[ROW]})
-    new = rows(20, 600)
-    version = engine.merge(new, path, ROW).version
-    merged = pl.concat([changed, new])
-    check_feed(path, version, changed, merged, {"insert": new[ROW]})
+    return changed
+
+
+def change_feed_of_merge(engine: OperationsOfEngine, path: Path) -> pl.DataFrame:
+    engine.write(rows(50), path, columns=COLUMNS, cube_size=20)
+    enable_feed(path)
+    source = rows(60, 40).with_columns(f=pl.lit(0.25))
+    version = engine.merge(source, path, ROW).version
+    merged = pl.concat([rows(40), source])
+    inserts, updates = source.filter(NUMBER >= 50)[ROW], source.filter(NUMBER < 50)[ROW]
+    check_feed(path, version, rows(50), merged, {"insert": inserts, "update": updates})
     return merged
 
 
@@ -233,6 +240,7 @@ SCENARIOS: dict[str, Scenario] = {
     "update beyond the range": Scenario(update_beyond_the_range),
     "merge with all clauses": Scenario(merge_with_all_clauses),
     "change feed": Scenario(change_feed),
+    "change feed of merge": Scenario(change_feed_of_merge),
     "optimize": Scenario(optimize),
     "reindex": Scenario(reindex, ("f", "user")),
 }

@@ -75,8 +75,9 @@ def test_reindex_commits_only_metadata(tmp_path: Path) -> None:
 def test_each_optimize_moves_a_quarter_of_bytes(tmp_path: Path) -> None:
     table, moved = new(tmp_path), 0
     table.reindex(["b"])
-    assert table.metrics().health.needs_optimize
-    assert "120 rows are indexed by other columns" in str(table.metrics().health)
+    health = table.metrics().health
+    assert health.needs_optimize
+    assert "120 rows are indexed by other columns" in str(health)
     while moved < 120:
         total = int(table.files()["size_bytes"].sum())
         with small_files(file_rows=40, page_rows=8):
