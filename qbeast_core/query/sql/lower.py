@@ -282,12 +282,11 @@ def names_of(node: exp.Expr) -> list[str]:
     """Return the parts of a name, in order."""
     if isinstance(node, exp.Dot):
         return [*names_of(node.this), *names_of(node.expression)]
-    if isinstance(node, exp.Identifier):
-        return [node.this]
-    if not isinstance(node, exp.Column):
+    keys = ("catalog", "db", "table", "this") if isinstance(node, exp.Column) else ()
+    parts = [part for key in keys if (part := node.args.get(key)) is not None] or [node]
+    if not all(isinstance(part, exp.Identifier) and isinstance(part.this, str) for part in parts):
         invalid_sql(f"{sql_of(node)} is not a name")
-    parts = [node.args.get(key) for key in ("catalog", "db", "table", "this")]
-    return [part.this for part in parts if part is not None]
+    return [part.this for part in parts]
 
 
 def _field(value: Value, names: list[str]) -> Value:

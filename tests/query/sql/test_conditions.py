@@ -271,6 +271,12 @@ def test_texts_raise_only_the_documented_error(bait: Bait, text: str, place: int
     assert not bait.was_contacted()
 
 
+@pytest.mark.parametrize("text", ["i.(0)", "i.0()", "i.(s) = 1", "i.s() = 1", "i.0", "i.*", "i.s.0() = 1"])
+def test_dots_take_names_only(text: str) -> None:
+    with pytest.raises(InvalidInputError):
+        condition_of(text, SCHEMA)
+
+
 @pytest.mark.parametrize(
     "text",
     [
