@@ -129,15 +129,6 @@ class DeltaSource:
         with self._held(version) as table:
             return table.transaction_version(app_id)
 
-    def deletion_vectors(self, version: int) -> pl.DataFrame:
-        """Return `filepath` and `selection_vector` of each file with a deletion vector."""
-        with self._held(version) as table:
-            if table.version() == version and self.copy is None:
-                return pl.DataFrame(table.deletion_vectors())
-        # `table` is at another version, or is a copy of the log without the files of deletion vectors.
-        source, _ = open_delta(self.store, version=version, storage_options=self.storage_options)
-        return source.deletion_vectors(version)
-
     def checkpoint(self, version: int, *, files: int) -> None:
         """Write a checkpoint of the newest version, unless `deltalake` lists more than the `files` live files.
 
