@@ -27,6 +27,7 @@ from qbeast_core.table.check.rows import AnswerT, FileCheck, JobT, OnEachFile, c
 from qbeast_core.table.data.foreign_schema import lost_key_columns, taken_name
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.snapshot.checkpoint_faults import checkpoint_faults
 from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -55,7 +56,7 @@ def check_and_restore(
     snapshot = reader.snapshot
     tags: LostTags = {}
     index, frames, notes = check_log(reader.index_state)
-    faults, rows = _presence(snapshot), _rows(snapshot, index)
+    faults, rows = [*_checkpoints(snapshot), *_presence(snapshot)], _rows(snapshot, index)
     if data:
         read = _Files(snapshot, engine)
         faults += read.check(_jobs(snapshot, index), progress, rows)
@@ -117,6 +118,12 @@ def _rows(snapshot: Snapshot, index: IndexTable) -> int:
     silent = counts.is_null().arg_true().cast(pl.Int64)
     uncounted = index.binding.filter(pl.col("file").is_in(silent.implode()))
     return int(counts.sum()) + int(uncounted["rows"].sum())
+
+
+def _checkpoints(snapshot: Snapshot) -> Iterator[Fault]:
+    """Check the checkpoints of the log, and the hint to the newest one."""
+    for fault in checkpoint_faults(snapshot.source.store):
+        yield Fault(code="checkpoint", message=fault.problem, path=fault.paths[0])
 
 
 def _presence(snapshot: Snapshot) -> list[Fault]:

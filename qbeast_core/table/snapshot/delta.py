@@ -38,8 +38,9 @@ from qbeast_core.log.refusals import cure_of
 from qbeast_core.support.forked import FORKED
 from qbeast_core.support.suggestions import write_call
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead, log_instead
-from qbeast_core.table.snapshot.log_copy import LogCopy, copy_log
-from qbeast_core.table.snapshot.log_files import LogFiles, commit_path
+from qbeast_core.table.snapshot.checkpoint_faults import checkpoint_faults, warn_of_faults
+from qbeast_core.table.snapshot.log_copy import LogCopy, copy_log, sound_copies
+from qbeast_core.table.snapshot.log_files import LAST_CHECKPOINT, SIDECARS, LogFiles, commit_path
 
 _STATS: Final = ("min", "max", "null_count")
 _NOTHING: Final = pl.Struct([])
@@ -120,9 +121,9 @@ class DeltaSource:
             with self._held() as table:
                 return None if table.version() == version else _known(self.store.uri, table)
         except (InvalidMetadataError, StorageError, TableNotFoundError) as error:
-            if self.copy is None:
+            if self.copy is None and not isinstance(error, InvalidMetadataError):
                 raise
-            raise FileNotFoundError(self.copy.path) from error
+            raise FileNotFoundError(self.store.uri) from error  # open it again
 
     def transaction_version(self, app_id: str, *, version: int) -> int | None:
         """Return the transaction version of an application, at `version` or later. None: there is none."""
@@ -169,14 +170,43 @@ def open_delta(
         copied = _open_copy(store, storage_options)
         if copied is not None:
             return copied
-    with delta_errors(store.uri):
-        if version is not None:
-            table = _open_version(store, version, storage_options)
-        else:
-            table = _open_newest(store, storage_options)
-        if timestamp is not None:
-            table.load_as_version(timestamp)
-        return DeltaSource(store, table, storage_options), _known(store.uri, table)
+    try:
+        with delta_errors(store.uri):
+            if version is not None:
+                table = _open_version(store, version, storage_options)
+            else:
+                table = _open_newest(store, storage_options)
+            if timestamp is not None:
+                table.load_as_version(timestamp)
+            return DeltaSource(store, table, storage_options), _known(store.uri, table)
+    except (InvalidMetadataError, StorageError, VersionNotFoundError) as error:
+        if isinstance(error, StorageError) and store.local_root is None:
+            raise  # the store cannot be reached
+        return _open_without_broken(store, version, storage_options, error)
+
+
+def _open_without_broken(
+    store: Store, version: int | None, storage_options: Mapping[str, str], error: QbeastError
+) -> tuple[DeltaSource, DeltaVersion]:
+    """Open a log that `deltalake` cannot read, without its hint and broken checkpoints; raise `error` if that fails."""
+    is_cut = isinstance(error, InvalidMetadataError)
+    for copy in sound_copies(store, version):
+        is_cut = False
+        with suppress(InvalidMetadataError, StorageError, TableNotFoundError), delta_errors(store.uri):
+            table = DeltaTable(copy.path)
+            opened = DeltaSource(store, table, storage_options, copy), _known(store.uri, table)
+            warn_of_faults(store)
+            return opened
+    broken = (
+        [fault for fault in checkpoint_faults(store) if fault.paths[0] != LAST_CHECKPOINT] if is_cut else []
+    )
+    if not broken:
+        raise error
+    message = (
+        f"the Delta log of {store.uri} is damaged: {broken[0].paths[0]}: {broken[0].problem}. The commits before it "
+        "are not there. Nothing was changed. Restore this file from a copy."
+    )
+    raise InvalidMetadataError(message) from error
 
 
 def _refuse_linked_log(store: Store) -> None:
@@ -184,7 +214,7 @@ def _refuse_linked_log(store: Store) -> None:
     root = store.local_root
     if root is None:
         return
-    for folder in (LOG_DIRECTORY, f"{LOG_DIRECTORY}/_sidecars"):
+    for folder in (LOG_DIRECTORY, f"{LOG_DIRECTORY}/{SIDECARS}"):
         store.locate(folder)
         with suppress(FileNotFoundError), os.scandir(root / folder) as entries:
             for entry in entries:

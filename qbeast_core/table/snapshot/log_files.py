@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import orjson
 import polars as pl
 
-from qbeast_core.errors import CommitUnknownError, InvalidMetadataError
+from qbeast_core.errors import CommitUnknownError, InvalidMetadataError, StorageError
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.log.actions import CommitInfo, parse_commit
 from qbeast_core.log.files.replay import LogState, actions_of
@@ -27,6 +27,7 @@ PutResult: TypeAlias = Literal["won", "lost", "absent"]
 
 # The hint: it names the newest checkpoint or an earlier one.
 LAST_CHECKPOINT: Final = f"{LOG_DIRECTORY}/_last_checkpoint"
+SIDECARS: Final = "_sidecars"
 
 _HEAD: Final = 1 << 16
 _CHECKPOINT: Final = re.compile(
@@ -137,7 +138,7 @@ def hinted_checkpoint(store: LogFiles, version: int | None) -> CheckpointFiles |
     """Return the checkpoint that the hint names if it is a single file. This saves a listing of the log."""
     try:
         hint: Any = orjson.loads(store.get(LAST_CHECKPOINT))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, StorageError, ValueError):
         return None
     number = hint.get("version") if isinstance(hint, dict) else None
     if not isinstance(number, int) or hint.get("parts") or hint.get("v2Checkpoint"):
@@ -148,12 +149,18 @@ def hinted_checkpoint(store: LogFiles, version: int | None) -> CheckpointFiles |
 def newest_checkpoint(names: Iterable[str], *, version: int | None) -> CheckpointFiles | None:
     """Return the newest complete checkpoint up to `version`.
 
-    Classic, multi-part and UUID-named (V2) checkpoints count. Other names are ignored: hints, checksums, compacted
-    logs, temporary files.
-
     >>> newest_checkpoint(["00000000000000000010.checkpoint.parquet", "_last_checkpoint"], version=12)
     CheckpointFiles(version=10, paths=('_delta_log/00000000000000000010.checkpoint.parquet',))
     >>> newest_checkpoint(["00000000000000000010.checkpoint.0000000001.0000000002.parquet"], version=12)
+    """
+    return next(iter(complete_checkpoints(names, version=version)), None)
+
+
+def complete_checkpoints(names: Iterable[str], *, version: int | None) -> list[CheckpointFiles]:
+    """Return the complete checkpoints up to `version`, the newest first.
+
+    Classic, multi-part and UUID-named (V2) checkpoints count. Other names are ignored: hints, checksums, compacted
+    logs, temporary files.
     """
     parts: dict[tuple[int, int], set[str]] = {}
     for name in {path.rpartition("/")[2] for path in names}:
@@ -168,10 +175,10 @@ def newest_checkpoint(names: Iterable[str], *, version: int | None) -> Checkpoin
         for (number, count), files in parts.items()
         if count == 1 or len(files) == count
     ]
-    if not complete:
-        return None
-    number, files = max(complete)
-    return CheckpointFiles(number, tuple(f"{LOG_DIRECTORY}/{name}" for name in files))
+    return [
+        CheckpointFiles(number, tuple(f"{LOG_DIRECTORY}/{name}" for name in files))
+        for number, files in sorted(complete, reverse=True)
+    ]
 
 
 def _unknown(store: Store, version: int, txn_id: str) -> CommitUnknownError:
@@ -194,7 +201,7 @@ def _state(
     """Read a checkpoint, if any, and the commits after it, or after a version."""
     parts: tuple[pl.DataFrame | bytes, ...] = ()
     if checkpoint is not None:
-        parts, after = _checkpoint_parts(store, checkpoint.paths, actions), checkpoint.version
+        parts, after = checkpoint_parts(store, checkpoint.paths, actions), checkpoint.version
     commits = map_files(store, store.get, [commit_path(number) for number in range(after + 1, version + 1)])
     return LogState(
         uri=store.uri,
@@ -218,14 +225,25 @@ def _info_of(body: bytes, version: int) -> CommitInfo | None:
     return parse_commit(b"\n".join(lines), version=version).commit_info
 
 
-def _checkpoint_parts(
+def checkpoint_parts(
     store: LogFiles, paths: Sequence[str], actions: Sequence[str]
 ) -> tuple[pl.DataFrame | bytes, ...]:
+    """Read some kinds of actions from the files of a checkpoint and its sidecars."""
     parts = [
         store.get(path) if path.endswith(".json") else _read_parquet(store, path, actions) for path in paths
     ]
+    return *parts, *(_read_parquet(store, path, actions) for path in _sidecars(parts))
+
+
+def sidecar_paths(store: LogFiles, paths: Sequence[str]) -> list[str]:
+    """Return the sidecars that a checkpoint names."""
+    parts = [store.get(path) if path.endswith(".json") else _read_parquet(store, path, ()) for path in paths]
+    return _sidecars(parts)
+
+
+def _sidecars(parts: Iterable[pl.DataFrame | bytes]) -> list[str]:
     names = [FilePath.of_log(action["path"]).name for part in parts for action in actions_of(part, "sidecar")]
-    return *parts, *(_read_parquet(store, f"{LOG_DIRECTORY}/_sidecars/{name}", actions) for name in names)
+    return [f"{LOG_DIRECTORY}/{SIDECARS}/{name}" for name in names]
 
 
 def _read_parquet(store: LogFiles, path: str, actions: Sequence[str]) -> pl.DataFrame:

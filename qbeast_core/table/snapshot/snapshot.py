@@ -371,12 +371,11 @@ def _refuse_too_young(snapshot: Snapshot, timestamp: datetime) -> None:
 
 def read_live_files(snapshot: Snapshot) -> LiveFiles:
     """Return the files of a snapshot with all fields of the log, and files that only Spark takes for live."""
-    store = snapshot.source.store
     try:
-        log = read_log(store, snapshot.version)
+        log = read_log(snapshot.source.log, snapshot.version)
     except FileNotFoundError as error:
-        message = f"a file of the log of {store.uri} is missing: {error}. Nothing was changed; try again."
-        raise StorageError(message, path=store.uri) from error
+        message = f"a file of the log of {snapshot.uri} is missing: {error}. Nothing was changed; try again."
+        raise StorageError(message, path=snapshot.uri) from error
     return whole_files(snapshot.files["path"].to_list(), log)
 
 
