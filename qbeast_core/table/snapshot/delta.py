@@ -8,7 +8,6 @@ import re
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 from threading import Lock
 from typing import Any, Final
@@ -158,7 +157,6 @@ def open_delta(
     store: Store,
     *,
     version: int | None = None,
-    timestamp: datetime | None = None,
     storage_options: Mapping[str, str],
 ) -> tuple[DeltaSource, DeltaVersion]:
     """Open a table, by default its newest version."""
@@ -166,7 +164,7 @@ def open_delta(
     if root is not None and not (root / LOG_DIRECTORY).is_dir():
         raise TableNotFoundError(log_instead(store.uri) or found_instead(store.uri, root), path=store.uri)
     _refuse_linked_log(store)
-    if version is None and timestamp is None:
+    if version is None:
         copied = _open_copy(store, storage_options)
         if copied is not None:
             return copied
@@ -176,8 +174,6 @@ def open_delta(
                 table = _open_version(store, version, storage_options)
             else:
                 table = _open_newest(store, storage_options)
-            if timestamp is not None:
-                table.load_as_version(timestamp)
             return DeltaSource(store, table, storage_options), _known(store.uri, table)
     except (InvalidMetadataError, StorageError, VersionNotFoundError) as error:
         if isinstance(error, StorageError) and store.local_root is None:

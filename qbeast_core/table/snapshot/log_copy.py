@@ -6,7 +6,6 @@ other. A copy needs three round trips: the hint, a listing, and all files at onc
 
 from __future__ import annotations
 
-import re
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from qbeast_core.io.stores.store import Entry, Store, map_files
 from qbeast_core.io.stores.temporary_folder import TemporaryFolder
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.snapshot.log_files import (
+    COMMIT,
     LAST_CHECKPOINT,
     SIDECARS,
     CheckpointFiles,
@@ -30,7 +30,6 @@ from qbeast_core.table.snapshot.log_files import (
 
 _PREFIX: Final = "qbeast-log-"
 _MAX_BYTES: Final = 256 << 20
-_COMMIT: Final = re.compile(rf"{LOG_DIRECTORY}/(\d{{20}})\.json")
 
 
 class LogCopy:
@@ -73,7 +72,7 @@ class LogCopy:
     ) -> None:
         """Copy a checkpoint and the commits of `entries` after it; without a checkpoint, newer commits."""
         before = self._newest if checkpoint is None else checkpoint.version
-        commits = {int(m[1]): entry.path for entry in entries if (m := _COMMIT.fullmatch(entry.path))}
+        commits = {int(m[1]): entry.path for entry in entries if (m := COMMIT.fullmatch(entry.path))}
         newer = sorted(number for number in commits if number > before)
         if newer != list(range(before + 1, before + 1 + len(newer))):
             raise FileNotFoundError(LOG_DIRECTORY)
@@ -134,9 +133,7 @@ def sound_copies(store: Store, version: int | None) -> Iterator[LogCopy]:
     Each copy ends at `version`, or at the newest version that any file of the log is about.
     """
     entries = store.entries(LOG_DIRECTORY)
-    commits = [
-        entry for entry in entries if (m := _COMMIT.fullmatch(entry.path)) and _is_up_to(m[1], version)
-    ]
+    commits = [entry for entry in entries if (m := COMMIT.fullmatch(entry.path)) and _is_up_to(m[1], version)]
     checkpoints = complete_checkpoints([entry.path for entry in entries], version=version)
     numbers = [int(entry.path[-25:-5]) for entry in commits] + [each.version for each in checkpoints]
     end = max(numbers, default=-1) if version is None else version

@@ -15,6 +15,7 @@ import polars as pl
 from qbeast_core.errors import CommitUnknownError, InvalidMetadataError, StorageError
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.log.actions import CommitInfo, parse_commit
+from qbeast_core.log.files.commit_times import commit_times
 from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
@@ -28,6 +29,8 @@ PutResult: TypeAlias = Literal["won", "lost", "absent"]
 # The hint: it names the newest checkpoint or an earlier one.
 LAST_CHECKPOINT: Final = f"{LOG_DIRECTORY}/_last_checkpoint"
 SIDECARS: Final = "_sidecars"
+
+COMMIT: Final = re.compile(rf"{LOG_DIRECTORY}/(\d{{20}})\.json")
 
 _HEAD: Final = 1 << 16
 _CHECKPOINT: Final = re.compile(
@@ -62,31 +65,41 @@ def read_log(
     return _state(store, version, actions, newest)
 
 
-def read_commit_info(store: LogFiles, version: int) -> CommitInfo | None:
-    """Return the `commitInfo` of a version. None: the log has none."""
-    path = commit_path(version)
-    try:
-        head = store.get_range(path, 0, min(store.size(path), _HEAD))
-        first, ended, _ = head.partition(b"\n")
-        if not ended or b'"commitInfo"' not in first:  # it is not the first line, as it usually is
-            first = store.get(path)
-        return _info_of(first, version)
-    except FileNotFoundError:
-        return None
-
-
 def read_history(store: Store, *, version: int, limit: int | None = None) -> list[dict[str, Any]]:
     """Return the `commitInfo` of each commit up to `version` that the log still has, newest first.
 
-    `deltalake` is not used, because it cannot read a ``readVersion`` of -1, which conversions by Spark write.
+    Its `timestamp` is the time of the version by `commit_times`, which needs all commits. `deltalake` is not used,
+    because it cannot read a ``readVersion`` of -1, which conversions by Spark write.
     """
-    paths = set(store.list(LOG_DIRECTORY))
-    versions = [number for number in range(version, -1, -1) if commit_path(number) in paths][:limit]
-    infos = map_files(store, lambda number: read_commit_info(store, number), versions)
-    return [
-        {**({} if info is None else info.model_dump(exclude_none=True)), "version": number}
-        for number, info in zip(versions, infos, strict=True)
+    commits = [
+        {**({} if info is None else info.model_dump(exclude_none=True)), "timestamp": time, "version": number}
+        for number, info, time in _timed(store)
+        if number <= version
     ]
+    return commits[::-1][:limit]
+
+
+def version_at(store: Store, time_ms: int) -> tuple[int | None, tuple[int, int] | None]:
+    """Return the newest version that is not newer than a time, and the oldest version with its time.
+
+    None: all versions are newer; the log has no commit.
+    """
+    times = [(number, time) for number, _, time in _timed(store)]
+    versions = (number for number, time in reversed(times) if time <= time_ms)
+    return next(versions, None), next(iter(times), None)
+
+
+def _timed(store: Store) -> list[tuple[int, CommitInfo | None, int]]:
+    """Return number, info and time of each commit, oldest first."""
+    entries = {
+        int(m[1]): entry for entry in store.entries(LOG_DIRECTORY) if (m := COMMIT.fullmatch(entry.path))
+    }
+    numbers = sorted(entries)
+    infos = map_files(
+        store, lambda number: _read_commit_info(store, number, size=entries[number].size), numbers
+    )
+    times = commit_times([(info, entries[n].modified_ms) for n, info in zip(numbers, infos, strict=True)])
+    return list(zip(numbers, infos, times, strict=True))
 
 
 def put_commit(store: Store, version: int, body: bytes, txn_id: str) -> PutResult:
@@ -209,7 +222,7 @@ def _state(
         checkpoint=parts,
         commits=tuple(commits),
         earlier=_before(store, after),
-        commit_info=_info_of(commits[-1], version) if commits else read_commit_info(store, version),
+        commit_info=_info_of(commits[-1], version) if commits else _read_commit_info(store, version),
         fingerprint=fingerprint(store, version),
     )
 
@@ -218,6 +231,19 @@ def _before(store: LogFiles, version: int) -> Iterator[bytes]:
     with suppress(FileNotFoundError):  # older commits may be cleaned up: then the checkpoint is used
         for number in range(version, -1, -1):
             yield store.get(commit_path(number))
+
+
+def _read_commit_info(store: LogFiles, version: int, *, size: int | None = None) -> CommitInfo | None:
+    """Return the `commitInfo` of a version. None: the log has none."""
+    path = commit_path(version)
+    try:
+        head = store.get_range(path, 0, min(store.size(path) if size is None else size, _HEAD))
+        first, ended, _ = head.partition(b"\n")
+        if not ended or b'"commitInfo"' not in first:  # it is not the first line, as it usually is
+            first = store.get(path)
+        return _info_of(first, version)
+    except FileNotFoundError:
+        return None
 
 
 def _info_of(body: bytes, version: int) -> CommitInfo | None:
