@@ -40,6 +40,7 @@ from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead, l
 from qbeast_core.table.snapshot.checkpoint_faults import checkpoint_faults, warn_of_faults
 from qbeast_core.table.snapshot.log_copy import LogCopy, copy_log, sound_copies
 from qbeast_core.table.snapshot.log_files import LAST_CHECKPOINT, SIDECARS, LogFiles, commit_path
+from qbeast_core.table.snapshot.partition_texts import respelling
 
 _STATS: Final = ("min", "max", "null_count")
 _NOTHING: Final = pl.Struct([])
@@ -73,6 +74,7 @@ _CAUSES: Final = (
     (r"denied|Unauthorized|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|InvalidToken", _REFUSED),
 )
 _SIDECARS: Final = "v2Checkpoint"
+_OTHER_TEXT: Final = "Failed to parse value"
 # A protocol that neither qbeast nor deltalake can read, to advise another engine.
 _FUTURE: Final = Protocol(min_reader_version=3, min_writer_version=7, reader_features=("unknown",))
 
@@ -184,9 +186,13 @@ def open_delta(
 def _open_without_broken(
     store: Store, version: int | None, storage_options: Mapping[str, str], error: QbeastError
 ) -> tuple[DeltaSource, DeltaVersion]:
-    """Open a log that `deltalake` cannot read, without its hint and broken checkpoints; raise `error` if that fails."""
+    """Open a log that `deltalake` cannot read, without its hint and broken checkpoints; raise `error` if that fails.
+
+    Partition values whose text it does not parse are written in another way.
+    """
     is_cut = isinstance(error, InvalidMetadataError)
-    for copy in sound_copies(store, version):
+    respell = respelling(store, version) if _OTHER_TEXT in f"{error} {error.__cause__}" else None
+    for copy in sound_copies(store, version, respell):
         is_cut = False
         with suppress(InvalidMetadataError, StorageError, TableNotFoundError), delta_errors(store.uri):
             table = DeltaTable(copy.path)

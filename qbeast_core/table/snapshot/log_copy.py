@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from qbeast_core.errors import InvalidMetadataError, StorageError
 from qbeast_core.io.stores.store import Entry, Store, map_files
@@ -28,6 +28,9 @@ from qbeast_core.table.snapshot.log_files import (
     sidecar_paths,
 )
 
+if TYPE_CHECKING:
+    from qbeast_core.table.snapshot.partition_texts import Respelling
+
 _PREFIX: Final = "qbeast-log-"
 _MAX_BYTES: Final = 256 << 20
 
@@ -38,8 +41,9 @@ class LogCopy:
     The folder is deleted with the last reference to the copy.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, respell: Respelling | None = None) -> None:
         self._store = store
+        self._respell = respell
         folder = TemporaryFolder(Path(gettempdir()), _PREFIX)
         weakref.finalize(self, folder.close)
         self._root = folder.path
@@ -83,7 +87,7 @@ class LogCopy:
         bodies = map_files(self._store, self._store.get, paths)
         try:
             for path, body in zip(paths, bodies, strict=True):
-                (self._root / path).write_bytes(body)
+                (self._root / path).write_bytes(body if self._respell is None else self._respell(path, body))
         except OSError as error:  # the disk is full, or the folder was deleted
             raise FileNotFoundError(self._root) from error
         self._newest = before + len(newer)
@@ -127,7 +131,7 @@ def copy_log(store: Store) -> LogCopy | None:
     return None
 
 
-def sound_copies(store: Store, version: int | None) -> Iterator[LogCopy]:
+def sound_copies(store: Store, version: int | None, respell: Respelling | None = None) -> Iterator[LogCopy]:
     """Yield copies of a log without its hint: with each of its checkpoints, the newest first, and with commits alone.
 
     Each copy ends at `version`, or at the newest version that any file of the log is about.
@@ -138,7 +142,7 @@ def sound_copies(store: Store, version: int | None) -> Iterator[LogCopy]:
     numbers = [int(entry.path[-25:-5]) for entry in commits] + [each.version for each in checkpoints]
     end = max(numbers, default=-1) if version is None else version
     for checkpoint in (*checkpoints, None):
-        copy = LogCopy(store)
+        copy = LogCopy(store, respell)
         with suppress(FileNotFoundError, InvalidMetadataError, StorageError, ValueError):
             copy.add(
                 checkpoint, commits, () if checkpoint is None else sidecar_paths(store, checkpoint.paths)

@@ -102,6 +102,12 @@ def _timed(store: Store) -> list[tuple[int, CommitInfo | None, int]]:
     return list(zip(numbers, infos, times, strict=True))
 
 
+def newest_version(store: Store, version: int | None) -> int:
+    """Return the newest version that has a commit, up to `version`; -1 if there is none."""
+    found = (int(m[1]) for path in store.list(LOG_DIRECTORY) if (m := COMMIT.fullmatch(path)))
+    return max((number for number in found if version is None or number <= version), default=-1)
+
+
 def put_commit(store: Store, version: int, body: bytes, txn_id: str) -> PutResult:
     """Try to write one version. The commit that exists afterwards decides, not the response of the store."""
     path, failure = commit_path(version), None
