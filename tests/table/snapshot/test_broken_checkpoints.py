@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -85,7 +85,7 @@ READABLE: dict[str, Callable[[Path], object]] = {
 }
 
 
-def some(cases: dict[str, Callable[[Path], object]]) -> list[object]:
+def some(cases: dict[str, Callable[[Path], object]]) -> Sequence[object]:
     first, *rest = cases.values()
     names = iter(cases)
     params = [pytest.param(first, id=next(names))]

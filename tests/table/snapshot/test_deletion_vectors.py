@@ -117,9 +117,14 @@ def test_vector_outside_of_the_table_needs_the_option(tmp_path: Path) -> None:
     assert qbeast.open_table(root, allow_absolute_paths=True).count() == 9
 
 
-FULL = MAGIC + struct.pack("<QI", 1, 0) + struct.pack("<I", 12347 | 255 << 16) + b"\xff" * 32
-FULL += np.stack([np.arange(256), np.full(256, 0xFFFF)], 1).astype("<u2").tobytes()
-FULL += bytes(4 << 8) + struct.pack("<HHH", 1, 0, 0xFFFF) * 256
+ALL_OF_IT = struct.pack("<HHH", 1, 0, 0xFFFF) * 256
+FULL = b"".join(
+    (
+        MAGIC + struct.pack("<QI", 1, 0) + struct.pack("<I", 12347 | 255 << 16) + b"\xff" * 32,
+        np.stack([np.arange(256), np.full(256, 0xFFFF)], 1).astype("<u2").tobytes(),
+        bytes(4 << 8) + ALL_OF_IT,
+    )
+)
 MALFORMED = {
     "row 10": roaring([10]),
     "row 2**31": roaring([1 << 31]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -29,7 +30,7 @@ def moment(ms: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
 
 
-def log_of(path: Path, infos: list[dict[str, Any] | None]) -> str:
+def log_of(path: Path, infos: Sequence[dict[str, Any] | None]) -> str:
     """Write a table of a file per version, whose commits have these infos."""
     first = [PROTOCOL, metadata()]
     commits = [
@@ -44,7 +45,7 @@ def set_file_times(path: str | Path, times: list[int]) -> None:
         os.utime(Path(path) / "_delta_log" / f"{number:020d}.json", ns=(ms * 10**6, ms * 10**6))
 
 
-def assert_agrees(path: str, **options: Any) -> None:
+def assert_agrees(path: str | Path, **options: Any) -> None:
     newest = qbeast.open_table(path, **options)
     versions = newest.versions()
     assert versions["timestamp"].null_count() == 0
