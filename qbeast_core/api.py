@@ -225,8 +225,8 @@ def open_table(
     path : str or path-like
         Folder or address of the table.
     version : int, date, datetime or str, optional
-        Version number; or a time, for the newest version at this time. A date is its first moment. Times without a zone
-        are in UTC. Texts are accepted too, times in ISO 8601.
+        Version number; or a time, for the newest version at this time, by the times that `Table.versions` shows. A date
+        is its first moment. Times without a zone are in UTC. Texts are accepted too, times in ISO 8601.
     storage_options : mapping of str to str, optional
         Options for object stores, as in `deltalake`.
     allow_absolute_paths : bool, default False

@@ -1019,7 +1019,8 @@ class Table:
     def check(self, *, data: bool = True, progress: ProgressLike = None) -> CheckReport:
         """Check that this version follows the format. Nothing is changed.
 
-        In the log: tags are valid, name revisions of the table and agree with statistics and page layouts; thresholds
+        In the log: checkpoints, and the hint to the newest one, are right; tags are valid, name revisions of the table
+        and agree with statistics and page layouts; thresholds
         and weights are in order along every branch; files exist and have the right size. In the data: every row is in
         the cube of its block, within its weights, and in one block only; the hidden weight column and the pages are
         right; statistics enclose the values; copies of layouts before 0.6.0 have their originals. A wrong order along
@@ -1062,7 +1063,8 @@ class Table:
         The log and the data of the newest version are checked. Lost and wrong tags are restored from the copies in the
         files, if a check of all rows finds these right. Other wrong tags are removed: their files are read as a whole
         until `optimize` indexes them again. If only the pages are wrong, the page layout is removed. Wrong sizes are
-        corrected, and wrong statistics are replaced by the number of rows. Invalid settings are removed, and the newest
+        corrected, and wrong statistics are replaced by the number of rows. Broken checkpoints are deleted, which is no
+        commit, and a new one is written. Invalid settings are removed, and the newest
         valid revision is used. Concurrent commits are kept. No row is lost or returned twice: files with copies of rows
         (format 11) keep their tags.
 

@@ -9,12 +9,20 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.support.far_times import has_text
 
 # Texts of the values of the partition columns of a file.
 PartitionTexts: TypeAlias = tuple[str | None, ...]
 
 # Formats of times that Delta writers use, see "Partition Value Serialization" of the protocol.
-_TIMES: Final = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.fZ", "%Y-%m-%dT%H:%M:%S%.f%:z")
+_TIMES: Final = (
+    "%Y-%m-%d %H:%M:%S%.f",
+    "%Y-%m-%dT%H:%M:%S%.fZ",
+    "%Y-%m-%dT%H:%M:%S%.f%:z",
+    "%Y-%m-%dT%H:%M:%S%.f",
+)
+_LONG_YEAR: Final = r"^(\d{5,}-)"  # Polars expects a sign before such years; so do deltalake and Spark
+_TIME_OF_DAY: Final = r"[ T].*$"
 
 
 def typed_values(texts: pl.Series, dtype: pl.DataType) -> pl.Series:
@@ -40,7 +48,7 @@ def typed_values(texts: pl.Series, dtype: pl.DataType) -> pl.Series:
         case pl.Decimal():
             values = present.str.to_decimal(scale=dtype.scale).cast(dtype)
         case pl.Date():
-            values = present.str.head(10).str.to_date("%Y-%m-%d")
+            values = _signed(present).str.replace(_TIME_OF_DAY, "").str.to_date("%Y-%m-%d")
         case _:
             values = present.cast(dtype)
     return values.alias(name)
@@ -52,6 +60,7 @@ def partition_texts(values: pl.Series) -> pl.Series:
     >>> partition_texts(pl.Series([True, None])).to_list()
     ['true', None]
     """
+    _refuse_far(values)
     match values.dtype:
         case pl.Binary():
             texts = _texts_of_bytes(values)
@@ -132,8 +141,25 @@ def _texts_of_bytes(values: pl.Series) -> pl.Series:
         raise InvalidInputError(message, argument="df") from error
 
 
+def _signed(texts: pl.Series) -> pl.Series:
+    return texts.str.replace(_LONG_YEAR, "+${1}")
+
+
+def _refuse_far(values: pl.Series) -> None:
+    """Raise if dates or times have no text: Polars panics."""
+    if has_text(values):
+        return
+    message = (
+        f"the partition column {values.name!r} has values outside the years -262143 to 262142. Delta stores the values "
+        "of partitions as texts, and such values have none that can be read back. Nothing was written. Replace them, "
+        "by null for example, or do not partition by this column."
+    )
+    raise InvalidInputError(message, argument="df")
+
+
 def _times(texts: pl.Series, dtype: pl.Datetime) -> pl.Series:
     shapes: Sequence[str] = _TIMES
+    texts = _signed(texts).str.replace(r"^([+-]?\d+-\d+-\d+)$", "${1} 00:00:00")
     parsed = pl.Series(texts.name, [None] * len(texts), dtype=pl.Datetime("us"))
     for shape in shapes:
         times = texts.str.to_datetime(shape, time_unit="us", strict=False)

@@ -8,7 +8,6 @@ import re
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 from threading import Lock
 from typing import Any, Final
@@ -38,8 +37,10 @@ from qbeast_core.log.refusals import cure_of
 from qbeast_core.support.forked import FORKED
 from qbeast_core.support.suggestions import write_call
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead, log_instead
-from qbeast_core.table.snapshot.log_copy import LogCopy, copy_log
-from qbeast_core.table.snapshot.log_files import LogFiles, commit_path
+from qbeast_core.table.snapshot.checkpoint_faults import checkpoint_faults, warn_of_faults
+from qbeast_core.table.snapshot.log_copy import LogCopy, copy_log, sound_copies
+from qbeast_core.table.snapshot.log_files import LAST_CHECKPOINT, SIDECARS, LogFiles, commit_path
+from qbeast_core.table.snapshot.partition_texts import respelling
 
 _STATS: Final = ("min", "max", "null_count")
 _NOTHING: Final = pl.Struct([])
@@ -73,6 +74,7 @@ _CAUSES: Final = (
     (r"denied|Unauthorized|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|InvalidToken", _REFUSED),
 )
 _SIDECARS: Final = "v2Checkpoint"
+_OTHER_TEXT: Final = "Failed to parse value"
 # A protocol that neither qbeast nor deltalake can read, to advise another engine.
 _FUTURE: Final = Protocol(min_reader_version=3, min_writer_version=7, reader_features=("unknown",))
 
@@ -120,23 +122,14 @@ class DeltaSource:
             with self._held() as table:
                 return None if table.version() == version else _known(self.store.uri, table)
         except (InvalidMetadataError, StorageError, TableNotFoundError) as error:
-            if self.copy is None:
+            if self.copy is None and not isinstance(error, InvalidMetadataError):
                 raise
-            raise FileNotFoundError(self.copy.path) from error
+            raise FileNotFoundError(self.store.uri) from error  # open it again
 
     def transaction_version(self, app_id: str, *, version: int) -> int | None:
         """Return the transaction version of an application, at `version` or later. None: there is none."""
         with self._held(version) as table:
             return table.transaction_version(app_id)
-
-    def deletion_vectors(self, version: int) -> pl.DataFrame:
-        """Return `filepath` and `selection_vector` of each file with a deletion vector."""
-        with self._held(version) as table:
-            if table.version() == version and self.copy is None:
-                return pl.DataFrame(table.deletion_vectors())
-        # `table` is at another version, or is a copy of the log without the files of deletion vectors.
-        source, _ = open_delta(self.store, version=version, storage_options=self.storage_options)
-        return source.deletion_vectors(version)
 
     def checkpoint(self, version: int, *, files: int) -> None:
         """Write a checkpoint of the newest version, unless `deltalake` lists more than the `files` live files.
@@ -166,7 +159,6 @@ def open_delta(
     store: Store,
     *,
     version: int | None = None,
-    timestamp: datetime | None = None,
     storage_options: Mapping[str, str],
 ) -> tuple[DeltaSource, DeltaVersion]:
     """Open a table, by default its newest version."""
@@ -174,18 +166,49 @@ def open_delta(
     if root is not None and not (root / LOG_DIRECTORY).is_dir():
         raise TableNotFoundError(log_instead(store.uri) or found_instead(store.uri, root), path=store.uri)
     _refuse_linked_log(store)
-    if version is None and timestamp is None:
+    if version is None:
         copied = _open_copy(store, storage_options)
         if copied is not None:
             return copied
-    with delta_errors(store.uri):
-        if version is not None:
-            table = _open_version(store, version, storage_options)
-        else:
-            table = _open_newest(store, storage_options)
-        if timestamp is not None:
-            table.load_as_version(timestamp)
-        return DeltaSource(store, table, storage_options), _known(store.uri, table)
+    try:
+        with delta_errors(store.uri):
+            if version is not None:
+                table = _open_version(store, version, storage_options)
+            else:
+                table = _open_newest(store, storage_options)
+            return DeltaSource(store, table, storage_options), _known(store.uri, table)
+    except (InvalidMetadataError, StorageError, VersionNotFoundError) as error:
+        if isinstance(error, StorageError) and store.local_root is None:
+            raise  # the store cannot be reached
+        return _open_without_broken(store, version, storage_options, error)
+
+
+def _open_without_broken(
+    store: Store, version: int | None, storage_options: Mapping[str, str], error: QbeastError
+) -> tuple[DeltaSource, DeltaVersion]:
+    """Open a log that `deltalake` cannot read, without its hint and broken checkpoints; raise `error` if that fails.
+
+    Partition values whose text it does not parse are written in another way.
+    """
+    is_cut = isinstance(error, InvalidMetadataError)
+    respell = respelling(store, version) if _OTHER_TEXT in f"{error} {error.__cause__}" else None
+    for copy in sound_copies(store, version, respell):
+        is_cut = False
+        with suppress(InvalidMetadataError, StorageError, TableNotFoundError), delta_errors(store.uri):
+            table = DeltaTable(copy.path)
+            opened = DeltaSource(store, table, storage_options, copy), _known(store.uri, table)
+            warn_of_faults(store)
+            return opened
+    broken = (
+        [fault for fault in checkpoint_faults(store) if fault.paths[0] != LAST_CHECKPOINT] if is_cut else []
+    )
+    if not broken:
+        raise error
+    message = (
+        f"the Delta log of {store.uri} is damaged: {broken[0].paths[0]}: {broken[0].problem}. The commits before it "
+        "are not there. Nothing was changed. Restore this file from a copy."
+    )
+    raise InvalidMetadataError(message) from error
 
 
 def _refuse_linked_log(store: Store) -> None:
@@ -193,7 +216,7 @@ def _refuse_linked_log(store: Store) -> None:
     root = store.local_root
     if root is None:
         return
-    for folder in (LOG_DIRECTORY, f"{LOG_DIRECTORY}/_sidecars"):
+    for folder in (LOG_DIRECTORY, f"{LOG_DIRECTORY}/{SIDECARS}"):
         store.locate(folder)
         with suppress(FileNotFoundError), os.scandir(root / folder) as entries:
             for entry in entries:

@@ -21,7 +21,9 @@ from tests.helpers.tables import assert_same_rows, folder
 BUDGET = 256 << 20
 VARIABLE = "POLARS_ROW_GROUP_PREFETCH_SIZE"
 
-needs_proc = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="the system has no /proc")
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/smaps_rollup").exists(), reason="the system has no /proc"
+)
 
 
 def wide_rows(rows: int, first: int, seed: int) -> pl.DataFrame:
