@@ -1960,7 +1960,8 @@ class Table:
         ----------
         column : str
             Name of the column, or the path of a field: ``"address.street"``. Paths go through lists and maps by
-            ``element``, ``key`` and ``value``: ``"items.element.price"``.
+            ``element``, ``key`` and ``value``: ``"items.element.price"``. If a text names two of them, put each name
+            into backticks: the column ```a.b```, the field ```a`.`b```.
         name : str
             New name of the column, or of the field without its path. It must differ from the names beside it by more
             than case.

@@ -100,6 +100,8 @@ def sql_query(text: str, schema: pl.Schema, *, clock: Clock | None = None) -> Gr
     (['shop'], ['mean'])
     """
     tree = parse_select(text, schema.names())
+    for name in tree.find_all(exp.Identifier):  # a key of GROUP BY may quote a name that SELECT does not
+        name.set("quoted", False)
     nested = _inner_query(tree)
     if nested is None:
         _refuse_other_sources(tree)
@@ -181,7 +183,7 @@ def _key(node: exp.Expr, columns: Mapping[str, exp.Expr], schema: pl.Schema) -> 
         if not 1 <= position <= len(columns):
             invalid_sql(f"GROUP BY {node.this} is not the position of a column; there are {len(columns)}")
         return list(columns.values())[position - 1]
-    alias = _name(node) if isinstance(node, exp.Column) else ""
+    alias = _name(node) if isinstance(node, exp.Column) and not node.table else ""
     return columns[alias] if alias in columns and alias not in schema else node
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -118,8 +118,8 @@ class Lowering:
 
     schema: pl.Schema
     clock: Clock | None = None
-    # Whether a cast to integers drops the fraction, as in Spark. By default it rounds.
-    truncates: bool = False
+    # Whether names match without case, and a cast to integers drops the fraction, as in Spark. By default it rounds.
+    as_spark: bool = False
     # Whether the sum of no values is null, as in SQL. Sums that are estimated are 0 then.
     null_sums: bool = False
 
@@ -162,20 +162,39 @@ class Lowering:
 
     def column(self, node: exp.Expr) -> Value:
         """Lower a column name, a struct field, or a column of a source such as ``source.price``."""
-        if isinstance(node, exp.Dot) and not isinstance(node.this, (exp.Dot, exp.Column)):
-            return _field(self.value(node.this), names_of(node.expression))
-        names = names_of(node)
-        for count in range(len(names), 0, -1):
-            name = ".".join(names[:count])
-            if name in self.schema:
-                return _field(of_type(pl.col(name), self.schema[name]), names[count:])
-        raise UnknownColumnError(names[0] if len(names) == 1 else ".".join(names))
+        if isinstance(node, exp.Dot):
+            return self._field(self.value(node.this), names_of(node.expression))
+        name, *fields = names_of(node)
+        column = self._match(name, self.schema)
+        if column is None:
+            whole = ".".join((name, *fields))
+            if fields and self._match(whole, self.schema):
+                invalid_sql(
+                    f"there is no column {name!r} with fields; to name the column {whole!r}, quote all of it"
+                )
+            raise UnknownColumnError(whole)
+        return self._field(of_type(pl.col(column), self.schema[column]), fields)
+
+    def _field(self, value: Value, names: Sequence[str]) -> Value:
+        for name in names:
+            fields: dict[str, Any] = dict(value.dtype) if isinstance(value.dtype, pl.Struct) else {}
+            field = self._match(name, fields)
+            if field is None:
+                invalid_sql(f"there is no field {name[:60]!r} in a value of type {shown(value.dtype)[:200]}")
+            value = of_type(value.expr.struct.field(field), fields[field])
+        return value
+
+    def _match(self, name: str, names: Collection[str]) -> str | None:
+        """Return the column or field that a name of the text means."""
+        if name in names or not self.as_spark:
+            return name if name in names else None
+        return next((other for other in names if other.lower() == name.lower()), None)
 
     def element(self, node: exp.Expr) -> Value:
         """Lower ``tags[1]``; elements count from 1, which sqlglot has subtracted."""
         value, index = self.value(node.this), node.expressions[0] if len(node.expressions) == 1 else None
         if isinstance(index, exp.Literal) and index.is_string:
-            return _field(value, [index.this])
+            return self._field(value, [index.this])
         if not isinstance(value.dtype, pl.List) or not isinstance(index, exp.Literal):
             invalid_sql(f"{sql_of(node)}: only an element of a list by a positive number is supported")
         return of_type(value.expr.list.get(int(index.this), null_on_oob=True), inner_type(value.dtype))
@@ -244,7 +263,7 @@ class Lowering:
     def casted(self, node: exp.Expr) -> Value:
         """Lower CAST, TRY_CAST and typed literals."""
         value, dtype = self.value(node.this), type_of(node.args["to"])
-        if self.truncates and isinstance(dtype, INTEGERS) and isinstance(value.dtype, FRACTIONS):
+        if self.as_spark and isinstance(dtype, INTEGERS) and isinstance(value.dtype, FRACTIONS):
             value = of_type(value.expr.truncate(), value.dtype)
         return cast(value, dtype, strict=not isinstance(node, exp.TryCast))
 
@@ -280,6 +299,7 @@ class Lowering:
 
 def names_of(node: exp.Expr) -> list[str]:
     """Return the parts of a name, in order."""
+    node = without_parentheses(node)
     if isinstance(node, exp.Dot):
         return [*names_of(node.this), *names_of(node.expression)]
     if isinstance(node, exp.Identifier):
@@ -288,15 +308,6 @@ def names_of(node: exp.Expr) -> list[str]:
         invalid_sql(f"{sql_of(node)} is not a name")
     parts = [node.args.get(key) for key in ("catalog", "db", "table", "this")]
     return [part.this for part in parts if part is not None]
-
-
-def _field(value: Value, names: list[str]) -> Value:
-    for name in names:
-        fields: dict[str, Any] = dict(value.dtype) if isinstance(value.dtype, pl.Struct) else {}
-        if name not in fields:
-            invalid_sql(f"there is no field {name!r} in a value of type {shown(value.dtype)[:200]}")
-        value = of_type(value.expr.struct.field(name), fields[name])
-    return value
 
 
 _BY_TYPE: Final[Mapping[type[exp.Expr], Callable[[Lowering, Any], Value]]] = {

@@ -12,6 +12,7 @@ import polars as pl
 from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.columns.declared_rules import DeclaredRules, declared_rules
+from qbeast_core.log.files.stats import names_text
 from qbeast_core.log.refusals import unsupported_rule
 from qbeast_core.support.plain_text import first_line
 from qbeast_core.table.data.expressions import UTC_NOW
@@ -83,14 +84,14 @@ class _Compiler:
     def _checks(self, declared: DeclaredRules) -> Iterator[Check]:
         for name, text in declared.constraints.items():
             yield self.check("checkConstraints", "constraint", name, text)
-        for name, text in declared.invariants.items():
-            yield self.check("invariants", "invariant", name, text)
+        for path, text in declared.invariants.items():
+            yield self.check("invariants", "invariant", names_text([path]), text)
         for names in declared.not_null:
             if names[0] in self.schema:
                 filled = _field(names).is_not_null()
                 if len(names) > 1:  # a struct that is null has no fields
                     filled |= _field(names[:-1]).is_null()
-                name = ".".join(names)
+                name = names_text([names])
                 yield Check("field without nulls", name, f"{name} IS NOT NULL", filled)
 
     def _value(self, feature: str, name: str, text: str, scope: pl.Schema) -> pl.Expr:
