@@ -101,7 +101,7 @@ def sql_query(text: str, schema: pl.Schema, *, clock: Clock | None = None) -> Gr
     """
     tree = parse_select(text, schema.names())
     for name in tree.find_all(exp.Identifier):  # a key of GROUP BY may quote a name that SELECT does not
-        name.set("quoted", False)
+        name.set("quoted", None)
     nested = _inner_query(tree)
     if nested is None:
         _refuse_other_sources(tree)

@@ -193,6 +193,8 @@ class Lowering:
     def element(self, node: exp.Expr) -> Value:
         """Lower ``tags[1]``; elements count from 1, which sqlglot has subtracted."""
         value, index = self.value(node.this), node.expressions[0] if len(node.expressions) == 1 else None
+        if isinstance(index, exp.Null):
+            return NULL
         if isinstance(index, exp.Literal) and index.is_string:
             return self._field(value, [index.this])
         if not isinstance(value.dtype, pl.List) or not isinstance(index, exp.Literal):
@@ -275,6 +277,8 @@ class Lowering:
     def interval(self, node: exp.Expr) -> Value:
         """Lower INTERVAL."""
         unit = str(node.args.get("unit") or "").upper()
+        if isinstance(without_parentheses(node.this), exp.Null):
+            return NULL
         try:
             count = int(str(without_parentheses(node.this).this))
             months = _MONTHS[unit] * count if unit in _MONTHS else 0
@@ -282,6 +286,11 @@ class Lowering:
         except (KeyError, ValueError, OverflowError, AttributeError) as error:
             invalid_sql(f"{sql_of(node)} is not an interval of a whole number, as in INTERVAL 3 DAY", error)
         return Value(pl.lit(duration), pl.Duration("us"), Interval(months, duration))
+
+    def truncated(self, node: exp.Expr) -> Value:
+        """Lower date_trunc."""
+        unit = node.args["unit"]
+        return NULL if isinstance(unit, exp.Null) else truncated_time(unit.name.upper(), self.value(node.this))
 
     def now(self, node: exp.Expr) -> Value:
         """Lower now() and current_date."""
@@ -339,8 +348,6 @@ _BY_TYPE: Final[Mapping[type[exp.Expr], Callable[[Lowering, Any], Value]]] = {
     exp.CurrentDate: Lowering.now,
     exp.CurrentTimestamp: Lowering.now,
     exp.Extract: lambda self, node: part_of_time(str(node.this).upper(), self.value(node.expression)),
-    exp.TimestampTrunc: lambda self, node: truncated_time(
-        str(node.args["unit"]).upper(), self.value(node.this)
-    ),
+    **dict.fromkeys((exp.DateTrunc, exp.TimestampTrunc), Lowering.truncated),
     exp.Anonymous: Lowering.named,
 }

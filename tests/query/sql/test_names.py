@@ -29,7 +29,7 @@ ROWS = pl.DataFrame(
     }
 )
 TEXTS = {
-    *('a.b = {}', 'a."b" = {}', '"a"."b" = {}', '"a".b = {}', '(a).b = {}', '((a)).b = {}', "a['b'] = {}"),
+    *("a.b = {}", 'a."b" = {}', '"a"."b" = {}', '"a".b = {}', "(a).b = {}", "((a)).b = {}", "a['b'] = {}"),
     *('"a.b" = {}', '("a.b") = {}', 'a."b.c" = {}', '"a.b.c" = {}', '"x.y" = {}', 'x + "x.y" = {}'),
     *('a."in"."d".e.f + 100 = {}', '(a."in").d.e.f + 200 = {}', 'a."in".d.e."f" = {}', '("a"."in").d."e".f = {}'),
 }  # fmt: skip
@@ -68,9 +68,8 @@ def test_names_mean_the_columns_of_duckdb(text: str) -> None:
 
 @pytest.mark.parametrize("text", INVALID)
 def test_parts_of_names_are_never_joined(text: str) -> None:
-    with duckdb.connect() as connection, pytest.raises(duckdb.Error):
-        connection.register("rows", ROWS.to_arrow())
-        connection.execute(f"SELECT * FROM rows WHERE {text}")  # noqa: S608 - texts of this file
+    with pytest.raises(duckdb.Error):
+        counts(text)
     with pytest.raises(InvalidInputError, match=r"no field|no such column|quote all of it"):
         condition_of(text, ROWS.schema)
 

@@ -209,7 +209,7 @@ def test_old_timestamps_of_spark_are_instants(tmp_path: Path) -> None:
 def test_old_timestamps_are_found_by_whole_names(tmp_path: Path) -> None:
     moments = pa.array([INSTANT], pa.timestamp("us", "UTC"))
     nested = pa.StructArray.from_arrays([moments, pa.array([1])], ["t", "n"])
-    columns = {"a.t": moments, "a": pa.array([datetime(2024, 1, 1)]), "s": nested}  # noqa: DTZ001 - has no zone
+    columns = {"a.t": moments, "a": pa.array([datetime(2024, 1, 1)]), "s": nested}
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table(columns), path, use_deprecated_int96_timestamps=True, store_schema=False)
     qbeast.convert_table(tmp_path, ["a.t"])
