@@ -221,13 +221,20 @@ def _aggregate(node: exp.Expr, lowering: Lowering, where: pl.Expr | None) -> pl.
         invalid_sql(f"{sql_of(node)} is not an aggregate; write avg(column), sum(column) or the like")
     values = _values(node.this, lowering, where)
     if isinstance(node, exp.Sum) and lowering.null_sums:
-        return pl.when(values.count() > 0).then(values.sum())
+        return pl.when(values.count() > 0).then(_wide(values, lowering.schema).sum())
     if type(node) in _AGGREGATES:
         return _AGGREGATES[type(node)](values)
     level = node.args.get("quantile", node.args.get("expression"))
     if not isinstance(level, exp.Literal) or level.is_string or not 0 <= float(level.this) <= 1:
         invalid_sql("a quantile takes a column and a level from 0 to 1, as in quantile_cont(price, 0.9)")
     return values.quantile(float(level.this), _QUANTILES[type(node)])
+
+
+def _wide(values: pl.Expr, schema: pl.Schema) -> pl.Expr:
+    """Return integers in 128 bits: Polars wraps around in a sum. A sum of products may need even more."""
+    dtype = pl.LazyFrame(schema=schema).select(values).collect_schema().dtypes()[0]
+    wide = pl.Int128() if dtype.is_integer() and dtype != pl.Int128() else pl.Float64()
+    return values.cast(wide) if dtype.is_integer() else values
 
 
 def _count(node: exp.Count, lowering: Lowering, where: pl.Expr | None) -> pl.Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Final
 
 import polars as pl
@@ -38,6 +38,8 @@ _TYPES: Final[dict[exp.DType, pl.DataType]] = {
     **dict.fromkeys((exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ), TIMESTAMP),
     exp.DType.TIMESTAMPTZ: TIMESTAMPTZ,
 }
+# Larger numbers round to infinity in single precision.
+_ABOVE_SINGLE: Final = (2 - 2**-24) * 2.0**127
 _DEFAULT_DECIMAL: Final = (18, 3)
 
 
@@ -111,18 +113,21 @@ def _of_number(value: Value, dtype: pl.DataType, *, strict: bool) -> pl.Expr | N
         return expr.cast(dtype, strict=strict)
     if isinstance(dtype, pl.Decimal):
         return _as_decimal(value, dtype, strict=strict)
+    if isinstance(dtype, pl.Float32) and isinstance(source, pl.Float64):
+        # Polars returns infinity for a large number.
+        large = pl.when(expr.is_finite() & (expr.abs() >= _ABOVE_SINGLE)).then(expr)
+        expr = pl.coalesce(large.cast(pl.Int64), expr) if strict else pl.when(large.is_null()).then(expr)
     return expr.cast(dtype, strict=strict) if dtype.is_float() else None
 
 
 def _as_decimal(value: Value, dtype: pl.Decimal, *, strict: bool) -> pl.Expr | None:
     if value.is_number_const:
-        try:
+        with localcontext(prec=2 * MAX_DIGITS):
             rounded = Decimal(value.const).quantize(Decimal(1).scaleb(-scale_of(dtype)), ROUND_HALF_UP)
-        except InvalidOperation as error:
-            invalid_sql(f"{value.const} does not fit {dtype}", error)
-        if len(rounded.as_tuple().digits) > (dtype.precision or MAX_DIGITS):
-            invalid_sql(f"{value.const} does not fit {dtype}")
-        return pl.lit(rounded, dtype=dtype)
+        fits = len(rounded.as_tuple().digits) <= (dtype.precision or MAX_DIGITS)
+        if strict and not fits:
+            invalid_sql(f"{str(value.const)[:60]} does not fit {dtype}")
+        return pl.lit(rounded if fits else None, dtype=dtype)
     if value.dtype.is_float():
         return None
     expr = value.expr.cast(pl.Int8) if isinstance(value.dtype, pl.Boolean) else value.expr

@@ -46,6 +46,7 @@ from qbeast_core.query.sql.values import (
     truth,
     unified,
 )
+from qbeast_core.support.plain_text import first_line
 
 COMPARISONS: Final[Mapping[type[exp.Expr], Comparison]] = {
     exp.EQ: "=",
@@ -74,6 +75,9 @@ _UNITS: Final[Mapping[str, timedelta]] = {
     "MICROSECOND": timedelta(microseconds=1),
 }
 _MONTHS: Final[Mapping[str, int]] = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
+# No two times are further apart.
+_MAX_DURATION: Final = timedelta(days=106_000_000)
+_MAX_MONTHS: Final = 3_480_000
 
 # Returns the current time in UTC.
 Clock = Callable[[], datetime]
@@ -131,8 +135,8 @@ class Lowering:
             return value
         try:  # Polars returns one row for some expressions without a column
             series = pl.select(value.expr).to_series()
-        except pl.exceptions.PolarsError as error:
-            invalid_sql(f"{sql_of(node)} has no value", error)
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            invalid_sql(f"{sql_of(node)} has no value: {first_line(str(error))}", error)
         literal = pl.lit(series.item(), dtype=series.dtype)
         return replace(value, expr=literal, const=None if series.item() is None else value.const)
 
@@ -285,6 +289,8 @@ class Lowering:
             duration = timedelta() if unit in _MONTHS else _UNITS[unit] * count
         except (KeyError, ValueError, OverflowError, AttributeError) as error:
             invalid_sql(f"{sql_of(node)} is not an interval of a whole number, as in INTERVAL 3 DAY", error)
+        if abs(months) > _MAX_MONTHS or abs(duration) > _MAX_DURATION:
+            invalid_sql(f"{sql_of(node)} is longer than the time between any two times")
         return Value(pl.lit(duration), pl.Duration("us"), Interval(months, duration))
 
     def truncated(self, node: exp.Expr) -> Value:

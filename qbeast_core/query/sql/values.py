@@ -253,7 +253,7 @@ def as_type(value: Value, dtype: pl.DataType) -> pl.Expr:
 def as_datetime(value: Value, dtype: pl.Datetime) -> pl.Expr:
     """Return a date or time as a time; a time without a zone is in UTC."""
     if isinstance(value.dtype, pl.Date):
-        naive = value.expr.cast(pl.Datetime("us"))
+        naive = value.expr.cast(pl.Datetime("us"), strict=False)  # Polars panics if days are out of range
         return naive if dtype.time_zone is None else naive.dt.replace_time_zone(dtype.time_zone)
     source = value.dtype
     if not isinstance(source, pl.Datetime) or source.time_zone == dtype.time_zone:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from itertools import product
 
 import polars as pl
 from hypothesis import strategies as st
@@ -219,3 +220,39 @@ def conditions() -> Texts:
         ),
         max_leaves=6,
     )
+
+
+_STRINGS = ["s", "u", "NULL", "nullif('x', 'x')", "'x'", "'abc'", "''"]
+_REAL = ["i", "x", "m", "NULL", "nullif(1, 1)", "2", "-1"]
+_COUNTS = ["NULL", "1", "2", "nullif(1, 1)"]
+_DAYS = ["d", "z", "NULL", "DATE '2024-02-29'", "CAST(NULL AS DATE)"]
+_CALLS = {
+    **dict.fromkeys(("starts_with", "ends_with", "contains", "prefix", "suffix", "strpos"), (_STRINGS, _STRINGS)),
+    **dict.fromkeys(("trim", "ltrim", "rtrim", "regexp_matches", "concat"), (_STRINGS, _STRINGS)),
+    **dict.fromkeys(("nullif", "greatest", "least"), (_STRINGS, _STRINGS)),
+    **dict.fromkeys(("replace", "coalesce"), (_STRINGS, _STRINGS, _STRINGS)),
+    **dict.fromkeys(("length", "lower", "upper"), (_STRINGS,)),
+    **dict.fromkeys(("left", "right"), (_STRINGS, _COUNTS)),
+    **dict.fromkeys(("abs", "sign", "floor", "ceil", "trunc", "-"), (_REAL,)),
+    **dict.fromkeys(("year", "month", "dayofweek", "week", "date"), (_DAYS,)),
+    "substring": (_STRINGS, _COUNTS, _COUNTS),
+    "round": (_REAL, _COUNTS),
+    "log": (["2", "NULL", "10"], ["abs(i) + 1", "NULL", "3"]),
+    "pow": (["i", "NULL", "2"], ["2", "NULL", "t"]),
+    "mod": (["i", "NULL", "t", "7"], ["3", "NULL", "t"]),
+    "isnan": (["x", "NULL"],),
+    "date_part": (["'year'", "NULL"], _DAYS),
+    "date_trunc": (["'month'", "NULL"], _DAYS),
+    "strftime": (_DAYS, ["'%Y'", "NULL"]),
+    "list_contains": (["l", "NULL"], ["i", "NULL", "1"]),
+    "if": (["c", "NULL", "TRUE"], ["i", "NULL"], ["t", "NULL"]),
+}  # fmt: skip
+NULLS = [
+    *(f"{name}({', '.join(values)})" for name, parts in _CALLS.items() for values in product(*parts)),
+    *("d + NULL", "d - NULL", "z + INTERVAL (NULL) DAY", "NULL || s", "s LIKE NULL", "NULL LIKE 'a'", "s ~ NULL"),
+    *("s ILIKE NULL", "s LIKE nullif('a', 'a')", "l[NULL]", "i IN (NULL)", "NULL IN (1, 2)", "i BETWEEN NULL AND 3"),
+    *("extract(year FROM NULL)", "-NULL", "i + NULL", "i // NULL", "NULL % i", "x / NULL", "NULL ^ 2", "NULL AND c"),
+    *("i + nullif(1, 1)", "d + nullif(1, 1)", "CASE NULL WHEN 1 THEN 2 ELSE 3 END", "CAST(NULL AS INTEGER)"),
+    *("CASE WHEN NULL THEN 2 ELSE 3 END", "NULL OR c", "NOT NULL"),
+]  # fmt: skip
+"""Calls with null, as a literal or a value, in every position of every function and operator."""
