@@ -23,6 +23,7 @@ from qbeast_core.query.sql.values import (
     text,
     text_literal,
 )
+from qbeast_core.support.rounding import half_up
 
 _TYPES: Final[dict[exp.DType, pl.DataType]] = {
     exp.DType.BOOLEAN: pl.Boolean(),
@@ -131,9 +132,7 @@ def _as_decimal(value: Value, dtype: pl.Decimal, *, strict: bool) -> pl.Expr | N
     if value.dtype.is_float():
         return None
     expr = value.expr.cast(pl.Int8) if isinstance(value.dtype, pl.Boolean) else value.expr
-    if scale_of(value.dtype) > scale_of(dtype):
-        expr = expr.round(scale_of(dtype), mode="half_away_from_zero")
-    return expr.cast(dtype, strict=strict)
+    return half_up(expr, value.dtype, dtype).cast(dtype, strict=strict)
 
 
 def _of_time(value: Value, dtype: pl.DataType) -> pl.Expr | None:

@@ -296,7 +296,9 @@ class Lowering:
     def truncated(self, node: exp.Expr) -> Value:
         """Lower date_trunc."""
         unit = node.args["unit"]
-        return NULL if isinstance(unit, exp.Null) else truncated_time(unit.name.upper(), self.value(node.this))
+        return (
+            NULL if isinstance(unit, exp.Null) else truncated_time(unit.name.upper(), self.value(node.this))
+        )
 
     def now(self, node: exp.Expr) -> Value:
         """Lower now() and current_date."""

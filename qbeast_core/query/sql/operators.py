@@ -279,7 +279,9 @@ def _between_times(op: Arithmetic, left: Value, right: Value) -> Value | None:
     if op == "-" and isinstance(right.dtype, (pl.Date, pl.Datetime)):
         (first, second), _, _ = unified((left, right), "a difference")
         micros = _micros(first) - _micros(second)
-        return Value(_limited(micros, largest(pl.Int64()), pl.Int64()).cast(pl.Duration("us")), pl.Duration("us"))
+        return Value(
+            _limited(micros, largest(pl.Int64()), pl.Int64()).cast(pl.Duration("us")), pl.Duration("us")
+        )
     if isinstance(right.dtype, pl.Duration):
         return _moved(op, left, right.expr.dt.total_microseconds())
     return None

@@ -15,6 +15,7 @@ from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.support.plain_text import first_line
+from qbeast_core.support.rounding import half_up
 from qbeast_core.support.suggestions import did_you_mean, nearest
 
 # A boolean Polars expression, or the text of an SQL condition.
@@ -164,7 +165,7 @@ def value_of(
         problem = f"column {column!r} is {dtype} and {_shown(source)} is {value_type}"
         msg = f"{problem}; nothing was changed. Cast it to {dtype} yourself."
         raise SchemaMismatchError(msg, problems=[problem])
-    return (expr if value_type == dtype else expr.cast(dtype)).alias(column)
+    return (expr if value_type == dtype else half_up(expr, value_type, dtype).cast(dtype)).alias(column)
 
 
 def _expression(source: object, schema: pl.Schema, use: _Use, dtype: pl.DataType | None = None) -> pl.Expr:

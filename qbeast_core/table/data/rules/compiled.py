@@ -15,6 +15,7 @@ from qbeast_core.log.columns.declared_rules import DeclaredRules, declared_rules
 from qbeast_core.log.files.stats import names_text
 from qbeast_core.log.refusals import unsupported_rule
 from qbeast_core.support.plain_text import first_line
+from qbeast_core.support.rounding import half_up
 from qbeast_core.table.data.expressions import UTC_NOW
 from qbeast_core.table.data.rules.row_rules import Check, ComputedColumn, RowRules, RuleKind
 
@@ -104,7 +105,7 @@ class _Compiler:
         )
         if not same_kind and dtype not in (wanted, pl.Null()):
             _refuse(feature, name, text, f"it is {dtype}, and the column is {wanted}")
-        return expr if dtype == wanted else expr.cast(wanted)
+        return expr if dtype == wanted else half_up(expr, dtype, wanted).cast(wanted)
 
     def _expression(
         self, feature: str, name: str, text: str, scope: pl.Schema, dtype: pl.DataType
