@@ -19,6 +19,13 @@ HIDDEN: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202
 
 _BREAKING: Final = re.compile(rf"[\t\n]|{HIDDEN.pattern}")
 _MAX_VALUES: Final = 8
+# Characters of a text that messages quote, and of a message.
+MAX_QUOTED: Final = 300
+_MAX_MESSAGE: Final = 4_000
+# A text in quotes, as `repr` writes it, or a word.
+_LONG: Final = re.compile(
+    rf"""(?<!\w)(['"])((?:\\.|(?!\1)[^\\]){{{MAX_QUOTED + 1},}})\1(?!\w)|\S{{{MAX_QUOTED + 1},}}""", re.DOTALL
+)
 _MAX_CHARACTERS: Final = 100
 _ADDRESS: Final = re.compile(
     r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]*://)"
@@ -105,6 +112,32 @@ def for_people(text: str) -> str:
     See `without_secrets` and `on_one_line`.
     """
     return on_one_line(_COLOURS.sub("", without_secrets(text)))
+
+
+def excerpt(value: object) -> str:
+    """Return the start of a text of a user, or of an expression, for messages.
+
+    >>> excerpt("price < 1"), len(excerpt("x" * 1000))
+    ('price < 1', 301)
+    """
+    text = str(value)
+    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}…"
+
+
+def concise(message: str) -> str:
+    """Return a message that quotes no more than the start of a long text, path or name, and leaves its own words.
+
+    >>> concise(f"`where` {'x = 1 OR ' * 1000!r} has no such column; nothing was read")[290:]
+    'R x = 1 OR x =…' has no such column; nothing was read"
+    """
+    if len(message) > _MAX_MESSAGE:  # most of it is one text, or a list
+        message = f"{message[: _MAX_MESSAGE // 2]} … {message[-_MAX_MESSAGE // 2 :]}"
+    return _LONG.sub(_cut, message) if len(message) > MAX_QUOTED else message
+
+
+def _cut(match: re.Match[str]) -> str:
+    sign = match[1] or ""
+    return f"{sign}{excerpt(match[2] or match[0])}{sign}"
 
 
 def _masked(match: re.Match[str]) -> str:

@@ -209,9 +209,12 @@ class Lowering:
         """Lower a number or a text; a number with a point is a decimal, one with an exponent a DOUBLE."""
         if node.args.get("is_string"):
             return text(node.this)
-        if "e" in node.this.lower():
-            return number(float(node.this))
-        return number(int(node.this) if node.this.isdigit() else Decimal(node.this))
+        try:
+            if "e" in node.this.lower():
+                return number(float(node.this))
+            return number(int(node.this) if node.this.isdigit() else Decimal(node.this))
+        except (ValueError, ArithmeticError) as error:
+            invalid_sql(f"{sql_of(node)} is not a number", error)
 
     def tested(self, node: exp.Expr) -> Value:
         """Lower ``IS NULL``, ``IS TRUE`` and ``IS FALSE``, which are never null."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from qbeast_core.query.sql.tokens import invalid_sql
+from qbeast_core.query.sql.tokens import MAX_NUMBER, invalid_sql
 
 MAX_DIGITS: Final = 38
 INTEGERS: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128)
@@ -170,7 +170,7 @@ def text_literal(string: str, dtype: pl.DataType) -> Value | None:
 
 def _number_literal(string: str) -> Value | None:
     try:
-        value = Decimal(string.strip())
+        value = Decimal(string.strip()) if len(string) <= MAX_NUMBER else Decimal("")
     except InvalidOperation:
         return None
     if not value.is_finite() or "e" in string.lower():

@@ -14,7 +14,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
-from qbeast_core.support.plain_text import first_line
+from qbeast_core.support.plain_text import excerpt, first_line
 from qbeast_core.support.rounding import half_up
 from qbeast_core.support.suggestions import did_you_mean, nearest
 
@@ -30,7 +30,6 @@ UTC_NOW: Final = partial(datetime.now, UTC)
 _UNCHANGED: Final = "nothing was changed"
 _UNREAD: Final = "nothing was read"
 _PROBE_ROWS: Final = 3
-_LONGEST_SHOWN: Final = 300
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -278,8 +277,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _shown(source: object) -> str:
-    text = repr(source) if isinstance(source, str) else str(source)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    return repr(excerpt(source)) if isinstance(source, str) else excerpt(source)
 
 
 def _cause(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias
 import polars as pl
 
 from qbeast_core.errors import ConstraintViolationError, InvalidInputError
-from qbeast_core.support.plain_text import first_line
+from qbeast_core.support.plain_text import excerpt, first_line
 
 if TYPE_CHECKING:  # workers that check rules do not read them
     from qbeast_core.log.columns.declared_rules import Identity
@@ -47,7 +47,7 @@ class Check:
         """Return the error about rows that break the rule."""
         values = str(dict(example))
         shown = values if len(values) <= _MAX_CHARACTERS else f"{values[:_MAX_CHARACTERS]}…"
-        msg = f"{rows:,} row(s) break the {self.kind} {self.name!r}, {self.text}: for example {shown}. {outcome}."
+        msg = f"{rows:,} row(s) break the {self.kind} {self.name!r}, {excerpt(self.text)}: for example {shown}. {outcome}."
         return ConstraintViolationError(
             msg,
             constraint=self.name,
@@ -198,5 +198,5 @@ def _computed(
 
 
 def _refuse(texts: str, error: pl.exceptions.PolarsError, argument: str, outcome: str) -> NoReturn:
-    msg = f"{texts} cannot be computed for every row: {first_line(str(error))}. {outcome}."
+    msg = f"{excerpt(texts)} cannot be computed for every row: {first_line(str(error))}. {outcome}."
     raise InvalidInputError(msg, argument=argument) from error
