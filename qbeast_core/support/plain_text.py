@@ -18,6 +18,10 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 HIDDEN: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 _BREAKING: Final = re.compile(rf"[\t\n]|{HIDDEN.pattern}")
+_LITERAL: Final = re.compile(r" in column '(?:literal|scalar|)'")
+# Stands for a date or time that is out of range, in casts that shall fail.
+OUT_OF_RANGE: Final = str(2**127 - 1)
+_BEYOND: Final = "a date or time is out of range: it is before the year -258,131 or after 262,071"
 _MAX_VALUES: Final = 8
 # Characters of a text that messages quote, and of a message.
 MAX_QUOTED: Final = 300
@@ -106,6 +110,18 @@ def first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
+def reason_of(error: BaseException) -> str:
+    """Return why Polars failed: its first line, without names that it gives to literals.
+
+    >>> reason_of(ValueError("conversion from `i64` to `i32` failed in column 'literal' for 1 out of 1 values: [4]"))
+    'conversion from `i64` to `i32` failed for 1 out of 1 values: [4]'
+    """
+    text = _LITERAL.sub("", first_line(str(error))).replace(
+        "series 'literal' of dtype:", "a literal of dtype:"
+    )
+    return _BEYOND if OUT_OF_RANGE in text else text or type(error).__name__
+
+
 def for_people(text: str) -> str:
     """Return a text on one line without secrets, colours and hidden characters.
 
@@ -130,9 +146,11 @@ def concise(message: str) -> str:
     >>> concise(f"`where` {'x = 1 OR ' * 1000!r} has no such column; nothing was read")[290:]
     'R x = 1 OR x =…' has no such column; nothing was read"
     """
-    if len(message) > _MAX_MESSAGE:  # most of it is one text, or a list
-        message = f"{message[: _MAX_MESSAGE // 2]} … {message[-_MAX_MESSAGE // 2 :]}"
-    return _LONG.sub(_cut, message) if len(message) > MAX_QUOTED else message
+    if len(message) <= MAX_QUOTED:
+        return message
+    text = _LONG.sub(_cut, message)
+    half = _MAX_MESSAGE // 2  # the rest of a longer message is a list, or a text without quotes
+    return text if len(text) <= _MAX_MESSAGE else f"{text[:half]} … {text[-half:]}"
 
 
 def _cut(match: re.Match[str]) -> str:

@@ -21,7 +21,7 @@ from qbeast_core.query.sql.parse import (
     without_parentheses,
 )
 from qbeast_core.query.sql.tokens import invalid_sql
-from qbeast_core.support.plain_text import first_line
+from qbeast_core.support.plain_text import reason_of
 
 _Aggregate = Callable[[pl.Expr], pl.Expr]
 _AGGREGATES: Final[Mapping[type[exp.Expr], _Aggregate]] = {
@@ -70,7 +70,7 @@ class GroupedQuery:
         try:
             return pl.LazyFrame(schema=schema).group_by(keys).agg(columns).collect_schema()
         except pl.exceptions.PolarsError as error:
-            invalid_sql(f"its inner query cannot be computed: {first_line(str(error))}", error)
+            invalid_sql(f"its inner query cannot be computed: {reason_of(error)}", error)
 
 
 def sql_list(

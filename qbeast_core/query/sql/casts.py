@@ -57,10 +57,11 @@ def type_of(node: exp.DataType) -> pl.DataType:
 
 def _decimal_type(sizes: list[int]) -> pl.DataType:
     precision, scale = (*sizes, 0)[:2] if sizes else _DEFAULT_DECIMAL
+    name = f"DECIMAL({str(precision)[:20]}, {str(scale)[:20]})"
     if not 1 <= precision <= MAX_DIGITS:
-        invalid_sql(f"DECIMAL({precision}, {scale}) is invalid; a decimal has at most {MAX_DIGITS} digits")
+        invalid_sql(f"{name} is invalid; a decimal has at most {MAX_DIGITS} digits")
     if scale > precision:
-        invalid_sql(f"DECIMAL({precision}, {scale}) has more digits after the point than digits")
+        invalid_sql(f"{name} has more digits after the point than digits")
     return pl.Decimal(precision, scale)
 
 

@@ -16,6 +16,7 @@ from qbeast_core.query.sql.parse import MAX_ITEMS
 from qbeast_core.query.sql.tokens import invalid_sql
 from qbeast_core.query.sql.values import (
     INTEGERS,
+    MAX_LENGTH,
     NULL,
     TIMESTAMP,
     Value,
@@ -147,7 +148,7 @@ def _const_text(node: exp.Expr, value: Value) -> str:
 def _const_integer(node: exp.Expr, value: Value, min_value: int = 0) -> int:
     if not isinstance(value.const, int) or isinstance(value.const, bool) or value.const < min_value:
         invalid_sql(f"{_name(node)!r} takes a number that is at least {min_value}, not an expression")
-    return value.const
+    return min(value.const, MAX_LENGTH)
 
 
 def _abs(node: exp.Expr, value: Value) -> Value:

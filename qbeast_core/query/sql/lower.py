@@ -30,6 +30,7 @@ from qbeast_core.query.sql.tokens import invalid_sql
 from qbeast_core.query.sql.values import (
     FRACTIONS,
     INTEGERS,
+    MAX_LENGTH,
     NULL,
     Interval,
     Value,
@@ -46,7 +47,7 @@ from qbeast_core.query.sql.values import (
     truth,
     unified,
 )
-from qbeast_core.support.plain_text import first_line
+from qbeast_core.support.plain_text import reason_of
 
 COMPARISONS: Final[Mapping[type[exp.Expr], Comparison]] = {
     exp.EQ: "=",
@@ -136,7 +137,7 @@ class Lowering:
         try:  # Polars returns one row for some expressions without a column
             series = pl.select(value.expr).to_series()
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            invalid_sql(f"{sql_of(node)} has no value: {first_line(str(error))}", error)
+            invalid_sql(f"{sql_of(node)} has no value: {reason_of(error)}", error)
         literal = pl.lit(series.item(), dtype=series.dtype)
         return replace(value, expr=literal, const=None if series.item() is None else value.const)
 
@@ -203,7 +204,8 @@ class Lowering:
             return self._field(value, [index.this])
         if not isinstance(value.dtype, pl.List) or not isinstance(index, exp.Literal):
             invalid_sql(f"{sql_of(node)}: only an element of a list by a positive number is supported")
-        return of_type(value.expr.list.get(int(index.this), null_on_oob=True), inner_type(value.dtype))
+        position = min(int(index.this), MAX_LENGTH)
+        return of_type(value.expr.list.get(position, null_on_oob=True), inner_type(value.dtype))
 
     def literal(self, node: exp.Expr) -> Value:
         """Lower a number or a text; a number with a point is a decimal, one with an exponent a DOUBLE."""

@@ -34,6 +34,7 @@ from qbeast_core.query.sql.values import (
     truth,
     unified,
 )
+from qbeast_core.support.plain_text import OUT_OF_RANGE
 
 Comparison: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">="]
 Arithmetic: TypeAlias = Literal["+", "-", "*", "/", "//", "%", "^"]
@@ -312,4 +313,4 @@ def _micros(time: pl.Expr) -> pl.Expr:
 def _limited(number: pl.Expr, limit: int, dtype: pl.DataType) -> pl.Expr:
     """Cast a number to a smaller type, which raises if its magnitude is above a limit. Polars would wrap around."""
     fits = number.is_null() | number.is_between(-limit, limit)
-    return pl.when(fits).then(number).otherwise(pl.lit(largest(pl.Int128()), dtype=pl.Int128)).cast(dtype)
+    return pl.when(fits).then(number).otherwise(pl.lit(int(OUT_OF_RANGE), dtype=pl.Int128)).cast(dtype)

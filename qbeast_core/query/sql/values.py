@@ -14,6 +14,8 @@ import polars as pl
 from qbeast_core.query.sql.tokens import MAX_NUMBER, invalid_sql
 
 MAX_DIGITS: Final = 38
+# No text or list is longer; larger positions and counts have the same meaning.
+MAX_LENGTH: Final = (1 << 31) - 1
 INTEGERS: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128)
 FRACTIONS: Final = (pl.Float32, pl.Float64, pl.Decimal)
 UNSIGNED: Final = (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)

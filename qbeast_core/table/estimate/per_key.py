@@ -63,7 +63,11 @@ class PerKey:
         for name, expr in values.items():
             if by_row[name] != types[name]:
                 cure = " Use one that has a single value, such as its sum or first."
-                refuse("per", f"must have aggregates, and {name!r}, {excerpt(expr)}, has several values per key", cure)
+                refuse(
+                    "per",
+                    f"must have aggregates, and {name!r}, {excerpt(expr)}, has several values per key",
+                    cure,
+                )
         return replace(per, schema=types)
 
     @property

@@ -14,7 +14,7 @@ from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.columns.declared_rules import DeclaredRules, declared_rules
 from qbeast_core.log.files.stats import names_text
 from qbeast_core.log.refusals import unsupported_rule
-from qbeast_core.support.plain_text import first_line
+from qbeast_core.support.plain_text import reason_of
 from qbeast_core.support.rounding import half_up
 from qbeast_core.table.data.expressions import UTC_NOW
 from qbeast_core.table.data.rules.row_rules import Check, ComputedColumn, RowRules, RuleKind
@@ -118,13 +118,13 @@ class _Compiler:
         try:
             return spark_expression(text, scope, dtype=dtype, clock=UTC_NOW)
         except (InvalidSqlError, UnknownColumnError) as error:
-            _refuse(feature, name, text, first_line(str(error)), error)
+            _refuse(feature, name, text, reason_of(error), error)
 
     def _type(self, feature: str, name: str, text: str, expr: pl.Expr) -> pl.DataType:
         try:
             types = self.schema.to_frame().lazy().select(expr.alias("value")).collect_schema()
         except pl.exceptions.PolarsError as error:
-            _refuse(feature, name, text, first_line(str(error)), error)
+            _refuse(feature, name, text, reason_of(error), error)
         return types["value"]
 
 
