@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-tries = examples(2, sweep=2_000, parent=settings(suppress_health_check=HEALTH, deadline=None))
+tries = examples(2, sweep=20_000, parent=settings(suppress_health_check=HEALTH, deadline=None))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_conditions_have_the_values_of_duckdb(oracle: duckdb.DuckDBPyConnection,
     try:
         expr = condition_of(text, ROWS.schema).expr
     except InvalidInputError as error:
-        assert "128 bits" in str(error)  # noqa: PT017 - most texts raise nothing
+        assert re.search("128 bits|has no value: a date or time is out of range", str(error))  # noqa: PT017 - most texts raise nothing
         event("refused")
         return
     assert ROWS.select("id", expr.alias("value"))["value"].to_list() == rows
