@@ -42,7 +42,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, NoReturn
 
-from qbeast_core.support.plain_text import for_people, without_secrets
+from qbeast_core.support.plain_text import concise, for_people, without_secrets
 from qbeast_core.support.suggestions import did_you_mean, nearest, similar
 
 _MAX_CHARACTERS: Final = 80
@@ -78,14 +78,14 @@ class _Shown:
     args: tuple[Any, ...]
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(for_people(arg) if isinstance(arg, str) else arg for arg in args))
+        super().__init__(*(concise(for_people(arg)) if isinstance(arg, str) else arg for arg in args))
 
 
 class QbeastError(_Shown, Exception):
     """Base class of all errors of qbeast.
 
     Messages may quote names, data and other libraries. They are one line without passwords, signatures of addresses,
-    colours and control characters.
+    colours and control characters. Of a long text they quote the first 300 characters.
     """
 
     code: ClassVar[str] = "qbeast"

@@ -26,6 +26,8 @@ _MATCHES: Final = own_column("matches")
 # How a row with or without a match is joined, as in Polars.
 JoinHow: TypeAlias = Literal["left", "inner", "semi", "anti"]
 
+# Sums of a billion longer decimals may not fit 128 bits; they are summed as floats, like integers of 128 bits.
+_MAX_EXACT_DIGITS: Final = 29
 _SHORT: Final = (pl.Boolean, pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
 
 
@@ -148,9 +150,10 @@ def _exact(name: str, dtype: pl.DataType) -> pl.Expr:
     values = pl.col(name)
     if isinstance(dtype, _SHORT):
         return values.cast(pl.Int64)
-    if isinstance(dtype, pl.Decimal):
-        return values.to_physical().cast(pl.Int128)  # decimals take five times as long to sum by key
-    return values.cast(pl.Int128 if dtype.is_integer() else pl.Float64)
+    if isinstance(dtype, pl.Decimal):  # decimals take five times as long to sum by key
+        is_long = dtype.precision > _MAX_EXACT_DIGITS
+        return values.to_physical().cast(pl.Float64 if is_long else pl.Int128)
+    return values.cast(pl.Int128 if dtype.is_integer() and dtype != pl.Int128() else pl.Float64)
 
 
 def _scale(dtype: pl.DataType) -> float:

@@ -25,7 +25,7 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.support.forked import FORKED, is_forked, refuse_forked
 from qbeast_core.support.html import html_of
 from qbeast_core.support.optional import require
-from qbeast_core.support.plain_text import first_line, on_one_line
+from qbeast_core.support.plain_text import on_one_line, reason_of
 from qbeast_core.support.runtime import now_ms
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of
 from qbeast_core.table.index.key_counts import counts_of
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
 _ResultT = TypeVar("_ResultT")
 
 _UNREAD: Final = "nothing was read"
+_JOINS: Final = "A query reads this table alone; join the frames of qbeast.scan_table with polars.SQLContext"
 
 
 class Table:
@@ -508,9 +509,10 @@ class Table:
             answer = self.scan(sample=sample, sample_by=sample_by).sql(query)
             answer.collect_schema()
         except (pl.exceptions.PolarsError, TypeError) as error:
-            reason = first_line(str(error)).rstrip(".")
+            reason = reason_of(error).rstrip(".")
             keywords = [name for name in self.columns if reason.endswith(f"unsupported function {name!r}")]
             reason += "".join(f'. Write the column in double quotes: "{name}"' for name in keywords)
+            reason += f". {_JOINS}" if reason.startswith("relation ") else ""
             msg = f"Polars cannot run the query {query!r}: {reason}. The table is called self. Nothing was read."
             raise InvalidInputError(msg, argument="query") from error
         return answer
@@ -1962,7 +1964,8 @@ class Table:
         ----------
         column : str
             Name of the column, or the path of a field: ``"address.street"``. Paths go through lists and maps by
-            ``element``, ``key`` and ``value``: ``"items.element.price"``.
+            ``element``, ``key`` and ``value``: ``"items.element.price"``. If a text names two of them, put each name
+            into backticks: the column ```a.b```, the field ```a`.`b```.
         name : str
             New name of the column, or of the field without its path. It must differ from the names beside it by more
             than case.

@@ -50,7 +50,7 @@ class DeclaredRules:
     # By the name of the constraint.
     constraints: Mapping[str, str] = field(default_factory=dict[str, str])
     # By the path of the field.
-    invariants: Mapping[str, str] = field(default_factory=dict[str, str])
+    invariants: Mapping[tuple[str, ...], str] = field(default_factory=dict[tuple[str, ...], str])
     # By column.
     generated: Mapping[str, str] = field(default_factory=dict[str, str])
     defaults: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -204,11 +204,11 @@ def _number(column: Mapping[str, Any], key: str) -> int:
         raise InvalidMetadataError(message) from error
 
 
-def _invariants(columns: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+def _invariants(columns: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str, ...], str]]:
     for path, column in (*(((column["name"],), column) for column in columns), *_inner_fields(columns)):
         text = _notes(column).get(_INVARIANT)
         if text is not None:
-            yield ".".join(path), _expression(text)
+            yield path, _expression(text)
 
 
 def _expression(invariant: Any) -> str:

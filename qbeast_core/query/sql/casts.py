@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Final
 
 import polars as pl
@@ -23,6 +23,7 @@ from qbeast_core.query.sql.values import (
     text,
     text_literal,
 )
+from qbeast_core.support.rounding import half_up
 
 _TYPES: Final[dict[exp.DType, pl.DataType]] = {
     exp.DType.BOOLEAN: pl.Boolean(),
@@ -38,6 +39,8 @@ _TYPES: Final[dict[exp.DType, pl.DataType]] = {
     **dict.fromkeys((exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ), TIMESTAMP),
     exp.DType.TIMESTAMPTZ: TIMESTAMPTZ,
 }
+# Larger numbers round to infinity in single precision.
+_ABOVE_SINGLE: Final = (2 - 2**-24) * 2.0**127
 _DEFAULT_DECIMAL: Final = (18, 3)
 
 
@@ -54,10 +57,11 @@ def type_of(node: exp.DataType) -> pl.DataType:
 
 def _decimal_type(sizes: list[int]) -> pl.DataType:
     precision, scale = (*sizes, 0)[:2] if sizes else _DEFAULT_DECIMAL
+    name = f"DECIMAL({str(precision)[:20]}, {str(scale)[:20]})"
     if not 1 <= precision <= MAX_DIGITS:
-        invalid_sql(f"DECIMAL({precision}, {scale}) is invalid; a decimal has at most {MAX_DIGITS} digits")
+        invalid_sql(f"{name} is invalid; a decimal has at most {MAX_DIGITS} digits")
     if scale > precision:
-        invalid_sql(f"DECIMAL({precision}, {scale}) has more digits after the point than digits")
+        invalid_sql(f"{name} has more digits after the point than digits")
     return pl.Decimal(precision, scale)
 
 
@@ -111,24 +115,25 @@ def _of_number(value: Value, dtype: pl.DataType, *, strict: bool) -> pl.Expr | N
         return expr.cast(dtype, strict=strict)
     if isinstance(dtype, pl.Decimal):
         return _as_decimal(value, dtype, strict=strict)
+    if isinstance(dtype, pl.Float32) and isinstance(source, pl.Float64):
+        # Polars returns infinity for a large number.
+        large = pl.when(expr.is_finite() & (expr.abs() >= _ABOVE_SINGLE)).then(expr)
+        expr = pl.coalesce(large.cast(pl.Int64), expr) if strict else pl.when(large.is_null()).then(expr)
     return expr.cast(dtype, strict=strict) if dtype.is_float() else None
 
 
 def _as_decimal(value: Value, dtype: pl.Decimal, *, strict: bool) -> pl.Expr | None:
     if value.is_number_const:
-        try:
+        with localcontext(prec=2 * MAX_DIGITS):
             rounded = Decimal(value.const).quantize(Decimal(1).scaleb(-scale_of(dtype)), ROUND_HALF_UP)
-        except InvalidOperation as error:
-            invalid_sql(f"{value.const} does not fit {dtype}", error)
-        if len(rounded.as_tuple().digits) > (dtype.precision or MAX_DIGITS):
-            invalid_sql(f"{value.const} does not fit {dtype}")
-        return pl.lit(rounded, dtype=dtype)
+        fits = len(rounded.as_tuple().digits) <= (dtype.precision or MAX_DIGITS)
+        if strict and not fits:
+            invalid_sql(f"{str(value.const)[:60]} does not fit {dtype}")
+        return pl.lit(rounded if fits else None, dtype=dtype)
     if value.dtype.is_float():
         return None
     expr = value.expr.cast(pl.Int8) if isinstance(value.dtype, pl.Boolean) else value.expr
-    if scale_of(value.dtype) > scale_of(dtype):
-        expr = expr.round(scale_of(dtype), mode="half_away_from_zero")
-    return expr.cast(dtype, strict=strict)
+    return half_up(expr, value.dtype, dtype).cast(dtype, strict=strict)
 
 
 def _of_time(value: Value, dtype: pl.DataType) -> pl.Expr | None:

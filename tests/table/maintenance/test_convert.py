@@ -206,6 +206,17 @@ def test_old_timestamps_of_spark_are_instants(tmp_path: Path) -> None:
     assert qbeast.read_table(tmp_path, where=pl.col("t") == INSTANT).height == 1
 
 
+def test_old_timestamps_are_found_by_whole_names(tmp_path: Path) -> None:
+    moments = pa.array([INSTANT], pa.timestamp("us", "UTC"))
+    nested = pa.StructArray.from_arrays([moments, pa.array([1])], ["t", "n"])
+    columns = {"a.t": moments, "a": pa.array([datetime(2024, 1, 1)]), "s": nested}
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table(columns), path, use_deprecated_int96_timestamps=True, store_schema=False)
+    qbeast.convert_table(tmp_path, ["a.t"])
+    assert qbeast.read_table(tmp_path)["a.t"].to_list() == [INSTANT]
+    assert qbeast.read_table(tmp_path)["s"].struct.field("t").to_list() == [INSTANT]
+
+
 def refused(path: Path, error: type[Exception], told: str, columns: Any = ("id",), **options: Any) -> None:
     before = sorted(path.rglob("*"))
     with pytest.raises(error, match=told):
