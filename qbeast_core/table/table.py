@@ -1604,7 +1604,7 @@ class Table:
         from qbeast_core.table.dml.merge.clauses import Clauses
         from qbeast_core.table.dml.merge.merge import Merge
         from qbeast_core.table.dml.merge.stream import local_merge_source
-        from qbeast_core.table.engine.stream import source_of
+        from qbeast_core.table.engine.stream import open_source
 
         clauses = Clauses(
             on=on,
@@ -1622,10 +1622,12 @@ class Table:
         )
         options = change_options(dry_run, txn, commit_metadata, progress)
 
-        def change_of(local: LocalEngine) -> Change:
-            return Merge(local_merge_source(source_of(source), local), clauses)
+        with open_source(source) as rows:
 
-        return self._run(change_of, options, resources, memory_bytes, spill_dir)
+            def change_of(local: LocalEngine) -> Change:
+                return Merge(local_merge_source(rows, local), clauses)
+
+            return self._run(change_of, options, resources, memory_bytes, spill_dir)
 
     def vacuum(
         self,
