@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.check.faults import CheckReport
     from qbeast_core.table.check.repair import RepairResult
     from qbeast_core.table.dml.change import Change, ChangeOptions
-    from qbeast_core.table.dml.merge.clauses import WhenMatched, WhenNew, WhenNotMatchedBySource
+    from qbeast_core.table.dml.merge.clauses import Duplicates, WhenMatched, WhenNew, WhenNotMatchedBySource
     from qbeast_core.table.dml.plan import ChangeResult
     from qbeast_core.table.engine.choice import LocalEngine
     from qbeast_core.table.engine.stream import RowsLike
@@ -1506,6 +1506,7 @@ class Table:
         when_not_matched: WhenNew = "insert",
         not_matched_if: Predicate | None = None,
         insert: Mapping[str, Value] | None = None,
+        duplicates: Duplicates = "error",
         when_not_matched_by_source: WhenNotMatchedBySource = "ignore",
         not_matched_by_source_if: Predicate | None = None,
         source_name: str = "source",
@@ -1550,6 +1551,10 @@ class Table:
             Only for rows for which this is true.
         insert : mapping of str to polars.Expr, str or a plain value, optional
             Values of new rows; other columns are null, or computed by the table. By default the columns of the source.
+        duplicates : {"error", "insert"}, default "error"
+            What to do if rows of the source to insert have equal values in `on`. By default the merge is refused: the
+            next merge of the same rows would fail, because several rows would change each of them. ``"insert"`` inserts
+            all of them, as Spark and deltalake do. Nulls are not equal.
         when_not_matched_by_source : {"ignore", "delete"}, default "ignore"
             What to do with rows of the table that have no match.
         not_matched_by_source_if : polars.Expr or str, optional
@@ -1569,8 +1574,8 @@ class Table:
         Raises
         ------
         InvalidInputError
-            Several rows of the source would change the same row, a condition or a value is invalid, or options cannot
-            be combined.
+            Several rows of the source would change the same row, or be inserted with equal keys; a condition or a
+            value is invalid, or options cannot be combined.
         SchemaMismatchError
             Columns are missing in the source or have another type, or a value is null in a column without nulls.
         UnsupportedTableError
@@ -1615,6 +1620,7 @@ class Table:
             when_not_matched=when_not_matched,
             not_matched_if=not_matched_if,
             insert=insert,
+            duplicates=duplicates,
             when_not_matched_by_source=when_not_matched_by_source,
             not_matched_by_source_if=not_matched_by_source_if,
             source_name=source_name,
