@@ -14,8 +14,9 @@ import pyarrow as pa
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.table.data.frames import ArrowStream, FrameLike, is_pandas, opened, reading_rows, to_frame
 from qbeast_core.table.data.query_batches import (
+    batches_within,
+    has_any_width,
     little_read_ahead,
-    query_batches,
     slices_within,
     takes_slices,
     within,
@@ -41,6 +42,7 @@ class ArrowDataset(Protocol):
 # Input of a write: tables of rows, or sources of batches.
 RowsLike: TypeAlias = FrameLike | ArrowDataset | Iterator[FrameLike]
 
+_HEAD_ROWS: Final = 16
 _SLICE_BATCHES: Final = 4  # batches per slice: a slice of a row group reads the row group up to it
 
 
@@ -116,10 +118,8 @@ class _Query:
                 for frame in slices_within(query, size_bytes=_SLICE_BATCHES * size_bytes):
                     yield from within(to_frame(frame), size_bytes)
                 return
-            rows = _batch_rows(pl.Schema(query.collect_schema()), size_bytes)
             with little_read_ahead():
-                for batch in query_batches(query, batch_rows=rows):
-                    yield from within(to_frame(batch), size_bytes)
+                yield from map(to_frame, batches_within(query, size_bytes=size_bytes))
 
 
 class _Dataset:
@@ -134,15 +134,27 @@ class _Dataset:
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
         names = list(self.empty.columns if columns is None else columns)
-        rows = _batch_rows(self.empty.select(names).schema, size_bytes)
         # Limit the readahead: by default pyarrow reads 16 batches of 4 files, whatever their size.
         with reading_rows():
+            rows = self._batch_rows(names, size_bytes)
             scanner = self._dataset.scanner(
                 columns=names, batch_size=rows, batch_readahead=1, fragment_readahead=1
             )
             reader = scanner.to_reader()
         for batch in _arrow_batches(reader):
             yield from within(to_frame(batch), size_bytes)
+
+    def _batch_rows(self, names: list[str], size_bytes: int) -> int:
+        """Return the number of rows of about this size, from the types and the first rows."""
+        schema = self.empty.select(names).schema
+        rows = max(size_bytes // max(guess_row_bytes(schema), 1), 1)
+        if not any(map(has_any_width, schema.dtypes())):
+            return rows
+        scanner = self._dataset.scanner(
+            columns=names, batch_size=_HEAD_ROWS, batch_readahead=1, fragment_readahead=1
+        )
+        head = to_frame(scanner.head(_HEAD_ROWS))
+        return min(max(size_bytes * head.height // max(int(head.estimated_size()), 1), 1), rows)
 
 
 class OneShotSource:
@@ -207,8 +219,3 @@ def _refuse_other_columns(schema: pl.Schema, first: pl.Schema) -> None:
         "Cast or fill them."
     )
     raise SchemaMismatchError(msg, problems=problems)
-
-
-def _batch_rows(schema: pl.Schema, size_bytes: int) -> int:
-    """Return the number of rows of about this size."""
-    return max(size_bytes // max(guess_row_bytes(schema), 1), 1)
