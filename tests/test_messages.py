@@ -310,7 +310,7 @@ def test_error_after_commits_says_table_changed(tmp_path: Path, monkeypatch: pyt
         rows = ROWS.with_columns(pl.col("id") + number * ROWS.height)
         write_table(rows, tmp_path / "t", ["id"], mode="append", cube_size=size)
     table, tries = qbeast.open_table(tmp_path / "t"), []
-    choose, full = optimize_module.choose_files, qbeast.StorageError("", path="t")
+    choose, full = optimize_module.choose_files, qbeast.StorageError("full. Nothing was changed.", path="t")
 
     def second_fails(*values: Any, **options: Any) -> Any:
         tries.append(values)
@@ -322,6 +322,8 @@ def test_error_after_commits_says_table_changed(tmp_path: Path, monkeypatch: pyt
     with resized(small_file_rows=0), pytest.raises(qbeast.StorageError) as caught:
         table.optimize(revision="all", full=True)  # otherwise the first commit joins all files
     assert caught.value.changed is True
+    message = "full. Nothing more was changed. Versions that the call committed before stay."
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value) == message  # noqa: S301
     assert pickle.loads(pickle.dumps(caught.value)).changed is True  # noqa: S301 -- made a moment ago
     full.changed = False
     with resized(small_file_rows=0), pytest.raises(qbeast.StorageError) as caught:
