@@ -1964,6 +1964,9 @@ class Table:
         The table needs column mapping, a feature of Delta: files keep the names of columns, and the log maps them to
         the names in the table. Older versions of the table have the old name.
 
+        The delta extension of DuckDB (1.5.5) returns null for partition columns that stand behind a renamed column.
+        Daft refuses a table that got its column mapping after its first files, which have no field ids.
+
         Parameters
         ----------
         column : str
