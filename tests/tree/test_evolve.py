@@ -19,6 +19,7 @@ from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,
     CDFStringQuantilesTransformation,
     IdentityTransformation,
+    LinearTransformation,
 )
 from qbeast_core.tree.space.columns import to_index_column
 from qbeast_core.tree.space.evolve import MAX_CUBES, IndexWish, first_revision, next_revision
