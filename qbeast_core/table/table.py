@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, cast
 
 import polars as pl
 
@@ -27,6 +27,7 @@ from qbeast_core.support.html import html_of
 from qbeast_core.support.optional import require
 from qbeast_core.support.plain_text import first_line, on_one_line
 from qbeast_core.support.runtime import now_ms
+from qbeast_core.support.suggestions import member_hint
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.unindexed import refuse_unindexed
@@ -105,6 +106,19 @@ class Table:
             msg = f"Table cannot be called with {snapshot!r}; nothing was read. Call qbeast.open_table(path)."
             raise InvalidInputError(msg, argument="snapshot")
         self._reader = Reader(snapshot)
+
+    if not TYPE_CHECKING:  # type checkers report unknown names themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            known = [member for member in dir(type(self)) if not member.startswith("_")]
+            hint = "" if name.startswith("_") else member_hint(name, known, dir(pl.LazyFrame))
+            msg = f"a table has no attribute {name!r}.{hint}"
+            raise AttributeError(msg, name=name, obj=self)
+
+        def __getitem__(self, key: object) -> NoReturn:
+            columns = [key] if isinstance(key, str) else key if isinstance(key, list) else ["..."]
+            msg = f"a table is not subscriptable. Use read(columns={columns!r}) or scan()."
+            raise TypeError(msg)
 
     @property
     def _snapshot(self) -> Snapshot:
