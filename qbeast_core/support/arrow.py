@@ -141,7 +141,7 @@ def _decoded(array: pa.Array) -> pa.Array | None:
         case pa.BaseExtensionType():
             return array.storage
         case pa.RunEndEncodedType():
-            return pc.run_end_decode(array)
+            return pc.call_function("run_end_decode", [array])
         case pa.DictionaryType():
             return array.dictionary_decode()
         case _:
@@ -166,6 +166,6 @@ def _castable(dtype: pa.DataType) -> pa.DataType | None:
 
 def _plain_list(array: pa.Array) -> pa.Array:
     """Return lists of any kind as plain ones. `cast` of pyarrow 26 drops values of views."""
-    lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int64())
-    offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
+    lengths = pc.fill_null(pc.call_function("list_value_length", [array]), 0).cast(pa.int64())
+    offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.call_function("cumulative_sum", [lengths])])
     return pa.LargeListArray.from_arrays(offsets, _plain(array.flatten()), mask=array.is_null())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, cast
 
 import polars as pl
 
@@ -29,14 +29,15 @@ def join_equal(
     >>> join_equal(nan, nan, ["a"], "inner").height
     1
     """
+    other = cast("Any", others)  # of the same type as `rows`
     if len(on) > 1 or not rows.lazy().collect_schema()[on[0]].is_float():
-        return rows.join(others, on=on, how=how, nulls_equal=nulls_equal, maintain_order=maintain_order)
+        return rows.join(other, on=on, how=how, nulls_equal=nulls_equal, maintain_order=maintain_order)
     # Polars 2.1 compares one column of sorted frames, or of one row each, by `==`. A second column avoids it.
     same = pl.lit(value=True).alias(_SAME)
     return (
         rows.with_columns(same)
         .join(
-            others.with_columns(same),
+            other.with_columns(same),
             on=[*on, _SAME],
             how=how,
             nulls_equal=nulls_equal,

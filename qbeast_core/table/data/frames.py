@@ -156,9 +156,8 @@ def _from_arrow(data: ArrowStream) -> tuple[pl.DataFrame, list[str], bytes]:
 
     from qbeast_core.support.arrow import frame_of  # noqa: PLC0415 - loads pyarrow
 
-    if isinstance(data, pa.Table):
-        table = data
-    else:
+    table: Any = data
+    if not isinstance(data, pa.Table):
         with opened(data) as reader, reading_rows():
             table = reader.read_all()
     _refuse_doubled(table.column_names)
