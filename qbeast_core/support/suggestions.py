@@ -71,8 +71,8 @@ def similar(text: str, candidates: Iterable[object]) -> list[str]:
 def member_hint(name: str, members: Iterable[str], of_rows: Iterable[str]) -> str:
     """Return what to use instead of a name that a table does not have, after a space; empty if it is not known.
 
-    >>> member_hint("optimise", ["optimize", "read"], ["filter"]), member_hint("filter", [], ["filter"])
-    (" Did you mean 'optimize'?", ' Use scan().filter(...).')
+    >>> member_hint("optimise", ["optimize", "read"], ["sort"]), member_hint("sort", [], ["sort"])
+    (" Did you mean 'optimize'?", ' Use scan().sort(...).')
     """
     if name in _MEMBERS:
         return f" Use {_MEMBERS[name]}."
