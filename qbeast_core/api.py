@@ -180,7 +180,7 @@ def write_table(
     (1, 3, {'fare': 'linear', 'km': 'linear'})
     """
     from qbeast_core.table.engine.choice import local_engine
-    from qbeast_core.table.engine.stream import source_of
+    from qbeast_core.table.engine.stream import open_source
     from qbeast_core.table.write.options import WriteOptions, metadata_of
     from qbeast_core.table.write.write import write_rows
 
@@ -206,9 +206,9 @@ def write_table(
         bridge = importlib.import_module("qbeast_spark_bridge.write")
         result: WriteResult = bridge.write_frame(df, path, options)
         return result
-    with local_engine(resources, memory_bytes, spill_dir) as local:
+    with local_engine(resources, memory_bytes, spill_dir) as local, open_source(df) as source:
         options = replace(options, progress=local.report_progress(callback_of(progress)))
-        return local.report(write_rows(source_of(df), path, options, engine=local))
+        return local.report(write_rows(source, path, options, engine=local))
 
 
 def open_table(

@@ -38,6 +38,7 @@ accepts. `changed` says whether the call changed the table before it failed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, NoReturn
@@ -46,6 +47,7 @@ from qbeast_core.support.plain_text import concise, for_people, without_secrets
 from qbeast_core.support.suggestions import did_you_mean, nearest, similar
 
 _MAX_CHARACTERS: Final = 80
+_NOTHING: Final = re.compile(r"\b([Nn]othing) was(?= changed| committed| written)")
 
 
 def shown_cause(error: BaseException) -> BaseException | None:
@@ -62,7 +64,19 @@ def changed_before(changed: Callable[[], bool | None]) -> Generator[None]:
     except QbeastError as error:
         if error.changed is False:
             error.changed = changed()
+            if error.changed:
+                error.args = tuple(_of_later_step(arg) if isinstance(arg, str) else arg for arg in error.args)
         raise
+
+
+def _of_later_step(message: str) -> str:
+    """Return the message of a step for a call whose earlier steps are committed.
+
+    >>> _of_later_step("the disk is full. Nothing was committed.")
+    'the disk is full. Nothing more was committed. Versions that the call committed before stay.'
+    """
+    text = _NOTHING.sub(r"\g<1> more was", message)
+    return f"{text} Versions that the call committed before stay."
 
 
 def _rebuild(cls: type[QbeastError], args: tuple[Any, ...], state: dict[str, Any]) -> QbeastError:

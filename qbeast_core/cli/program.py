@@ -53,6 +53,12 @@ _GROUPS: Final = {
     "Shell": {"completion": "completion"},
 }
 _COMMANDS: Final = {name: module for group in _GROUPS.values() for name, module in group.items()}
+# What is done in Python.
+_IN_PYTHON: Final = {
+    "drop": " In Python: qbeast.drop_table(path, confirm=True).",
+    "export": " In Python: qbeast.scan_table(path).sink_parquet(file), or sink_csv.",
+}
+
 # Names that other programs use.
 _ELSEWHERE: Final = {
     "columns": "show --schema",
@@ -102,9 +108,11 @@ class _Program(click.Group):
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             name = _ELSEWHERE.get(args[0].lower())
             cure = did_you_mean(args[:1], _COMMANDS) if name is None else f" Did you mean `qbeast {name}`?"
+            cure = _IN_PYTHON.get(args[0].lower(), cure)
             ctx.fail(f"No such command {args[0]!r}.{cure}")
         name, command, rest = super().resolve_command(ctx, args)
-        ctx.ensure_object(Settings).command = command
+        settings = ctx.ensure_object(Settings)
+        settings.command, settings.commands = command, tuple(_COMMANDS)
         return name, command, rest
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature

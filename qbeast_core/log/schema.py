@@ -48,6 +48,13 @@ def schema_to_delta(schema: pl.Schema) -> str:
     unknown: list[tuple[str, Any]] = []
     struct = _struct(schema, "", unknown)
     if unknown:
+        nulls = [path for path, dtype in unknown if dtype == pl.Null]
+        if len(nulls) == len(unknown):
+            message = (
+                f"all values of {', '.join(nulls)} are null, so the type is not known. Nothing was written. Cast the "
+                f"column, for example pl.col({nulls[0].partition('.')[0]!r}).cast(pl.String), or drop it."
+            )
+            raise InvalidInputError(message, argument="df")
         listed = ", ".join(f"{path} ({dtype})" for path, dtype in unknown)
         message = (
             f"Delta has no type for {listed}. Nothing was written; cast to one it has: signed "

@@ -18,6 +18,25 @@ SCANS: Final = {
 }
 
 
+# What a table has instead of usual names of other libraries.
+_MEMBERS: Final = {
+    "append": 'qbeast.write_table(rows, table.uri, mode="append")',
+    "collect": "read()",
+    "drop": "qbeast.drop_table(path, confirm=True)",
+    "filter": "read(where=...) or scan().filter(...)",
+    "head": "read(rows=10)",
+    "insert": 'qbeast.write_table(rows, table.uri, mode="append")',
+    "limit": "read(rows=10)",
+    "overwrite": 'qbeast.write_table(rows, table.uri, mode="overwrite")',
+    "sample": "read(sample=0.01)",
+    "select": "read(columns=[...])",
+    "to_df": "read()",
+    "to_polars": "read()",
+    "upsert": "merge(rows, on=...)",
+    "write": 'qbeast.write_table(rows, table.uri, mode="append")',
+}
+
+
 def did_you_mean(names: Iterable[str], candidates: Iterable[str]) -> str:
     """Return a sentence, after a space, that suggests similar names; empty if there are none.
 
@@ -47,6 +66,17 @@ def similar(text: str, candidates: Iterable[object]) -> list[str]:
         if isinstance(name, str):
             by_folded.setdefault(name.casefold(), name)
     return [by_folded[match] for match in get_close_matches(text.casefold(), by_folded)]
+
+
+def member_hint(name: str, members: Iterable[str], of_rows: Iterable[str]) -> str:
+    """Return what to use instead of a name that a table does not have, after a space; empty if it is not known.
+
+    >>> member_hint("optimise", ["optimize", "read"], ["sort"]), member_hint("sort", [], ["sort"])
+    (" Did you mean 'optimize'?", ' Use scan().sort(...).')
+    """
+    if name in _MEMBERS:
+        return f" Use {_MEMBERS[name]}."
+    return f" Use scan().{name}(...)." if name in of_rows else did_you_mean([name], members)
 
 
 def convert_call(path: str) -> str:

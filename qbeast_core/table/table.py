@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, cast
 
 import polars as pl
 
@@ -27,6 +27,7 @@ from qbeast_core.support.html import html_of
 from qbeast_core.support.optional import require
 from qbeast_core.support.plain_text import on_one_line, reason_of
 from qbeast_core.support.runtime import now_ms
+from qbeast_core.support.suggestions import member_hint
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.unindexed import refuse_unindexed
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.check.faults import CheckReport
     from qbeast_core.table.check.repair import RepairResult
     from qbeast_core.table.dml.change import Change, ChangeOptions
-    from qbeast_core.table.dml.merge.clauses import WhenMatched, WhenNew, WhenNotMatchedBySource
+    from qbeast_core.table.dml.merge.clauses import Duplicates, WhenMatched, WhenNew, WhenNotMatchedBySource
     from qbeast_core.table.dml.plan import ChangeResult
     from qbeast_core.table.engine.choice import LocalEngine
     from qbeast_core.table.engine.stream import RowsLike
@@ -106,6 +107,19 @@ class Table:
             msg = f"Table cannot be called with {snapshot!r}; nothing was read. Call qbeast.open_table(path)."
             raise InvalidInputError(msg, argument="snapshot")
         self._reader = Reader(snapshot)
+
+    if not TYPE_CHECKING:  # type checkers report unknown names themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            known = [member for member in dir(type(self)) if not member.startswith("_")]
+            hint = "" if name.startswith("_") else member_hint(name, known, dir(pl.LazyFrame))
+            msg = f"a table has no attribute {name!r}.{hint}"
+            raise AttributeError(msg, name=name, obj=self)
+
+        def __getitem__(self, key: object) -> NoReturn:
+            columns = [key] if isinstance(key, str) else key if isinstance(key, list) else ["..."]
+            msg = f"a table is not subscriptable. Use read(columns={columns!r}) or scan()."
+            raise TypeError(msg)
 
     @property
     def _snapshot(self) -> Snapshot:
@@ -1510,6 +1524,7 @@ class Table:
         when_not_matched: WhenNew = "insert",
         not_matched_if: Predicate | None = None,
         insert: Mapping[str, Value] | None = None,
+        duplicates: Duplicates = "error",
         when_not_matched_by_source: WhenNotMatchedBySource = "ignore",
         not_matched_by_source_if: Predicate | None = None,
         source_name: str = "source",
@@ -1554,6 +1569,10 @@ class Table:
             Only for rows for which this is true.
         insert : mapping of str to polars.Expr, str or a plain value, optional
             Values of new rows; other columns are null, or computed by the table. By default the columns of the source.
+        duplicates : {"error", "insert"}, default "error"
+            What to do if rows of the source to insert have equal values in `on`. By default the merge is refused: the
+            next merge of the same rows would fail, because several rows would change each of them. ``"insert"`` inserts
+            all of them, as Spark and deltalake do. Nulls are not equal.
         when_not_matched_by_source : {"ignore", "delete"}, default "ignore"
             What to do with rows of the table that have no match.
         not_matched_by_source_if : polars.Expr or str, optional
@@ -1573,8 +1592,8 @@ class Table:
         Raises
         ------
         InvalidInputError
-            Several rows of the source would change the same row, a condition or a value is invalid, or options cannot
-            be combined.
+            Several rows of the source would change the same row, or be inserted with equal keys; a condition or a
+            value is invalid, or options cannot be combined.
         SchemaMismatchError
             Columns are missing in the source or have another type, or a value is null in a column without nulls.
         UnsupportedTableError
@@ -1608,7 +1627,7 @@ class Table:
         from qbeast_core.table.dml.merge.clauses import Clauses
         from qbeast_core.table.dml.merge.merge import Merge
         from qbeast_core.table.dml.merge.stream import local_merge_source
-        from qbeast_core.table.engine.stream import source_of
+        from qbeast_core.table.engine.stream import open_source
 
         clauses = Clauses(
             on=on,
@@ -1619,6 +1638,7 @@ class Table:
             when_not_matched=when_not_matched,
             not_matched_if=not_matched_if,
             insert=insert,
+            duplicates=duplicates,
             when_not_matched_by_source=when_not_matched_by_source,
             not_matched_by_source_if=not_matched_by_source_if,
             source_name=source_name,
@@ -1626,10 +1646,12 @@ class Table:
         )
         options = change_options(dry_run, txn, commit_metadata, progress)
 
-        def change_of(local: LocalEngine) -> Change:
-            return Merge(local_merge_source(source_of(source), local), clauses)
+        with open_source(source) as rows:
 
-        return self._run(change_of, options, resources, memory_bytes, spill_dir)
+            def change_of(local: LocalEngine) -> Change:
+                return Merge(local_merge_source(rows, local), clauses)
+
+            return self._run(change_of, options, resources, memory_bytes, spill_dir)
 
     def vacuum(
         self,
@@ -1959,6 +1981,9 @@ class Table:
 
         The table needs column mapping, a feature of Delta: files keep the names of columns, and the log maps them to
         the names in the table. Older versions of the table have the old name.
+
+        The delta extension of DuckDB (1.5.5) returns null for partition columns that stand behind a renamed column.
+        Daft refuses a table that got its column mapping after its first files, which have no field ids.
 
         Parameters
         ----------

@@ -54,7 +54,7 @@ def refuse_without_mapping(snapshot: Snapshot) -> NoReturn:
         "upgrade_protocol=True adds the table feature columnMapping, which cannot be removed. Then these refuse the "
         "table: Polars' "
         "scan_delta; to_pandas, to_pyarrow_table, optimize and alter of deltalake (QueryBuilder and write_deltalake go "
-        "on); and Spark with Delta before 2.3."
+        "on); Daft; and Spark with Delta before 2.3."
     )
     raise UnsupportedTableError(msg, path=snapshot.uri, feature="columnMapping")
 
