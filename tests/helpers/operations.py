@@ -6,12 +6,14 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 import qbeast
+from qbeast_core.io.stores.store import open_store
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.append import begin_append, publish_parts
 from tests.golden.appends import copy_of
@@ -237,16 +239,32 @@ def content(uri: str, options: Options) -> Content | None:
         snapshot = load_snapshot(uri, storage_options=options or None)
     except qbeast.TableNotFoundError:
         return None
-    keys = {
-        key: text for key, text in options.items() if key.startswith("AWS")
-    }  # deltalake has no other options
-    plain = rows_of_others(uri, keys)
+    plain = _plain_rows(uri, options)
     indexed = snapshot.config.last_revision_id is not None
     ours = qbeast.read_table(uri, storage_options=options or None) if indexed else plain
     configuration = snapshot.metadata.configuration.items()
     properties = {key: text for key, text in configuration if not key.startswith("qbeast.revision.")}
     faults = _faults(open_at(uri, options), data=False) if indexed and not _has_copies(properties) else []
     return Content(_sorted(ours), _sorted(plain), snapshot.schema, properties, faults)
+
+
+def contents_between(table: Path, before: int) -> list[Content | None]:
+    """Return the contents of a local table after each commit since a version, without the last one."""
+    contents: list[Content | None] = []
+    for version in range(before + 1, qbeast.open_table(table).version):
+        with TemporaryDirectory() as folder:
+            older = Path(folder, "t")
+            shutil.copytree(table, older)
+            for file in (older / "_delta_log").iterdir():
+                if file.name == "_last_checkpoint" or int(file.name.partition(".")[0]) > version:
+                    file.unlink()
+            contents.append(content(str(older), {}))
+    return contents
+
+
+def version_of(table: Path) -> int:
+    """Return the newest version of a local table, -1 without one."""
+    return DeltaTable(table).version() if DeltaTable.is_deltatable(str(table)) else -1
 
 
 def check_sound(uri: str, options: Options, before: Content) -> None:
@@ -259,6 +277,22 @@ def check_sound(uri: str, options: Options, before: Content) -> None:
     assert _sorted(qbeast.read_table(uri, storage_options=options or None)) == sorted(
         [*before.rows, *more.rows()], key=repr
     )
+
+
+def _plain_rows(uri: str, options: Options) -> pl.DataFrame:
+    """Read the rows without the index, from a local copy.
+
+    Queries of deltalake hold the lock of the interpreter while they wait for a server, which runs in this process.
+    """
+    if not options:
+        return rows_of_others(uri)
+    store = open_store(uri, options)
+    with TemporaryDirectory() as folder:
+        for path in store.list(""):
+            copy = Path(folder, path)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(store.get(path))
+        return rows_of_others(folder)
 
 
 def _has_copies(properties: Mapping[str, str]) -> bool:
