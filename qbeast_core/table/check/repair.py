@@ -45,6 +45,7 @@ _REPAIRS: Final[Mapping[Action, frozenset[str]]] = {
     "drop layout": OF_LAYOUT,
     "restore tags": OF_INDEX | OF_LAYOUT | {"tags-lost", "tags-spelling"},
     "spell blocks": frozenset({"tags-spelling"}),
+    "set path": frozenset({"path-encoding"}),
     "set size": frozenset({"file-size"}),
     "set statistics": OF_STATISTICS | {"blocks-count"},
 }
@@ -66,8 +67,8 @@ class RepairResult(Result):
         See `Result`.
     repaired_files : polars.DataFrame
         One row a file: `path` (decoded; null: the table itself), `actions` (``"drop index"``, ``"drop layout"``,
-        ``"restore tags"``, ``"set settings"``, ``"spell blocks"``, ``"set size"``, ``"set statistics"``), `codes` of
-        the faults that this repairs.
+        ``"restore tags"``, ``"set settings"``, ``"spell blocks"``, ``"set path"``, ``"set size"``,
+        ``"set statistics"``), `codes` of the faults that this repairs.
     remaining : polars.DataFrame
         Faults that remain, as in `CheckReport.faults`, with `advice`.
     """
@@ -121,7 +122,8 @@ def repair_table(
         outcome = commit_metadata(
             snapshot, metadata, "files", operation="REPAIR", files=plan, conflict_with=changed
         )
-        done = [add.path for add in plan.change.adds]
+        texts = {FilePath.of_log(path): path for path in repairs}
+        done = [texts[FilePath.of_log(add.path)] for add in plan.change.adds]
         version, committed, newest = outcome.version, outcome.committed, outcome.snapshot
     rows += [
         (FilePath.of_log(path).text, sorted(repairs[path].actions), repairs[path].codes) for path in done
@@ -214,6 +216,8 @@ def _repaired(
     if "spell blocks" in repair.actions and blocks is not None:
         tags["blocks"] = respell_blocks(blocks, dialect)
     update: dict[str, Any] = {"tags": tags or None}
+    if "set path" in repair.actions:
+        update["path"] = FilePath.of_log(add.path).encoded
     if measured is not None and "set size" in repair.actions:
         update["size"] = measured[0]
     if measured is not None and "set statistics" in repair.actions:
