@@ -90,8 +90,8 @@ def find_parquet(store: Store, missing: TableNotFoundError) -> tuple[list[str], 
     broken = next((path for path in paths if FilePath(path).kind != "inside"), None)
     if broken is not None:
         msg = (
-            f"the name of {broken!r} of {store.uri!r} is not valid UTF-8, and a Delta log cannot name the file. Nothing "
-            "was changed. Rename the file."
+            f"the name of {broken!r} of {store.uri!r} is not valid UTF-8, and a Delta log cannot name the file. "
+            "Nothing was changed. Rename the file."
         )
         raise InvalidInputError(msg, argument="path")
     values = _values_of_folders(store, paths)
