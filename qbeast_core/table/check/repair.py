@@ -47,6 +47,7 @@ _REPAIRS: Final[Mapping[Action, frozenset[str]]] = {
     "drop layout": OF_LAYOUT,
     "restore tags": OF_INDEX | OF_LAYOUT | {"tags-lost", "tags-spelling"},
     "spell blocks": frozenset({"tags-spelling"}),
+    "set path": frozenset({"path-encoding"}),
     "set size": frozenset({"file-size"}),
     "set statistics": OF_STATISTICS | {"blocks-count"},
 }
@@ -68,8 +69,8 @@ class RepairResult(Result):
         See `Result`.
     repaired_files : polars.DataFrame
         One row a file: `path` (decoded; null: the table itself), `actions` (``"drop index"``, ``"drop layout"``,
-        ``"replace checkpoint"``, ``"restore tags"``, ``"set settings"``, ``"spell blocks"``, ``"set size"``, ``"set
-        statistics"``), `codes` of the faults that this repairs.
+        ``"replace checkpoint"``, ``"restore tags"``, ``"set settings"``, ``"spell blocks"``, ``"set path"``, ``"set
+        size"``, ``"set statistics"``), `codes` of the faults that this repairs.
     remaining : polars.DataFrame
         Faults that remain, as in `CheckReport.faults`, with `advice`.
     """
@@ -145,7 +146,8 @@ def _commit_repairs(
     outcome = commit_metadata(
         snapshot, metadata, "files", operation="REPAIR", files=plan, conflict_with=changed
     )
-    return [add.path for add in plan.change.adds], outcome
+    texts = {FilePath.of_log(path): path for path in repairs}
+    return [texts[FilePath.of_log(add.path)] for add in plan.change.adds], outcome
 
 
 def _tree_changed(tags: LostTags, repairs: Mapping[str, FileRepair], newest: Snapshot) -> str | None:
@@ -226,6 +228,8 @@ def _repaired(
     if "spell blocks" in repair.actions and blocks is not None:
         tags["blocks"] = respell_blocks(blocks, dialect)
     update: dict[str, Any] = {"tags": tags or None}
+    if "set path" in repair.actions:
+        update["path"] = FilePath.of_log(add.path).encoded
     if measured is not None and "set size" in repair.actions:
         update["size"] = measured[0]
     if measured is not None and "set statistics" in repair.actions:

@@ -8,13 +8,12 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.log.files.stats import Leaf, leaf_column, leaves_of
-from qbeast_core.query.plan.statistics import calendar_slack, known_text_high
+from qbeast_core.query.plan.statistics import clock_slack, text_above
 from qbeast_core.support.far_times import time_texts
 from qbeast_core.table.check.faults import Fault
 
 _EXACT_DIGITS: Final = 15
 _SLACK: Final = 1e-12
-_ABOVE_CUT_TEXT: Final = "\U0010ffff" * 8
 _NOTHING: Final = pl.Struct([])
 
 
@@ -94,7 +93,7 @@ def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> b
             frame = frame.cast(pl.Float64).with_columns(stored + slack)
         return _in_order(frame, side)
     if isinstance(dtype, (pl.Date, pl.Datetime)) and type(bound.dtype) is type(dtype):
-        wide = calendar_slack(bound.dtype, logged, logged, foreign=pl.lit(not ours))
+        wide = clock_slack(bound.dtype, logged, logged, foreign=pl.lit(not ours))
         frame = frame.with_columns(wide[side == "max"].alias("bound"))
     if isinstance(dtype, pl.Datetime) and isinstance(bound.dtype, pl.Datetime):
         # Others cut the fraction of a millisecond off, above as well.
@@ -103,7 +102,7 @@ def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> b
             stored.dt.cast_time_unit("us").to_physical(),
         )
     elif dtype == pl.String and bound.dtype == pl.String and side == "max":
-        frame = frame.with_columns(known_text_high(logged) + ("" if ours else _ABOVE_CUT_TEXT))
+        frame = frame.with_columns(text_above(logged, foreign=pl.lit(not ours)))
     elif dtype.is_float() and bound.dtype.is_float():
         frame = frame.with_columns(logged.fill_nan(None))
     return _in_order(frame, side)

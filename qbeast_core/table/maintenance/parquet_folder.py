@@ -87,6 +87,13 @@ def find_parquet(store: Store, missing: TableNotFoundError) -> tuple[list[str], 
     paths = [path for path in store.list("") if path.endswith(".parquet") and not hidden.search(path)]
     if not paths:
         raise missing
+    broken = next((path for path in paths if FilePath(path).kind != "inside"), None)
+    if broken is not None:
+        msg = (
+            f"the name of {broken!r} of {store.uri!r} is not valid UTF-8, and a Delta log cannot name the file. "
+            "Nothing was changed. Rename the file."
+        )
+        raise InvalidInputError(msg, argument="path")
     values = _values_of_folders(store, paths)
     columns_of = map_files(store, partial(_columns_of, store), paths)
     schema: dict[str, pl.DataType] = {}

@@ -80,14 +80,21 @@ def restore(newest: Snapshot, old: Snapshot, *, dry_run: bool) -> tuple[RestoreR
 
 def _plan(live: LiveFiles, wanted: tuple[AddFile, ...]) -> FileChange:
     """Return the change from the live files to the wanted ones."""
-    by_key = {_key(add): add.model_copy(update={"data_change": True}) for add in wanted}
     now = {_key(add): add.model_copy(update={"data_change": True}) for add in live.listed}
+    # A live file keeps the text of its path; another one gets the text that Spark's VACUUM keeps.
+    paths = {
+        key: now[key].path if key in now else FilePath.of_log(key[0]).encoded for key in map(_key, wanted)
+    }
+    by_key = {
+        _key(add): add.model_copy(update={"data_change": True, "path": paths[_key(add)]}) for add in wanted
+    }
     # The same file with other tags is not a change of rows.
     changed = [(add, key not in now) for key, add in by_key.items() if now.get(key) != add]
     return FileChange(
         adds=tuple(add.model_copy(update={"data_change": is_new}) for add, is_new in changed),
         removed=tuple(add for add in (*live.listed, *live.unlisted) if _key(add) not in by_key),
         data_change=True,
+        renamed=tuple(add for add in wanted if _key(add) not in now and add.path != paths[_key(add)]),
     )
 
 

@@ -15,6 +15,7 @@ from qbeast_core.errors import InvalidInputError, changed_before, invalid_argume
 from qbeast_core.io.stores.store import map_files
 from qbeast_core.log.actions import CHANGE_FOLDER
 from qbeast_core.log.files.deletion_vector import file_paths, parse_vector
+from qbeast_core.log.files.live_files import NEVER_MS
 from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.log.properties import interval_hours
 from qbeast_core.log.protocol import check_writable
@@ -101,7 +102,7 @@ def _needed(newest: Snapshot, log: LogState, oldest_ms: int) -> Iterator[FilePat
         for add in read_live_files(newest).unlisted:
             yield from file_paths(add.path, add.deletion_vector)
     for remove in (item for part in (*log.checkpoint, *log.commits) for item in actions_of(part, "remove")):
-        if (remove.get("deletionTimestamp") or 0) >= oldest_ms:
+        if oldest_ms <= (remove.get("deletionTimestamp") or 0) < NEVER_MS:
             yield from file_paths(remove["path"], remove.get("deletionVector"))
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -300,13 +301,19 @@ def test_invalid_parquet_folder_raises_before_a_log(tmp_path: Path) -> None:
     refused(ours, qbeast.InvalidInputError, "whose log was lost")
 
 
+def test_name_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "p", ROWS)
+    next(path.glob("*.parquet")).rename(os.fsdecode(os.fsencode(path) + b"/\xff.parquet"))
+    refused(path, qbeast.InvalidInputError, "is not valid UTF-8")
+
+
 def test_converted_statistics_lose_no_row(tmp_path: Path) -> None:
     days = [date(2024, 1, 1), None, date(2024, 3, 1)]
     path = parquet(
         tmp_path / "p", pl.DataFrame({"x": [1.0, float("nan"), 2.0], "d": days, "s": ["a" * 50, "b", None]})
     )
     qbeast.convert_table(path, ["x"])
-    stats = json.loads(read_log(path).adds["part%200%C3%A9.parquet"]["stats"])
+    stats = json.loads(read_log(path).adds["part%200é.parquet"]["stats"])
     assert "x" not in stats["maxValues"]
     assert stats["minValues"]["d"] == "2024-01-01"
     assert qbeast.read_table(path, where=pl.col("x") > 100).height == 1
