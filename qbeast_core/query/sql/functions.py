@@ -74,7 +74,9 @@ Function = Callable[..., Value]
 
 def call(node: exp.Expr, arguments: Sequence[Value]) -> Value:
     """Lower a function."""
-    rule = NAMED.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) else _FUNCTIONS.get(type(node))
+    rule = (
+        NAMED.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) else _FUNCTIONS.get(type(node))
+    )
     if rule is None:
         invalid_sql(f"the function {str(node.this)[:60]!r} is not supported")
     function, min_count, max_count = rule
