@@ -30,8 +30,8 @@ _CALENDARS_AGREE: Final = -25_567
 
 _ABOVE_CUT_TEXT = "\U0010ffff" * 8
 _MISREAD = "[\U000f0000-\U000fffff]"
-# Older versions of Delta end a cut text with U+FFFD, which is above all other characters in the order of Java, not in that of
-# bytes. A question mark before it may be the first half of a character beyond U+FFFF, whose second half was cut.
+# Older versions of Delta end a cut text with U+FFFD, which is above most characters in the order of Java, not in that
+# of bytes. A question mark before it may be the first half of a character beyond U+FFFF, whose second half was cut.
 _JAVA_CUT = "\\??\ufffd$"
 _low, _high, _foreign = pl.col("low"), pl.col("high"), pl.col("foreign")
 _nulls, _rows = pl.col("nulls"), pl.col("rows")
