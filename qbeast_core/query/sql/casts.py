@@ -23,7 +23,6 @@ from qbeast_core.query.sql.values import (
     text,
     text_literal,
 )
-from qbeast_core.support.rounding import half_up
 
 _TYPES: Final[dict[exp.DType, pl.DataType]] = {
     exp.DType.BOOLEAN: pl.Boolean(),
@@ -150,3 +149,16 @@ def as_text(value: Value) -> pl.Expr:
     if value.is_null:
         return pl.lit(None, dtype=pl.String)
     return cast(value if not value.is_number_const else text(str(value.const)), pl.String(), strict=True).expr
+
+
+def half_up(expr: pl.Expr, dtype: pl.DataType, wanted: pl.DataType) -> pl.Expr:
+    """Return a number with the digits of a type. Halves are rounded away from zero; a cast of Polars rounds to even.
+
+    >>> value = pl.lit("1.005").cast(pl.Decimal(10, 3))
+    >>> pl.select(half_up(value, pl.Decimal(10, 3), pl.Decimal(5, 2)).cast(pl.Decimal(5, 2))).item()
+    Decimal('1.01')
+    """
+    if not isinstance(wanted, pl.Decimal):
+        return expr
+    loses_digits = dtype.is_float() or (isinstance(dtype, pl.Decimal) and dtype.scale > wanted.scale)
+    return expr.round(wanted.scale, mode="half_away_from_zero") if loses_digits else expr

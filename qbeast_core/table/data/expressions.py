@@ -14,8 +14,8 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
+from qbeast_core.query.sql.casts import half_up
 from qbeast_core.support.plain_text import excerpt, reason_of
-from qbeast_core.support.rounding import half_up
 from qbeast_core.support.suggestions import did_you_mean, nearest
 
 # A boolean Polars expression, or the text of an SQL condition.

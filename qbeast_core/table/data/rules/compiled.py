@@ -14,8 +14,8 @@ from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.columns.declared_rules import DeclaredRules, declared_rules
 from qbeast_core.log.files.stats import names_text
 from qbeast_core.log.refusals import unsupported_rule
+from qbeast_core.query.sql.casts import half_up
 from qbeast_core.support.plain_text import reason_of
-from qbeast_core.support.rounding import half_up
 from qbeast_core.table.data.expressions import UTC_NOW
 from qbeast_core.table.data.rules.row_rules import Check, ComputedColumn, RowRules, RuleKind
 
