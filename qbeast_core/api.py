@@ -72,8 +72,8 @@ def write_table(
         Queries and datasets are read two or three times and must return the same rows each time; rows that can be read
         only once are stored on disk temporarily. Categoricals are stored as strings, unsigned integers as the next
         wider signed type, timestamps in microseconds. A new table takes ``nullable=False`` of columns from Arrow rows;
-        fields inside of columns, and all columns of other rows, allow nulls. A PySpark DataFrame is written by its executors, see
-        `qbeast_spark_bridge.write_table`.
+        fields inside of columns, and all columns of other rows, allow nulls. A PySpark DataFrame is written by its
+        executors, see `qbeast_spark_bridge.write_table`.
     path : str or path-like
         Folder or address (``s3://``, ``gs://``, ``az://`` ...) of the table. It is created if it does not exist.
     columns : sequence of str or mapping of str to str, optional
