@@ -15,6 +15,7 @@ from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.plan.fractions import Sample, Share
 from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import SparkFrame, is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
@@ -260,6 +261,7 @@ def open_table(
     return open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
 
 
+@hints_keywords
 def scan_table(
     path: str | os.PathLike[str],
     *,
@@ -350,6 +352,7 @@ def scan_table(
     return table.scan(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
 
 
+@hints_keywords
 def read_table(
     path: str | os.PathLike[str],
     *,
@@ -392,6 +395,7 @@ def read_table(
     return table.read(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
 
 
+@hints_keywords
 def estimate(
     path: str | os.PathLike[str],
     aggregates: Expressions | Function,
