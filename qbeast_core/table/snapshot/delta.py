@@ -28,9 +28,8 @@ from qbeast_core.errors import (
     shown_cause,
 )
 from qbeast_core.io.parquet.pages import PageReader
-from qbeast_core.io.stores.failures import reason_of_failure
 from qbeast_core.io.stores.location import SCHEMES
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.stores.store import Store, reason_of_failure
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.features import NAMED_READER, NAMED_WRITER
 from qbeast_core.log.protocol import check_readable
