@@ -61,6 +61,12 @@ def test_unknown_arguments_have_hints(path: Path, name: str) -> None:
         ask(path, xyz=1)
 
 
+@pytest.mark.parametrize("call", [bridge.read_table, bridge.estimate])
+def test_unknown_arguments_have_hints_on_spark(call: Any) -> None:
+    with pytest.raises(TypeError, match="A table fixes the rows of a sample"):
+        call(None, "t", sample=0.1, seed=3)
+
+
 @pytest.mark.parametrize("name", READS | TELLS)
 def test_condition_is_an_expression_or_sql(path: Path, name: str) -> None:
     ask = (READS | TELLS)[name]
