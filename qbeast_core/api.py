@@ -15,6 +15,7 @@ from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.plan.fractions import Sample, Share
 from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import SparkFrame, is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
@@ -71,8 +72,9 @@ def write_table(
         Rows to write. Queries, datasets, readers and iterators are read in batches and may be larger than memory.
         Queries and datasets are read two or three times and must return the same rows each time; rows that can be read
         only once are stored on disk temporarily. Categoricals are stored as strings, unsigned integers as the next
-        wider signed type, timestamps in microseconds. A PySpark DataFrame is written by its executors, see
-        `qbeast_spark_bridge.write_table`.
+        wider signed type, timestamps in microseconds. A new table takes ``nullable=False`` of columns from Arrow rows;
+        fields inside of columns, and all columns of other rows, allow nulls. A PySpark DataFrame is written by its
+        executors, see `qbeast_spark_bridge.write_table`.
     path : str or path-like
         Folder or address (``s3://``, ``gs://``, ``az://`` ...) of the table. It is created if it does not exist.
     columns : sequence of str or mapping of str to str, optional
@@ -259,6 +261,7 @@ def open_table(
     return open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
 
 
+@hints_keywords
 def scan_table(
     path: str | os.PathLike[str],
     *,
@@ -349,6 +352,7 @@ def scan_table(
     return table.scan(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
 
 
+@hints_keywords
 def read_table(
     path: str | os.PathLike[str],
     *,
@@ -391,6 +395,7 @@ def read_table(
     return table.read(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
 
 
+@hints_keywords
 def estimate(
     path: str | os.PathLike[str],
     aggregates: Expressions | Function,

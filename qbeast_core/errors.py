@@ -50,10 +50,11 @@ _MAX_CHARACTERS: Final = 80
 _NOTHING: Final = re.compile(r"\b([Nn]othing) was(?= changed| committed| written)")
 
 
-def shown_cause(error: BaseException) -> BaseException | None:
-    """Return the error, or None if its text contains a password or a signature, for ``raise ... from``."""
+def shown_cause(error: BaseException) -> BaseException:
+    """Return the error for ``raise ... from``; if its text may contain a password or a signature, one without them."""
     text = str(error)
-    return error if without_secrets(text) == text else None
+    masked = without_secrets(text)
+    return error if masked == text else RuntimeError(f"{type(error).__name__}: {masked}")
 
 
 @contextmanager

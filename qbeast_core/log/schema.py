@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -86,6 +86,18 @@ def noted_fields(schema_string: str, notes: Mapping[str, Mapping[str, Any]]) -> 
     whole = orjson.loads(schema_string)
     for field in whole["fields"]:
         field["metadata"] = {**field.get("metadata", {}), **notes.get(field["name"], {})}
+    return orjson.dumps(whole).decode()
+
+
+def without_nulls(schema_string: str, names: Collection[str]) -> str:
+    """Return a schema in which some columns allow no nulls.
+
+    >>> without_nulls(schema_to_delta(pl.Schema({"x": pl.Int8})), {"x"})
+    '{"type":"struct","fields":[{"name":"x","type":"byte","nullable":false,"metadata":{}}]}'
+    """
+    whole = orjson.loads(schema_string)
+    for field in whole["fields"]:
+        field["nullable"] = field["name"] not in names
     return orjson.dumps(whole).decode()
 
 

@@ -27,7 +27,7 @@ from qbeast_core.support.html import html_of
 from qbeast_core.support.optional import require
 from qbeast_core.support.plain_text import on_one_line, reason_of
 from qbeast_core.support.runtime import now_ms
-from qbeast_core.support.suggestions import member_hint
+from qbeast_core.support.suggestions import hints_keywords, member_hint
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.unindexed import refuse_unindexed
@@ -276,6 +276,7 @@ class Table:
         stored = self._snapshot.metadata.configuration
         return {key: text for key, text in stored.items() if not key.startswith("qbeast.")}
 
+    @hints_keywords
     def scan(
         self,
         where: Predicate | None = None,
@@ -304,6 +305,7 @@ class Table:
             lazy = lazy.filter(condition)
         return lazy if names is None else lazy.select([*names, *([SAMPLING_WEIGHT] if expand else [])])
 
+    @hints_keywords
     def read(
         self,
         where: Predicate | None = None,
@@ -329,6 +331,7 @@ class Table:
             )
             return lazy.collect()
 
+    @hints_keywords
     def iter_batches(
         self,
         where: Predicate | None = None,
@@ -375,6 +378,7 @@ class Table:
 
         return batches()
 
+    @hints_keywords
     def head(
         self,
         rows: int = 10,
@@ -402,6 +406,7 @@ class Table:
         with evaluating(where, outcome=_UNREAD):
             return self.scan(where, columns=columns, sample=sample, sample_by=sample_by).head(rows).collect()
 
+    @hints_keywords
     def count(
         self,
         where: Predicate | None = None,
@@ -433,6 +438,7 @@ class Table:
         """Return True, also for a table without rows."""
         return True
 
+    @hints_keywords
     def to_arrow(
         self,
         where: Predicate | None = None,
@@ -459,6 +465,7 @@ class Table:
             lazy = self.scan(where, columns=columns, sample=sample, sample_by=sample_by)
             return arrow_stream(lazy).read_all()
 
+    @hints_keywords
     def to_pandas(
         self,
         where: Predicate | None = None,
@@ -492,6 +499,7 @@ class Table:
 
         return arrow_stream(self.scan()).__arrow_c_stream__(requested_schema)
 
+    @hints_keywords
     def sql(
         self, query: str, *, sample: Sample | None = None, sample_by: Sequence[str] | None = None
     ) -> pl.LazyFrame:
@@ -531,6 +539,7 @@ class Table:
             raise InvalidInputError(msg, argument="query") from error
         return answer
 
+    @hints_keywords
     def explain(
         self,
         where: Predicate | None = None,
@@ -611,6 +620,7 @@ class Table:
 
         return advise(self._reader, queries, most=most)
 
+    @hints_keywords
     def files(
         self,
         where: Predicate | None = None,
@@ -640,6 +650,7 @@ class Table:
         opened = listed.filter(plan.files["opened"])
         return opened.with_columns(pl.Series("path", map(locate, opened["path"]), pl.String))
 
+    @hints_keywords
     def scan_tasks(
         self,
         where: Predicate | None = None,
@@ -693,6 +704,7 @@ class Table:
         warn_of_sample(reader, sample, plan if condition is None else None)
         return scan_tasks(reader, plan, columns, task_bytes=task_bytes)
 
+    @hints_keywords
     def estimate(
         self,
         aggregates: Expressions | Function,

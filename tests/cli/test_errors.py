@@ -6,6 +6,7 @@ import inspect
 import json
 import pickle
 import re
+import shlex
 import warnings
 from pathlib import Path
 from typing import Any, NoReturn
@@ -119,6 +120,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["upgrade", "nothing"], 4, "nothing"),
     (["completion", "tcsh"], 2, "bash"),
     (["ls", "TABLE"], 2, "Did you mean `qbeast explain --files`?"),
+    (["advise", "TABLE", "--where", "nope > 1"], 2, "--where names no such column"),
     (["help"], 2, "Did you mean `qbeast --help`?"),
     (["version"], 2, "Did you mean `qbeast --version`?"),
 ]
@@ -133,6 +135,24 @@ def test_invalid_input_is_one_line(
     pl.DataFrame({"id": [1, 2], "price": [1.0, 2.0], "brand": ["a", "b"]}).write_delta(places["PLAIN"])
     assert words in run_error(*[places.get(item, item) for item in arguments], code=code)
     assert not Path("new").exists()
+
+
+@pytest.mark.parametrize("folder", ["t", "my 'own' \"t\""])
+def test_hints_for_missing_commands_run_as_they_stand(
+    sales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = qbeast.read_table(sales)
+    qbeast.write_table(rows, tmp_path / folder, columns=rows.columns[:1])
+    hint = run_error("export", folder, "--format", "csv", code=2)
+    words = shlex.split(hint.split("`")[1])
+    assert words[0] == "qbeast"
+    run(*words[1:])
+    assert pl.read_parquet("rows.parquet").height == rows.height
+    words = shlex.split(run_error("drop", folder, code=2).split("`")[1])
+    assert words[:2] == ["python", "-c"]
+    exec(words[2], {})  # noqa: S102 - the code of the hint
+    assert not qbeast.table_exists(tmp_path / folder)
 
 
 def test_store_option_values_are_not_repeated(sales: Path) -> None:

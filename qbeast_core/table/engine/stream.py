@@ -42,6 +42,7 @@ class ArrowDataset(Protocol):
 # Input of a write: tables of rows, or sources of batches.
 RowsLike: TypeAlias = FrameLike | ArrowDataset | Iterator[FrameLike]
 
+_NO_COLUMNS: Final[frozenset[str]] = frozenset()
 _HEAD_ROWS: Final = 16
 _SLICE_BATCHES: Final = 4  # batches per slice: a slice of a row group reads the row group up to it
 
@@ -61,6 +62,11 @@ class FrameSource:
     def empty(self) -> pl.DataFrame:
         """See `Source`."""
         return self.frame.clear()
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The columns whose fields in Arrow allow no nulls."""
+        return _required(self._data)
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
         """See `Source`."""
@@ -92,6 +98,18 @@ def _source_of(data: RowsLike) -> Source:
     if isinstance(rows, Iterator):
         return OneShotSource(rows)
     return FrameSource(cast("FrameLike", rows))  # raises at the first use if the type is not supported
+
+
+def required_columns(source: Source) -> frozenset[str]:
+    """Return the columns that allow no nulls, as fields of Arrow declare them; those of a query allow them."""
+    return source.required if isinstance(source, FrameSource | OneShotSource | _Dataset) else _NO_COLUMNS
+
+
+def _required(data: object) -> frozenset[str]:
+    schema = None if isinstance(data, pl.DataFrame | pl.LazyFrame) else getattr(data, "schema", None)
+    if not hasattr(schema, "__arrow_c_schema__"):
+        return _NO_COLUMNS
+    return frozenset(field.name for field in pa.schema(schema) if not field.nullable)
 
 
 def drain(frames: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -132,6 +150,10 @@ class _Dataset:
     def empty(self) -> pl.DataFrame:
         return to_frame(_no_rows(self._dataset.schema))
 
+    @property
+    def required(self) -> frozenset[str]:
+        return _required(self._dataset)
+
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
         names = list(self.empty.columns if columns is None else columns)
         # Limit the readahead: by default pyarrow reads 16 batches of 4 files, whatever their size.
@@ -164,6 +186,7 @@ class OneShotSource:
         self._frames = frames
         self._reader = reader
         self._first: pl.DataFrame | None = None
+        self._required = _NO_COLUMNS
 
     @property
     def empty(self) -> pl.DataFrame:
@@ -176,8 +199,13 @@ class OneShotSource:
                     "Return an empty frame."
                 )
                 raise InvalidInputError(msg, argument="df")
-            self._first = to_frame(first)
+            self._first, self._required = to_frame(first), _required(first)
         return self._first.clear()
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The columns whose fields allow no nulls in the first frame."""
+        return self._required if self.empty.width else _NO_COLUMNS
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
         """See `Source`."""

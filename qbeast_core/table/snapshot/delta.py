@@ -29,12 +29,13 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.parquet.pages import PageReader
 from qbeast_core.io.stores.location import SCHEMES
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.stores.store import Store, reason_of_failure
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.features import NAMED_READER, NAMED_WRITER
 from qbeast_core.log.protocol import check_readable
 from qbeast_core.log.refusals import cure_of
 from qbeast_core.support.forked import FORKED
+from qbeast_core.support.plain_text import MAX_QUOTED, for_people
 from qbeast_core.support.suggestions import write_call
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead, log_instead
 from qbeast_core.table.snapshot.checkpoint_faults import checkpoint_faults, warn_of_faults
@@ -57,22 +58,6 @@ _GAP: Final = re.compile(
     re.DOTALL,
 )
 _NO_BEGINNING: Final = re.compile(r"No (?:table metadata|protocol|table metadata or protocol) found in delta")
-_NO_CREDENTIALS: Final = "there are no usable credentials: give them in `storage_options` or the environment"
-_PLAIN_HTTP: Final = (
-    "the endpoint is http, which has to be allowed: AWS_ALLOW_HTTP='true' in `storage_options`"
-)
-_NO_STORE: Final = (
-    "the store cannot be reached: check the endpoint in `storage_options` or the environment (AWS_ENDPOINT_URL, "
-    "a whole address like https://host:port), and the network"
-)
-_REFUSED: Final = "the store refuses these credentials: check them and their permissions"
-_CAUSES: Final = (
-    (r"Forked process detected", FORKED),
-    (r"api/token|169\.254\.169\.254|credential", _NO_CREDENTIALS),  # the metadata service of a cloud machine
-    (r"URL scheme is not allowed", _PLAIN_HTTP),
-    (r"dns error|Connection refused|tcp connect|builder error|Executor has crashed", _NO_STORE),
-    (r"denied|Unauthorized|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|InvalidToken", _REFUSED),
-)
 _SIDECARS: Final = "v2Checkpoint"
 _OTHER_TEXT: Final = "Failed to parse value"
 # A protocol that neither qbeast nor deltalake can read, to advise another engine.
@@ -353,16 +338,21 @@ def _translated(uri: str, error: BaseException) -> QbeastError:
     damage = _damage(text)
     if damage is not None:
         return InvalidMetadataError(f"the Delta log of {uri} is damaged: {damage}.")
-    causes = _CAUSES if "://" in uri or "Forked" in text else ()
-    cause = next((why for pattern, why in causes if re.search(pattern, text, re.IGNORECASE)), None)
+    cause = FORKED if "Forked process detected" in text else None
+    if cause is None and "://" in uri:
+        cause = reason_of_failure(text)
     if cause is not None:
-        message = f"the log of {uri} cannot be read: {cause}. Nothing was changed. ({' '.join(text.split())})"
+        message = f"the log of {uri} cannot be read: {cause}. Nothing was changed."
         return StorageError(message, path=uri, argument="storage_options" if "`" in cause else None)
     unsupported = _unsupported(text, uri)
     if unsupported is not None:
         return unsupported
     if isinstance(error, OSError) or _STORE.search(text):
-        return StorageError(f"the log of {uri} cannot be read: {text}", path=uri)
+        short = " ".join(for_people(text).split())[:MAX_QUOTED]
+        message = (
+            f"the log of {uri} cannot be read: {short}. Nothing was changed. Check the store and try again."
+        )
+        return StorageError(message, path=uri)
     return InvalidMetadataError(f"the Delta log of {uri} is damaged: {text}. Nothing was changed.")
 
 
