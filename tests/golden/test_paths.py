@@ -15,14 +15,9 @@ from deltalake import DeltaTable
 
 import qbeast
 from qbeast_core.spec.file_path import FilePath
+from tests.golden.spark_paths import FOLDER, NAMES, VALUES
 from tests.helpers.invariants import read_log
 
-FOLDER: Final = Path(__file__).parent / "paths"
-# Written by Spark's Delta: a value of `p` and its folder; the name of a file and its path.
-PAIRS: Final = json.loads((FOLDER / "spark.json").read_text())
-VALUES: Final = dict(PAIRS["values"])
-# A path with U+FFFD may be a damaged one, so it is not followed.
-NAMES: Final = {name: text for name, text in PAIRS["names"] if "\ufffd" not in name}
 # delta-rs lists no folder that has a control character in a name.
 LISTED: Final = [name for name in NAMES if not any(category(character) == "Cc" for character in name)]
 SOME: Final = ["a b", "a%b", "a*b", "aüb", "a日b", "a\u00a0b", "a\u2028b", "a😀b"]

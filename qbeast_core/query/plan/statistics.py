@@ -131,13 +131,13 @@ def trusted_counts(files: pl.DataFrame) -> I64Array:
     return np.where(counts < 1, -1, counts)
 
 
-def known_text_high(high: pl.Expr) -> pl.Expr:
+def _known_text_high(high: pl.Expr) -> pl.Expr:
     r"""Return upper bounds of texts, null where they may have been misread.
 
     deltalake reads characters from U+100000 on that are escaped in the log (``\udbff\udfff``) as characters that are
     0x10000 lower. Lower bounds stay valid.
 
-    >>> pl.DataFrame({"high": ["b", "z\U000fffff"]}).select(known_text_high(pl.col("high")))["high"].to_list()
+    >>> pl.DataFrame({"high": ["b", "z\U000fffff"]}).select(_known_text_high(pl.col("high")))["high"].to_list()
     ['b', None]
     """
     return pl.when(~high.str.contains(_MISREAD)).then(high)
@@ -148,8 +148,8 @@ def text_above(high: pl.Expr, *, foreign: pl.Expr) -> pl.Expr:
     cut = high.str.replace(_JAVA_CUT, "") + _ABOVE_CUT_TEXT
     return (
         pl.when(foreign)
-        .then(pl.when(known_text_high(high).is_not_null()).then(cut))
-        .otherwise(known_text_high(high))
+        .then(pl.when(_known_text_high(high).is_not_null()).then(cut))
+        .otherwise(_known_text_high(high))
     )
 
 
