@@ -7,6 +7,7 @@ import shutil
 import time
 from pathlib import Path
 from typing import Final
+from unicodedata import category
 
 import polars as pl
 import pytest
@@ -14,9 +15,11 @@ from deltalake import DeltaTable
 
 import qbeast
 from qbeast_core.spec.file_path import FilePath
-from tests.golden.paths import FOLDER, LISTED, NAMES, VALUES
+from tests.golden.spark_paths import FOLDER, NAMES, VALUES
 from tests.helpers.invariants import read_log
 
+# delta-rs lists no folder that has a control character in a name.
+LISTED: Final = [name for name in NAMES if not any(category(character) == "Cc" for character in name)]
 SOME: Final = ["a b", "a%b", "a*b", "aüb", "a日b", "a\u00a0b", "a\u2028b", "a😀b"]
 
 

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from tests.golden.paths import FOLDER, NAMES, VALUES
+from tests.golden.spark_paths import FOLDER, NAMES, VALUES
 from tests.helpers.tables import assert_same_rows
 from tests.interop.delta import Delta
 
