@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.sampling.deviation import SeenRows
+from qbeast_core.sampling.deviation import Repeats, SeenRows
 from qbeast_core.sampling.jackknife import PARTS, Jackknifed, Replicates, jackknife, student_factor
 from qbeast_core.space.arrays import F64Array
 
@@ -111,12 +111,13 @@ def answer_of(
         np.array([[function(sampled[part == number])] for number in range(PARTS)]),
     )
     rows, total = sampled[:, N], users[:, N].sum()
-    seen = SeenRows(rows.sum(), (rows**2).sum(), fraction)
+    seen = SeenRows(rows.sum(), (rows**2).sum(), fraction, ((rows**2 - rows) ** 2).sum())
+    repeats = Repeats(total, float((users[:, N] ** 2 - users[:, N]).sum()))
     return jackknife(
         replicates,
         0,
         factor=student_factor(confidence, GROUPS - 1),
         probability=fraction,
         keys=len(sampled),
-        deviates=seen.deviates(total, total) or seen.lacks_keys(float((users[:, N] ** 2).sum())),
+        deviates=seen.deviates(total, total) or seen.lacks_keys(repeats),
     )

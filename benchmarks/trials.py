@@ -92,6 +92,7 @@ def _calibration(rows: np.ndarray, known: float) -> Calibration:
         float(rows @ rows),
         float((rows**3).sum()),
         float(rows.max(initial=0) ** 2),
+        len(rows),
     )
 
 

@@ -15,6 +15,7 @@ from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.plan.fractions import Sample, Share
 from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import SparkFrame, is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
@@ -71,8 +72,9 @@ def write_table(
         Rows to write. Queries, datasets, readers and iterators are read in batches and may be larger than memory.
         Queries and datasets are read two or three times and must return the same rows each time; rows that can be read
         only once are stored on disk temporarily. Categoricals are stored as strings, unsigned integers as the next
-        wider signed type, timestamps in microseconds. A PySpark DataFrame is written by its executors, see
-        `qbeast_spark_bridge.write_table`.
+        wider signed type, timestamps in microseconds. A new table takes ``nullable=False`` of columns from Arrow rows;
+        fields inside of columns, and all columns of other rows, allow nulls. A PySpark DataFrame is written by its
+        executors, see `qbeast_spark_bridge.write_table`.
     path : str or path-like
         Folder or address (``s3://``, ``gs://``, ``az://`` ...) of the table. It is created if it does not exist.
     columns : sequence of str or mapping of str to str, optional
@@ -180,7 +182,7 @@ def write_table(
     (1, 3, {'fare': 'linear', 'km': 'linear'})
     """
     from qbeast_core.table.engine.choice import local_engine
-    from qbeast_core.table.engine.stream import source_of
+    from qbeast_core.table.engine.stream import open_source
     from qbeast_core.table.write.options import WriteOptions, metadata_of
     from qbeast_core.table.write.write import write_rows
 
@@ -206,9 +208,9 @@ def write_table(
         bridge = importlib.import_module("qbeast_spark_bridge.write")
         result: WriteResult = bridge.write_frame(df, path, options)
         return result
-    with local_engine(resources, memory_bytes, spill_dir) as local:
+    with local_engine(resources, memory_bytes, spill_dir) as local, open_source(df) as source:
         options = replace(options, progress=local.report_progress(callback_of(progress)))
-        return local.report(write_rows(source_of(df), path, options, engine=local))
+        return local.report(write_rows(source, path, options, engine=local))
 
 
 def open_table(
@@ -225,8 +227,8 @@ def open_table(
     path : str or path-like
         Folder or address of the table.
     version : int, date, datetime or str, optional
-        Version number; or a time, for the newest version at this time. A date is its first moment. Times without a zone
-        are in UTC. Texts are accepted too, times in ISO 8601.
+        Version number; or a time, for the newest version at this time, by the times that `Table.versions` shows. A date
+        is its first moment. Times without a zone are in UTC. Texts are accepted too, times in ISO 8601.
     storage_options : mapping of str to str, optional
         Options for object stores, as in `deltalake`.
     allow_absolute_paths : bool, default False
@@ -259,6 +261,7 @@ def open_table(
     return open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
 
 
+@hints_keywords
 def scan_table(
     path: str | os.PathLike[str],
     *,
@@ -349,6 +352,7 @@ def scan_table(
     return table.scan(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
 
 
+@hints_keywords
 def read_table(
     path: str | os.PathLike[str],
     *,
@@ -391,6 +395,7 @@ def read_table(
     return table.read(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
 
 
+@hints_keywords
 def estimate(
     path: str | os.PathLike[str],
     aggregates: Expressions | Function,

@@ -38,20 +38,23 @@ accepts. `changed` says whether the call changed the table before it failed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, NoReturn
 
-from qbeast_core.support.plain_text import for_people, without_secrets
+from qbeast_core.support.plain_text import concise, for_people, without_secrets
 from qbeast_core.support.suggestions import did_you_mean, nearest, similar
 
 _MAX_CHARACTERS: Final = 80
+_NOTHING: Final = re.compile(r"\b([Nn]othing) was(?= changed| committed| written)")
 
 
-def shown_cause(error: BaseException) -> BaseException | None:
-    """Return the error, or None if its text contains a password or a signature, for ``raise ... from``."""
+def shown_cause(error: BaseException) -> BaseException:
+    """Return the error for ``raise ... from``; if its text may contain a password or a signature, one without them."""
     text = str(error)
-    return error if without_secrets(text) == text else None
+    masked = without_secrets(text)
+    return error if masked == text else RuntimeError(f"{type(error).__name__}: {masked}")
 
 
 @contextmanager
@@ -62,7 +65,19 @@ def changed_before(changed: Callable[[], bool | None]) -> Generator[None]:
     except QbeastError as error:
         if error.changed is False:
             error.changed = changed()
+            if error.changed:
+                error.args = tuple(_of_later_step(arg) if isinstance(arg, str) else arg for arg in error.args)
         raise
+
+
+def _of_later_step(message: str) -> str:
+    """Return the message of a step for a call whose earlier steps are committed.
+
+    >>> _of_later_step("the disk is full. Nothing was committed.")
+    'the disk is full. Nothing more was committed. Versions that the call committed before stay.'
+    """
+    text = _NOTHING.sub(r"\g<1> more was", message)
+    return f"{text} Versions that the call committed before stay."
 
 
 def _rebuild(cls: type[QbeastError], args: tuple[Any, ...], state: dict[str, Any]) -> QbeastError:
@@ -78,14 +93,14 @@ class _Shown:
     args: tuple[Any, ...]
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(for_people(arg) if isinstance(arg, str) else arg for arg in args))
+        super().__init__(*(concise(for_people(arg)) if isinstance(arg, str) else arg for arg in args))
 
 
 class QbeastError(_Shown, Exception):
     """Base class of all errors of qbeast.
 
     Messages may quote names, data and other libraries. They are one line without passwords, signatures of addresses,
-    colours and control characters.
+    colours and control characters. Of a long text they quote the first 300 characters.
     """
 
     code: ClassVar[str] = "qbeast"

@@ -8,6 +8,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from qbeast_core.query.plan.fractions import Sample, Share
+from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.estimate.join import Joins
 from qbeast_core.table.estimate.named import Expressions
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@hints_keywords
 def estimate(
     spark: SparkSession,
     path: str | os.PathLike[str],

@@ -13,7 +13,13 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.progress import ProgressLike, shows_progress
 from qbeast_core.table.dml.change import Change, ChangeOptions, change_options, run_change
 from qbeast_core.table.dml.delete import Delete
-from qbeast_core.table.dml.merge.clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
+from qbeast_core.table.dml.merge.clauses import (
+    Clauses,
+    Duplicates,
+    WhenMatched,
+    WhenNew,
+    WhenNotMatchedBySource,
+)
 from qbeast_core.table.dml.merge.merge import Merge
 from qbeast_core.table.dml.plan import ChangeResult
 from qbeast_core.table.dml.update import Update
@@ -158,6 +164,7 @@ def merge(
     when_not_matched: WhenNew = "insert",
     not_matched_if: str | Column | pl.Expr | None = None,
     insert: Mapping[str, Any] | None = None,
+    duplicates: Duplicates = "error",
     when_not_matched_by_source: WhenNotMatchedBySource = "ignore",
     not_matched_by_source_if: str | Column | pl.Expr | None = None,
     source_name: str = "source",
@@ -181,8 +188,9 @@ def merge(
         Rows to merge, of a classic session or of Spark Connect. They are read twice, and must be the same each time.
     path : str or path-like
         Folder or address of the table, the same for executors and this process.
-    on, when_matched, when_not_matched, when_not_matched_by_source, source_name, schema_mode
-        See `Table.merge`. Strings with a collation cannot be keys.
+    on, when_matched, when_not_matched, duplicates, when_not_matched_by_source, source_name, schema_mode
+        See `Table.merge`. Strings with a collation cannot be keys. Spark's ``MERGE`` inserts rows with equal keys; this
+        function does so with ``duplicates="insert"``.
     matched_if, delete_if, not_matched_if, not_matched_by_source_if : str, Column or polars.Expr, optional
         Conditions as in `Table.merge`, in the forms of `delete`. ``source.price`` and ``col("source.price")`` are
         columns of the source.
@@ -202,7 +210,8 @@ def merge(
     Raises
     ------
     InvalidInputError
-        Several rows of the source would change the same row, or an argument is invalid for `Table.merge` or `delete`.
+        Several rows of the source would change the same row, or be inserted with equal keys, or an argument is invalid
+        for `Table.merge` or `delete`.
     InputChangedError
         The rows of the source changed between two reads.
     QbeastError
@@ -240,6 +249,7 @@ def merge(
             when_not_matched=when_not_matched,
             not_matched_if=new.condition(not_matched_if, "not_matched_if"),
             insert=new.values(insert, "insert"),
+            duplicates=duplicates,
             when_not_matched_by_source=when_not_matched_by_source,
             not_matched_by_source_if=table.condition(not_matched_by_source_if, "not_matched_by_source_if"),
             source_name=source_name,

@@ -24,6 +24,7 @@ from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT, sample_values
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.table_config import may_have_other_columns
+from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.data.foreign_schema import taken_name
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.explain import explain as plan_read
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
 _Weights: TypeAlias = tuple[tuple[str, ...], str | None]
 
 
+@hints_keywords
 def read_table(
     spark: SparkSession,
     path: str | os.PathLike[str],

@@ -65,6 +65,8 @@ WRITES = {
     "kind of a map": Wrong(lambda t: write_table(ROWS, t.new, columns={"id": "hsh"}), COLUMNS, ("not a kind of index", "Did you mean 'hash'?"), argument="columns"),
     "computed": Wrong(lambda t: write_table(ROWS, t.new, columns=[pl.col("id") + 1]), COLUMNS, ("list of names",), argument="columns"),
     "typo": Wrong(lambda t: write_table(ROWS, t.new, columns=["prices"]), COLUMNS, ("['prices']", "Did you mean 'price'?"), argument="columns"),
+    "field": Wrong(lambda t: write_table(ROWS.with_columns(u=pl.struct("id")), t.new, columns=["u.id"]), COLUMNS, ("A field cannot be indexed", "a column of its own"), argument="columns"),
+    "only nulls": Wrong(lambda t: write_table(ROWS.with_columns(x=pl.lit(None)), t.new, columns=["id"]), INPUT, ("all values of x are null", "pl.col('x').cast(pl.String)"), argument="df"),
     "case": Wrong(lambda t: write_table(ROWS, t.new, columns=["ID"]), COLUMNS, ("Did you mean 'id'?",), argument="columns"),
     "twice": Wrong(lambda t: write_table(ROWS, t.new, columns=["id", "id"]), COLUMNS, ("twice", "Name each once")),
     "none": Wrong(lambda t: write_table(ROWS, t.table, columns=[], mode="append"), COLUMNS, ("indexed by ['id', 'price'], not by []", "Table.reindex")),
@@ -113,7 +115,7 @@ WRITES = {
     "own name": Wrong(lambda t: write_table(ROWS.with_columns(_qbeast_weight=1), t.new, ["id"]), INPUT, ("qbeast's own", "Rename")),
     "object": Wrong(lambda t: write_table(pl.DataFrame({"id": [1], "o": [object()]}), t.new, ["id"]), SCHEMA, ("type Object", "Cast or drop")),
     "duration": Wrong(lambda t: write_table(pl.DataFrame({"id": [1], "o": [timedelta(1)]}), t.new, ["id"]), SCHEMA, ("Duration", "Cast or drop")),
-    "mixed": Wrong(lambda t: write_table(pd.DataFrame({"id": [1, "a"]}), t.new, ["id"]), INPUT, ("one type each",)),
+    "mixed": Wrong(lambda t: write_table(pd.DataFrame({"id": [1, "a"]}), t.new, ["id"]), SCHEMA, ("column 'id' of type object cannot be read", "Cast or drop")),
     "no frame": Wrong(lambda t: write_table(iter([]), t.new, ["id"]), INPUT, ("no frame", "empty frame")),
     "other frames": Wrong(lambda t: write_table(iter([ROWS, ROWS.drop("user")]), t.new, ["id"]), SCHEMA, ("'user' is missing",)),
 }  # fmt: skip
@@ -202,6 +204,8 @@ CHANGES = {
     "merge keys": Wrong(lambda t: t.it.merge(ROWS, on=[]), INPUT, ("one column or several",), argument="on"),
     "merge key": Wrong(lambda t: t.it.merge(ROWS, on="idd"), INPUT, ("Did you mean 'id'?",), argument="on"),
     "merge action": Wrong(lambda t: t.it.merge(ROWS, on="id", when_matched="replace"), INPUT, ('"update", "delete" or "ignore"',), argument="when_matched"),
+    "read one column": Wrong(lambda t: t.it.read(columns="price"), INPUT, ("Write columns=['price'].",), argument="columns"),
+    "merge doubled": Wrong(lambda t: t.it.merge(pl.concat([ROWS[:1], ROWS[:1]]).with_columns(id=-1), on="id"), INPUT, ("{'id': -1}", 'duplicates="insert"'), argument="duplicates"),
     "merge source": Wrong(lambda t: t.it.merge("f.parquet", on="id"), INPUT, ("pl.scan_parquet('f.parquet')",), argument="df"),
     "merge condition": Wrong(lambda t: t.it.merge(ROWS, on="id", matched_if="src.price < 1"), INPUT, ("no such column",), argument="matched_if"),
     "merge columns": Wrong(lambda t: t.it.merge(ROWS.drop("price"), on="id"), SCHEMA, ("'price' is missing", "`update` and `insert`")),
@@ -213,6 +217,7 @@ CHANGES = {
     "optimize new": Wrong(lambda t: t.it.optimize(into="new", revision=1), INPUT, ('into="new"', "whole table"), argument="into"),
     "resources": Wrong(lambda t: write_table(ROWS, t.new, ["id"], resources={"memory_bytes": 1}), INPUT, ("qbeast.Resources",), argument="resources"),
     "drop": Wrong(lambda t: qbeast.drop_table(t.it.uri, confirm="yes"), INPUT, ("nothing was deleted", "cannot be undone"), argument="confirm"),
+    "drop nothing, unconfirmed": Wrong(lambda t: qbeast.drop_table(t.new), ABSENT, ("there is no Delta table",)),
     "drop nothing": Wrong(lambda t: qbeast.drop_table(t.new, confirm=True), ABSENT, ("there is no Delta table",)),
     "vacuum short": Wrong(lambda t: t.it.vacuum(retention_hours=0), INPUT, ("168 hours", "allow_short_retention=True")),
     "vacuum text": Wrong(lambda t: t.it.vacuum(retention_hours="a week"), INPUT, ("number of hours",), argument="retention_hours"),
@@ -310,7 +315,7 @@ def test_error_after_commits_says_table_changed(tmp_path: Path, monkeypatch: pyt
         rows = ROWS.with_columns(pl.col("id") + number * ROWS.height)
         write_table(rows, tmp_path / "t", ["id"], mode="append", cube_size=size)
     table, tries = qbeast.open_table(tmp_path / "t"), []
-    choose, full = optimize_module.choose_files, qbeast.StorageError("", path="t")
+    choose, full = optimize_module.choose_files, qbeast.StorageError("full. Nothing was changed.", path="t")
 
     def second_fails(*values: Any, **options: Any) -> Any:
         tries.append(values)
@@ -322,6 +327,8 @@ def test_error_after_commits_says_table_changed(tmp_path: Path, monkeypatch: pyt
     with resized(small_file_rows=0), pytest.raises(qbeast.StorageError) as caught:
         table.optimize(revision="all", full=True)  # otherwise the first commit joins all files
     assert caught.value.changed is True
+    message = "full. Nothing more was changed. Versions that the call committed before stay."
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value) == message  # noqa: S301
     assert pickle.loads(pickle.dumps(caught.value)).changed is True  # noqa: S301 -- made a moment ago
     full.changed = False
     with resized(small_file_rows=0), pytest.raises(qbeast.StorageError) as caught:

@@ -29,6 +29,8 @@ class Settings:
     traceback: bool = False
     # The requested command: errors name its options.
     command: click.Command | None = None
+    # Names of all commands.
+    commands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

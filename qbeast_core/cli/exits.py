@@ -13,6 +13,7 @@ import click
 
 from qbeast_core.cli.answer import Settings
 from qbeast_core.cli.options import option_of
+from qbeast_core.cli.shell_text import in_shell
 from qbeast_core.errors import QbeastError
 from qbeast_core.support.plain_text import for_people
 
@@ -75,7 +76,10 @@ def reported(settings: Settings) -> Generator[None]:
         if settings.traceback:
             shown = "\n".join(map(for_people, "".join(traceback.format_exception(error)).split("\n")))
             click.echo(shown, err=True, nl=False)
-        code, exit_code, text = _described(error)
+        code, exit_code, original = _described(error)
+        text = original
+        if isinstance(error, QbeastError):
+            text = in_shell(original, settings.command, settings.commands)
         message = for_people(text)
         if isinstance(error, BrokenPipeError):
             # The reader is gone: without this, the interpreter's last flush fails on the broken pipe again.
@@ -84,7 +88,7 @@ def reported(settings: Settings) -> Generator[None]:
             click.echo(f"{click.style('error:', fg='red')} {message}", err=True)
             facts = _facts(error, settings)
             option = str(facts.get("argument") or "")
-            if option not in message:
+            if option not in original:
                 click.echo(f"{'option' if option.startswith('-') else 'argument'}: {option}", err=True)
             if settings.json:
                 from qbeast_core.support.as_json import to_json  # noqa: PLC0415 - slow to import, for this option only

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Sequence
 from importlib import import_module
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -53,12 +56,14 @@ _GROUPS: Final = {
     "Shell": {"completion": "completion"},
 }
 _COMMANDS: Final = {name: module for group in _GROUPS.values() for name, module in group.items()}
+_DROPS: Final = ("drop", "drop-table", "rm")
 # Names that other programs use.
 _ELSEWHERE: Final = {
     "columns": "show --schema",
     "count": "show --count",
     "create": "write",
     "describe": "show --schema",
+    "export": "show TABLE --output rows.parquet",
     "head": "show",
     "help": "--help",
     "info": "show",
@@ -100,11 +105,10 @@ class _Program(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command, and remember it; suggest others for an unknown one."""
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            name = _ELSEWHERE.get(args[0].lower())
-            cure = did_you_mean(args[:1], _COMMANDS) if name is None else f" Did you mean `qbeast {name}`?"
-            ctx.fail(f"No such command {args[0]!r}.{cure}")
+            ctx.fail(f"No such command {args[0]!r}.{_instead(args)}")
         name, command, rest = super().resolve_command(ctx, args)
-        ctx.ensure_object(Settings).command = command
+        settings = ctx.ensure_object(Settings)
+        settings.command, settings.commands = command, tuple(_COMMANDS)
         return name, command, rest
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -126,6 +130,17 @@ class _Program(click.Group):
         module = import_module(f"qbeast_core.cli.commands.{_COMMANDS[cmd_name]}")
         made: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return made
+
+
+def _instead(args: Sequence[str]) -> str:
+    """Return what to run instead of an unknown command, with the table that it names."""
+    name, table = args[0].lower(), next((arg for arg in args[1:] if not arg.startswith("-")), "TABLE")
+    if name in _DROPS:
+        code = f"import qbeast; qbeast.drop_table({json.dumps(table, ensure_ascii=False)}, confirm=True)"
+        return f" Run `python -c {quote(code)}`, which deletes the table and all of its files."
+    if name not in _ELSEWHERE:
+        return did_you_mean(args[:1], _COMMANDS)
+    return f" Did you mean `qbeast {_ELSEWHERE[name].replace('TABLE', quote(table))}`?"
 
 
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.schema import schema_to_delta
+from qbeast_core.support.far_times import shown_times
 from qbeast_core.support.plain_text import on_one_line, visible
 
 _MAX_CHARACTERS: Final = 40
@@ -72,7 +73,7 @@ def frame_table(rows: pl.DataFrame) -> list[Any]:
     """Return a table of rows under names and types, and a remark about columns that do not fit on the screen."""
     names = [on_one_line(name) for name in rows.columns]
     types = [type_text(dtype) for dtype in rows.dtypes]
-    cells = [[_cell(value) for value in column] for column in rows.iter_columns()]
+    cells = [[_cell(value) for value in column] for column in shown_times(rows).iter_columns()]
     widths = [
         max(map(len, (name, dtype, *column))) for name, dtype, column in zip(names, types, cells, strict=True)
     ]

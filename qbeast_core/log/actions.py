@@ -182,6 +182,11 @@ class CommitInfo(_Action):
     txn_id: _Text = None
     in_commit_timestamp: _Time = None
 
+    @property
+    def time(self) -> int | None:
+        """The in-commit timestamp, or else the timestamp, in ms since 1970 UTC; None: unknown."""
+        return self.timestamp if self.in_commit_timestamp is None else self.in_commit_timestamp
+
 
 Action: TypeAlias = AddFile | RemoveFile | CdcFile | Metadata | Protocol | Txn | DomainMetadata | CommitInfo
 

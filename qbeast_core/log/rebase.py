@@ -26,7 +26,7 @@ from qbeast_core.log.columns.stored import StoredColumns, mapping_mode, stored_s
 from qbeast_core.log.conflicts import merge_metadata
 from qbeast_core.log.domains.clustering import is_clustered, with_provider
 from qbeast_core.log.domains.row_ids import assigns_row_ids, keeps_row_ids, with_row_ids
-from qbeast_core.log.files.live_files import LiveFiles, remove_of, removes_of
+from qbeast_core.log.files.live_files import NEVER_MS, LiveFiles, remove_of, removes_of
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import CHANGE_FEED, is_true, required_protocol, with_features
 from qbeast_core.log.sample_column import has_sample_column
@@ -381,6 +381,7 @@ def _files(
 ) -> tuple[list[RemoveFile], list[AddFile]]:
     """Return the files to remove and to add."""
     removes, adds = list(intent.removes), [_tagged(add, number, dialect) for add in intent.adds]
+    renamed: list[RemoveFile] = []
     if intent.mode == "overwrite" and head is not None:
         # All that is live now, not when the overwrite was planned: files that came since are replaced too.
         removes += removes_of(head.files, StoredColumns.of(head.metadata), data_change=True)
@@ -389,7 +390,13 @@ def _files(
         change = intent.files(live, dialect)
         removes += [remove_of(add, data_change=change.data_change) for add in change.removed]
         adds += change.adds
-    return [remove.model_copy(update={"deletion_timestamp": now_ms}) for remove in removes], adds
+        renamed = [remove_of(add, data_change=False) for add in change.renamed]
+    dated = [(removes, now_ms), (renamed, NEVER_MS)]
+    return [
+        remove.model_copy(update={"deletion_timestamp": time_ms})
+        for group, time_ms in dated
+        for remove in group
+    ], adds
 
 
 def _with_features(

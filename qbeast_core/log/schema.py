@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -48,6 +48,13 @@ def schema_to_delta(schema: pl.Schema) -> str:
     unknown: list[tuple[str, Any]] = []
     struct = _struct(schema, "", unknown)
     if unknown:
+        nulls = [path for path, dtype in unknown if dtype == pl.Null]
+        if len(nulls) == len(unknown):
+            message = (
+                f"all values of {', '.join(nulls)} are null, so the type is not known. Nothing was written. Cast the "
+                f"column, for example pl.col({nulls[0].partition('.')[0]!r}).cast(pl.String), or drop it."
+            )
+            raise InvalidInputError(message, argument="df")
         listed = ", ".join(f"{path} ({dtype})" for path, dtype in unknown)
         message = (
             f"Delta has no type for {listed}. Nothing was written; cast to one it has: signed "
@@ -79,6 +86,18 @@ def noted_fields(schema_string: str, notes: Mapping[str, Mapping[str, Any]]) -> 
     whole = orjson.loads(schema_string)
     for field in whole["fields"]:
         field["metadata"] = {**field.get("metadata", {}), **notes.get(field["name"], {})}
+    return orjson.dumps(whole).decode()
+
+
+def without_nulls(schema_string: str, names: Collection[str]) -> str:
+    """Return a schema in which some columns allow no nulls.
+
+    >>> without_nulls(schema_to_delta(pl.Schema({"x": pl.Int8})), {"x"})
+    '{"type":"struct","fields":[{"name":"x","type":"byte","nullable":false,"metadata":{}}]}'
+    """
+    whole = orjson.loads(schema_string)
+    for field in whole["fields"]:
+        field["nullable"] = field["name"] not in names
     return orjson.dumps(whole).decode()
 
 

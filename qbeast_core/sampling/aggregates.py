@@ -12,6 +12,7 @@ import polars as pl
 from qbeast_core.query.filters.terms import Term
 from qbeast_core.sampling.dual import Dual
 from qbeast_core.spec.own_column import own_column
+from qbeast_core.support.plain_text import excerpt
 
 # Prefix of the columns of totals.
 TOTAL: Final = own_column("total")
@@ -145,7 +146,7 @@ def recognise(
         try:
             answers.append(reader.answer(name, expr))
         except RefusedAggregate as refused:
-            msg = f"{name!r}, {expr}: {refused}"
+            msg = f"{name!r}, {excerpt(expr)}: {refused}"
             raise RefusedAggregate(msg) from None
     used_key = reader.key if reader.shown else ()
     return Aggregates(tuple(answers), tuple(reader.totals), reader.centres, used_key, reader.shown)
@@ -401,6 +402,6 @@ def _number(expr: pl.Expr) -> float:
         or values.null_count()
         or not (values.dtype.is_numeric() or values.dtype == pl.Boolean)
     ):
-        msg = f"{expr} beside aggregates is not a number"
+        msg = f"{excerpt(expr)} beside aggregates is not a number"
         raise RefusedAggregate(msg)
     return float(values.item())

@@ -15,6 +15,7 @@ from qbeast_core.sampling.aggregates import TOTAL
 from qbeast_core.sampling.runs import run_starts
 from qbeast_core.sampling.sums import KEY, SHOWN, VALUE, WEIGHT, KeySizes, Sums, merged_keys, totals_of
 from qbeast_core.spec.own_column import own_column
+from qbeast_core.support.joins import join_equal
 from qbeast_core.support.sizing import sizing
 
 # Approximate memory of a value: a 128-bit integer, or the view of a string.
@@ -26,6 +27,8 @@ _MATCHES: Final = own_column("matches")
 # How a row with or without a match is joined, as in Polars.
 JoinHow: TypeAlias = Literal["left", "inner", "semi", "anti"]
 
+# Sums of a billion longer decimals may not fit 128 bits; they are summed as floats, like integers of 128 bits.
+_MAX_EXACT_DIGITS: Final = 29
 _SHORT: Final = (pl.Boolean, pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
 
 
@@ -73,7 +76,7 @@ class RowSums:
     def kept(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         """Return the rows that meet the condition, with the joined columns."""
         for lookup in self.lookups:
-            rows = rows.join(lookup.frame.lazy(), on=list(lookup.on), how=lookup.how)
+            rows = join_equal(rows, lookup.frame.lazy(), lookup.on, lookup.how)
         return rows if self.condition is None else rows.filter(self.condition)
 
     def pieces(self, frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -82,8 +85,8 @@ class RowSums:
         row_bytes = frame.estimated_size() / max(frame.height, 1)
         for lookup in self.lookups:
             if lookup.repeated is not None:
-                joined = frame.select(lookup.on).join(
-                    lookup.repeated, on=lookup.on, how="left", maintain_order="left"
+                joined = join_equal(
+                    frame.select(lookup.on), lookup.repeated, lookup.on, "left", maintain_order="left"
                 )
                 matches *= joined[_MATCHES].fill_null(1).to_numpy()
                 row_bytes += lookup.frame.estimated_size() / lookup.frame.height
@@ -148,9 +151,10 @@ def _exact(name: str, dtype: pl.DataType) -> pl.Expr:
     values = pl.col(name)
     if isinstance(dtype, _SHORT):
         return values.cast(pl.Int64)
-    if isinstance(dtype, pl.Decimal):
-        return values.to_physical().cast(pl.Int128)  # decimals take five times as long to sum by key
-    return values.cast(pl.Int128 if dtype.is_integer() else pl.Float64)
+    if isinstance(dtype, pl.Decimal):  # decimals take five times as long to sum by key
+        is_long = dtype.precision > _MAX_EXACT_DIGITS
+        return values.to_physical().cast(pl.Float64 if is_long else pl.Int128)
+    return values.cast(pl.Int128 if dtype.is_integer() and dtype != pl.Int128() else pl.Float64)
 
 
 def _scale(dtype: pl.DataType) -> float:

@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from qbeast_core.sampling.sums import CountedKeys
 
 # A difference with a smaller probability than this is a deviation.
 MIN_CHANCE: Final = 0.001
 
 # An unseen key with fewer rows than this share of the standard error of the row count does not shift an answer.
-_MIN_SHIFT: Final = 0.25
+MIN_SHIFT: Final = 0.25
+
+# The same for a sample of a given size, which may be much smaller than that of a promise.
+MIN_SHIFT_OF_SAMPLE: Final = 0.1
 
 _MAX_ERRORS: Final = NormalDist().inv_cdf(1 - MIN_CHANCE / 2)
+
+
+# The squares that a sample explains have an error of their own: fewer of these errors are no deviation.
+_SQUARES_ERRORS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """How often keys repeat in the rows that samples are drawn from, by the tags of their files."""
+
+    rows: float
+    # Sum of `m_k * (m_k - 1)` over the keys, where m_k is the number of rows of a key, and its standard error.
+    excess: float
+    error: float = 0.0
+    min_shift: float = MIN_SHIFT
+
+    def among(self, rows: float) -> Repeats:
+        """Return the repeats in a part of the rows: keys are assumed to match a filter as often as others."""
+        share = min(rows / self.rows, 1.0) if self.rows else 1.0
+        return replace(self, rows=rows, excess=self.excess * share**2, error=self.error * share**2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +51,34 @@ class SeenRows:
     squares: float
     # Probability of a key to be in the sample, in (0, 1].
     probability: float
+    # Sum of `(n_k * (n_k - 1)) ** 2`.
+    excess_squares: float = 0.0
+
+    @staticmethod
+    def of(sizes: CountedKeys, probability: float) -> SeenRows:
+        """Return the row counts of the keys of a sample."""
+        rows, squares, cubes, fourths = map(sizes.power, (1, 2, 3, 4))
+        return SeenRows(rows, squares, probability, fourths - 2 * cubes + squares)
 
     @property
     def is_all(self) -> bool:
         """Whether the sample holds all keys, or none."""
         return self.probability in (0.0, 1.0)
 
-    def lacks_keys(self, squares: float) -> bool:
+    def lacks_keys(self, repeats: Repeats) -> bool:
         """Return whether an unseen key may hold enough rows to shift an answer.
 
-        >>> SeenRows(rows=1_000, squares=1_000, probability=0.1).lacks_keys(10_400)
-        False
-        >>> SeenRows(rows=1_000, squares=1_000, probability=0.1).lacks_keys(10_000 + 500**2)
-        True
+        >>> seen = SeenRows(rows=1_000, squares=1_000, probability=0.1)
+        >>> [seen.lacks_keys(Repeats(10_000, excess)) for excess in (400, 500**2)]
+        [False, True]
         """
-        unexplained = squares - self.squares / self.probability if self.probability else 0.0
-        error = math.sqrt((1 - self.probability) * self.squares) / (self.probability or 1.0)
-        return not self.is_all and math.sqrt(max(unexplained, 0.0)) > _MIN_SHIFT * error
+        if self.is_all:
+            return False
+        p, matching = self.probability, repeats.among(self.rows / self.probability)
+        unexplained = matching.excess - (self.squares - self.rows) / p
+        row_error = math.sqrt((1 - p) * self.squares) / p
+        error = math.hypot(math.sqrt((1 - p) * self.excess_squares) / p, matching.error)
+        return unexplained > _SQUARES_ERRORS * error and unexplained > (repeats.min_shift * row_error) ** 2
 
     def deviates(self, min_rows: float, max_rows: float | None = None) -> bool:
         """Return whether the number of sampled rows differs from the expected number by more than chance explains.

@@ -11,6 +11,7 @@ import polars as pl
 from qbeast_core.sampling.aggregates import TOTAL
 from qbeast_core.sampling.sums import MAX, SHOWN, WEIGHT, Sums
 from qbeast_core.spec.own_column import own_column
+from qbeast_core.support.joins import join_equal
 
 # Prefix of the columns of keys that rows outside of the sample show.
 _CERTAIN: Final = own_column("certain")
@@ -39,7 +40,7 @@ def _uncertain(sampled: pl.DataFrame, whole: pl.DataFrame, shown: Sequence[str])
     on = [name for name in whole.columns if name != WEIGHT and name not in shown]
     certain = whole.select(*on, *(pl.col(name).alias(f"{_CERTAIN}{name}") for name in shown))
     is_certain = {name: pl.col(f"{_CERTAIN}{name}").fill_null(value=False) for name in shown}
-    joined = sampled.join(certain, on=on, how="left", nulls_equal=True)
+    joined = join_equal(sampled, certain, on, "left", nulls_equal=True)
     return joined.with_columns(pl.col(name) & ~flag for name, flag in is_certain.items())
 
 
@@ -50,7 +51,7 @@ def _with_counts(
     exprs = [pl.col(name).sum().alias(total) for total, name in shown.items()]
     others = groups.drop(shown)
     if by:
-        counted = others.join(keys.group_by(by).agg(exprs), on=by, how="left", nulls_equal=True)
+        counted = join_equal(others, keys.group_by(by).agg(exprs), by, "left", nulls_equal=True)
     else:
         counted = others.hstack(keys.select(exprs))
     maxima = [pl.lit(1).alias(f"{MAX}{total.removeprefix(TOTAL)}") for total in shown]

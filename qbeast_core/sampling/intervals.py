@@ -33,6 +33,9 @@ _MAX_PART_VARIANCE: Final = 1 / 400
 # intervals of heavy-tailed values were too narrow in simulations, see docs/sampling.md.
 UNSEEN: Final = 3.7
 
+# An error of the keys of other groups below this fraction of the answer does not matter.
+_MIN_ERROR: Final = 0.001
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interval:
@@ -112,7 +115,7 @@ def smooth_interval(sample: KeySample, answer: Smooth, factor: float) -> Interva
         value=dual.value,
         low=np.where(finite, dual.value - error, np.nan),
         high=np.where(finite, dual.value + error, np.nan),
-        keys=keys,
+        keys=_decisive(sample, moments, keys, dual.value),
         largest_share=moments.largest_share,
         exact=np.zeros(groups, np.bool_),
         finite=finite,
@@ -149,6 +152,24 @@ def _key_moments(sample: KeySample, dual: Dual, totals: Sequence[int]) -> tuple[
     return moments, _contributing(keys, totals).astype(np.int64)
 
 
+def _decisive(sample: KeySample, moments: _Moments, keys: I64Array, value: F64Array) -> I64Array:
+    """Return the number of keys that decide the error of each group: its own, or those of other groups if fewer.
+
+    The count of a group that has nearly all rows is the known number minus the others.
+    """
+    calibration = sample.calibration
+    if calibration is None:
+        return keys
+    part = sample.part
+    inside = sample.keys.entries if part is None else part.keys.entries / part.share
+    by_others = 2 * moments.outside > moments.squares
+    with np.errstate(invalid="ignore"):
+        error = np.sqrt((1 - sample.probability) * moments.outside)
+        matters = error > _MIN_ERROR * np.abs(value)
+    others = np.maximum(calibration.keys - inside, 0).astype(np.int64)
+    return np.where(by_others & matters, np.minimum(keys, others), keys)
+
+
 def _contributing(keys: Keys, totals: Sequence[int]) -> F64Array | I64Array:
     """Return the number of keys of each group with a contribution to any of the totals."""
     if 0 in totals:  # total 0 counts rows, and each key has rows
@@ -171,6 +192,8 @@ class _Moments:
     squares: F64Array
     cubes: F64Array
     largest: F64Array
+    # The part of the squares from keys of other groups.
+    outside: F64Array
 
     @staticmethod
     def of(group: I64Array, residuals: Callable[[slice, Runs], F64Array], groups: int) -> _Moments:
@@ -189,15 +212,18 @@ class _Moments:
 
         parts = map_chunks(chunk, len(group), chunk_rows=max(sizing().chunk_rows, groups))
         if not parts:
-            return _Moments(np.zeros(groups), np.zeros(groups), np.zeros(groups))
+            return _Moments(*np.zeros((4, groups)))
         squares, cubes, largest = (np.array(arrays) for arrays in zip(*parts, strict=True))
-        return _Moments(squares.sum(axis=0), cubes.sum(axis=0), largest.max(axis=0))
+        return _Moments(squares.sum(axis=0), cubes.sum(axis=0), largest.max(axis=0), np.zeros(groups))
 
     def with_one_more(self, residual: F64Array) -> _Moments:
         """Return the moments with one more key of this residual in each group."""
         squared = residual * residual
         return _Moments(
-            self.squares + squared, self.cubes + squared * residual, np.maximum(self.largest, squared)
+            self.squares + squared,
+            self.cubes + squared * residual,
+            np.maximum(self.largest, squared),
+            self.outside,
         )
 
     def error(self, probability: float) -> F64Array:
@@ -251,7 +277,7 @@ class _Residuals:
             return residual
 
         moments, calibration = _Moments.of(keys.group, residuals, keys.groups), self.calibration
-        moments = _Moments(moments.squares / share, moments.cubes / share, moments.largest)
+        moments = replace(moments, squares=moments.squares / share, cubes=moments.cubes / share)
         if calibration is None:
             return moments
         # The calibration compares all rows: keys without rows in the group also have a residual, their rows times the
@@ -265,6 +291,7 @@ class _Residuals:
             moments.squares + mean**2 * squares,
             moments.cubes - mean**3 * cubes,
             np.maximum(moments.largest, mean**2 * np.minimum(calibration.largest, squares)),
+            mean**2 * squares,
         )
 
     def farthest(self, part: Part) -> F64Array:

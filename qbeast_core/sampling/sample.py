@@ -12,7 +12,7 @@ import polars as pl
 
 from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.sampling.aggregates import TOTAL, Aggregates, Quantile
-from qbeast_core.sampling.deviation import SeenRows
+from qbeast_core.sampling.deviation import Repeats, SeenRows
 from qbeast_core.sampling.distinct import count_keys
 from qbeast_core.sampling.runs import Runs
 from qbeast_core.sampling.sums import (
@@ -47,6 +47,8 @@ class Calibration:
     squares: float
     cubes: float
     largest: float
+    # Number of sampled keys.
+    keys: int
 
 
 @dataclass(frozen=True, eq=False)  # no slots: derived values are cached
@@ -160,7 +162,7 @@ class KeySample:
         filtered: bool,
         counted: bool = False,
         bounds: tuple[int, int] | None = None,
-        squares: float | None = None,
+        repeats: Repeats | None = None,
         farthest: Callable[[], Mapping[int, float]] = dict,
         weights: WeightRange | None = None,
         compared: bool = False,
@@ -169,8 +171,8 @@ class KeySample:
 
         `known_rows` is the number of rows of the population (None: not compared); only matching rows if `counted`.
         `bounds` are its minimum and maximum if it is unknown, or if it is `compared` only: `sampled.sizes` are compared
-        with it, but totals are not calibrated. `squares` is the sum of the squared row counts of all keys (infinite:
-        unknown heavy keys). `farthest` returns the largest magnitude of each total.
+        with it, but totals are not calibrated. `repeats` counts how often keys repeat (None: unknown). `farthest`
+        returns the largest magnitude of each total.
         """
         sampled, whole = count_keys(sampled, whole, by, aggregates.shown)
         groups, (sampled_numbers, whole_numbers) = common_groups([sampled, whole], by)
@@ -196,7 +198,7 @@ class KeySample:
             unseen=_unseen(np.maximum(np.abs(min_values), np.abs(max_values)), farthest())
             if is_all
             else np.zeros(0),
-            deviates=lookup.deviates(rows[:, 0].sum(), probability, row_bounds, squares),
+            deviates=lookup.deviates(rows[:, 0].sum(), probability, row_bounds, repeats),
             distinct=tuple(aggregates.shown),
         )
 
@@ -247,17 +249,19 @@ class _KeyLookup:
         ]
 
     def deviates(
-        self, rows: float, probability: float, row_bounds: tuple[int, int] | None, squares: float | None
+        self, rows: float, probability: float, row_bounds: tuple[int, int] | None, repeats: Repeats | None
     ) -> bool:
         """Return whether the sample differs from the known counts by more than chance explains."""
-        if row_bounds is not None and not self.sized:
-            # If one row per key explains the number of rows, the rows of keys need not be counted.
-            row_bounds = row_bounds if SeenRows(rows, rows, probability).deviates(*row_bounds) else None
-        if row_bounds is None and not squares:
+        if not self.sized:
+            # If one row per key explains the known numbers, the rows of keys need not be counted.
+            single = SeenRows(rows, rows, probability)
+            row_bounds = row_bounds if row_bounds is not None and single.deviates(*row_bounds) else None
+            repeats = repeats if repeats is not None and single.lacks_keys(repeats) else None
+        if row_bounds is None and repeats is None:
             return False
-        sizes = self.rows_of_keys
-        seen = SeenRows(sizes.power(1), sizes.power(2), probability)
-        return (row_bounds is not None and seen.deviates(*row_bounds)) or seen.lacks_keys(squares or 0.0)
+        seen = SeenRows.of(self.rows_of_keys, probability)
+        deviates = row_bounds is not None and seen.deviates(*row_bounds)
+        return deviates or (repeats is not None and seen.lacks_keys(repeats))
 
     @cached_property
     def rows_of_keys(self) -> CountedKeys:
@@ -290,6 +294,7 @@ def _calibration(known_rows: int, sizes: CountedKeys) -> Calibration:
         squares=sizes.power(2),
         cubes=sizes.power(3),
         largest=float(sizes.largest) ** 2,
+        keys=int(sizes.power(0)),
     )
 
 

@@ -13,6 +13,7 @@ from qbeast_core.sampling.aggregates import TOTAL
 from qbeast_core.sampling.runs import run_starts
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array
 from qbeast_core.spec.own_column import own_column
+from qbeast_core.support.joins import join_equal
 from qbeast_core.support.sizing import sizing
 
 # The column that identifies keys: rows of equal weight are in a sample concat.
@@ -328,7 +329,7 @@ def numbers_of(rows: pl.DataFrame, groups: pl.DataFrame, by: Sequence[str]) -> I
     if not rows.height or not by:
         return np.zeros(rows.height, np.int64)
     numbers = groups.select(*by, pl.int_range(pl.len(), dtype=pl.Int64).alias(_ROW))
-    joined = rows.select(by).join(numbers, on=by, how="left", nulls_equal=True, maintain_order="left")
+    joined = join_equal(rows.select(by), numbers, by, "left", nulls_equal=True, maintain_order="left")
     return joined[_ROW].to_numpy()
 
 

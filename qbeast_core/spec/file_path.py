@@ -11,14 +11,18 @@ from urllib.parse import quote, unquote
 # object store; or `astray`: up (`..`), to another host, or to what readers would not agree about.
 PathKind: TypeAlias = Literal["inside", "absolute", "address", "astray"]
 
-# What other writers (the `url` crate of delta-rs, Hadoop's Path) leave as it is. They compare paths as they are
-# written, so an encoding of our own would hide our files from their removes.
-_PLAIN: Final = "/!$&'()+,-.:;=@_~"
+# What Hadoop's `Path` (the constructors of java.net.URI) encodes: a few ASCII characters, and controls and spaces of
+# any script. All else stays, letters of any script too. Spark's VACUUM compares the text of a path in the log with
+# this encoding of the file's name, and deletes the file if they differ.
+_ENCODED: Final = re.compile(
+    r'[\x00-\x20"#%<>?[\\\]^`{|}\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]'
+)
 _LOCAL: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/[^/])", re.IGNORECASE)
 # A colon alone does not make an address: names with times have one, `run-2024-05-01T00:00:00.parquet`.
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _STORE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^/?#@:]+(?:@[^/?#@:]+)?/")
-_UNUSABLE: Final = ("\0", "\ufffd")  # never in the name of a file; invalid UTF-8 decodes to the second
+# Never in the name of a file; invalid UTF-8 decodes to the others.
+_UNUSABLE: Final = re.compile("[\0\ud800-\udfff\ufffd]")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,12 +52,12 @@ class FilePath:
 
     @property
     def encoded(self) -> str:
-        """The path as we write it into a log, encoded as by other writers.
+        """The path as we write it into a log, encoded as Spark encodes it.
 
-        >>> FilePath("export (1) 50%.parquet").encoded, FilePath("T00:00.parquet").encoded
-        ('export%20(1)%2050%25.parquet', 'T00%3A00.parquet')
+        >>> FilePath("höhe (1) 50%.parquet").encoded, FilePath("T00:00.parquet").encoded
+        ('höhe%20(1)%2050%25.parquet', 'T00%3A00.parquet')
         """
-        first, slash, rest = quote(self.text, safe=_PLAIN).partition("/")
+        first, slash, rest = _ENCODED.sub(lambda match: quote(match[0]), self.text).partition("/")
         return first.replace(":", "%3A") + slash + rest if self.kind == "inside" else first + slash + rest
 
     @property
@@ -68,7 +72,7 @@ class FilePath:
         >>> [FilePath(text).kind for text in ("a/../b", "a//b", "./a", "s3://b/../a", "http://h:80/a", "")]
         ['astray', 'astray', 'astray', 'astray', 'astray', 'astray']
         """
-        if any(mark in self.text for mark in _UNUSABLE):
+        if _UNUSABLE.search(self.text):
             return "astray"
         if _ADDRESS.match(self.text):
             store = _STORE.match(self.text)

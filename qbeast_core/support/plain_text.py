@@ -18,7 +18,18 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 HIDDEN: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 _BREAKING: Final = re.compile(rf"[\t\n]|{HIDDEN.pattern}")
+_LITERAL: Final = re.compile(r" in column '(?:literal|scalar|)'")
+# Stands for a date or time that is out of range, in casts that shall fail.
+OUT_OF_RANGE: Final = str(2**127 - 1)
+_BEYOND: Final = "a date or time is out of range: it is before the year -258,131 or after 262,071"
 _MAX_VALUES: Final = 8
+# Characters of a text that messages quote, and of a message.
+MAX_QUOTED: Final = 300
+_MAX_MESSAGE: Final = 4_000
+# A text in quotes, as `repr` writes it, or a word.
+_LONG: Final = re.compile(
+    rf"""(?<!\w)(['"])((?:\\.|(?!\1)[^\\]){{{MAX_QUOTED + 1},}})\1(?!\w)|\S{{{MAX_QUOTED + 1},}}""", re.DOTALL
+)
 _MAX_CHARACTERS: Final = 100
 _ADDRESS: Final = re.compile(
     r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]*://)"
@@ -99,12 +110,52 @@ def first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
+def reason_of(error: BaseException) -> str:
+    """Return why Polars failed: its first line, without names that it gives to literals.
+
+    >>> reason_of(ValueError("conversion from `i64` to `i32` failed in column 'literal' for 1 out of 1 values: [4]"))
+    'conversion from `i64` to `i32` failed for 1 out of 1 values: [4]'
+    """
+    text = _LITERAL.sub("", first_line(str(error))).replace(
+        "series 'literal' of dtype:", "a literal of dtype:"
+    )
+    return _BEYOND if OUT_OF_RANGE in text else text or type(error).__name__
+
+
 def for_people(text: str) -> str:
     """Return a text on one line without secrets, colours and hidden characters.
 
     See `without_secrets` and `on_one_line`.
     """
     return on_one_line(_COLOURS.sub("", without_secrets(text)))
+
+
+def excerpt(value: object) -> str:
+    """Return the start of a text of a user, or of an expression, for messages.
+
+    >>> excerpt("price < 1"), len(excerpt("x" * 1000))
+    ('price < 1', 301)
+    """
+    text = str(value)
+    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}…"
+
+
+def concise(message: str) -> str:
+    """Return a message that quotes no more than the start of a long text, path or name, and leaves its own words.
+
+    >>> concise(f"`where` {'x = 1 OR ' * 1000!r} has no such column; nothing was read")[-45:]
+    'OR x =…' has no such column; nothing was read"
+    """
+    if len(message) <= MAX_QUOTED:
+        return message
+    text = _LONG.sub(_cut, message)
+    half = _MAX_MESSAGE // 2  # the rest of a longer message is a list, or a text without quotes
+    return text if len(text) <= _MAX_MESSAGE else f"{text[:half]} … {text[-half:]}"
+
+
+def _cut(match: re.Match[str]) -> str:
+    sign = match[1] or ""
+    return f"{sign}{excerpt(match[2] or match[0])}{sign}"
 
 
 def _masked(match: re.Match[str]) -> str:

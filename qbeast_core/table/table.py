@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, cast
 
 import polars as pl
 
@@ -25,8 +25,9 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.support.forked import FORKED, is_forked, refuse_forked
 from qbeast_core.support.html import html_of
 from qbeast_core.support.optional import require
-from qbeast_core.support.plain_text import first_line, on_one_line
+from qbeast_core.support.plain_text import on_one_line, reason_of
 from qbeast_core.support.runtime import now_ms
+from qbeast_core.support.suggestions import hints_keywords, member_hint
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.unindexed import refuse_unindexed
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.check.faults import CheckReport
     from qbeast_core.table.check.repair import RepairResult
     from qbeast_core.table.dml.change import Change, ChangeOptions
-    from qbeast_core.table.dml.merge.clauses import WhenMatched, WhenNew, WhenNotMatchedBySource
+    from qbeast_core.table.dml.merge.clauses import Duplicates, WhenMatched, WhenNew, WhenNotMatchedBySource
     from qbeast_core.table.dml.plan import ChangeResult
     from qbeast_core.table.engine.choice import LocalEngine
     from qbeast_core.table.engine.stream import RowsLike
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
 _ResultT = TypeVar("_ResultT")
 
 _UNREAD: Final = "nothing was read"
+_JOINS: Final = "A query reads this table alone; join the frames of qbeast.scan_table with polars.SQLContext"
 
 
 class Table:
@@ -105,6 +107,19 @@ class Table:
             msg = f"Table cannot be called with {snapshot!r}; nothing was read. Call qbeast.open_table(path)."
             raise InvalidInputError(msg, argument="snapshot")
         self._reader = Reader(snapshot)
+
+    if not TYPE_CHECKING:  # type checkers report unknown names themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            known = [member for member in dir(type(self)) if not member.startswith("_")]
+            hint = "" if name.startswith("_") else member_hint(name, known, dir(pl.LazyFrame))
+            msg = f"a table has no attribute {name!r}.{hint}"
+            raise AttributeError(msg, name=name, obj=self)
+
+        def __getitem__(self, key: object) -> NoReturn:
+            columns = [key] if isinstance(key, str) else key if isinstance(key, list) else ["..."]
+            msg = f"a table is not subscriptable. Use read(columns={columns!r}) or scan()."
+            raise TypeError(msg)
 
     @property
     def _snapshot(self) -> Snapshot:
@@ -261,6 +276,7 @@ class Table:
         stored = self._snapshot.metadata.configuration
         return {key: text for key, text in stored.items() if not key.startswith("qbeast.")}
 
+    @hints_keywords
     def scan(
         self,
         where: Predicate | None = None,
@@ -289,6 +305,7 @@ class Table:
             lazy = lazy.filter(condition)
         return lazy if names is None else lazy.select([*names, *([SAMPLING_WEIGHT] if expand else [])])
 
+    @hints_keywords
     def read(
         self,
         where: Predicate | None = None,
@@ -314,6 +331,7 @@ class Table:
             )
             return lazy.collect()
 
+    @hints_keywords
     def iter_batches(
         self,
         where: Predicate | None = None,
@@ -360,6 +378,7 @@ class Table:
 
         return batches()
 
+    @hints_keywords
     def head(
         self,
         rows: int = 10,
@@ -387,6 +406,7 @@ class Table:
         with evaluating(where, outcome=_UNREAD):
             return self.scan(where, columns=columns, sample=sample, sample_by=sample_by).head(rows).collect()
 
+    @hints_keywords
     def count(
         self,
         where: Predicate | None = None,
@@ -418,6 +438,7 @@ class Table:
         """Return True, also for a table without rows."""
         return True
 
+    @hints_keywords
     def to_arrow(
         self,
         where: Predicate | None = None,
@@ -444,6 +465,7 @@ class Table:
             lazy = self.scan(where, columns=columns, sample=sample, sample_by=sample_by)
             return arrow_stream(lazy).read_all()
 
+    @hints_keywords
     def to_pandas(
         self,
         where: Predicate | None = None,
@@ -477,6 +499,7 @@ class Table:
 
         return arrow_stream(self.scan()).__arrow_c_stream__(requested_schema)
 
+    @hints_keywords
     def sql(
         self, query: str, *, sample: Sample | None = None, sample_by: Sequence[str] | None = None
     ) -> pl.LazyFrame:
@@ -508,13 +531,15 @@ class Table:
             answer = self.scan(sample=sample, sample_by=sample_by).sql(query)
             answer.collect_schema()
         except (pl.exceptions.PolarsError, TypeError) as error:
-            reason = first_line(str(error)).rstrip(".")
+            reason = reason_of(error).rstrip(".")
             keywords = [name for name in self.columns if reason.endswith(f"unsupported function {name!r}")]
             reason += "".join(f'. Write the column in double quotes: "{name}"' for name in keywords)
+            reason += f". {_JOINS}" if reason.startswith("relation ") else ""
             msg = f"Polars cannot run the query {query!r}: {reason}. The table is called self. Nothing was read."
             raise InvalidInputError(msg, argument="query") from error
         return answer
 
+    @hints_keywords
     def explain(
         self,
         where: Predicate | None = None,
@@ -595,6 +620,7 @@ class Table:
 
         return advise(self._reader, queries, most=most)
 
+    @hints_keywords
     def files(
         self,
         where: Predicate | None = None,
@@ -624,6 +650,7 @@ class Table:
         opened = listed.filter(plan.files["opened"])
         return opened.with_columns(pl.Series("path", map(locate, opened["path"]), pl.String))
 
+    @hints_keywords
     def scan_tasks(
         self,
         where: Predicate | None = None,
@@ -677,6 +704,7 @@ class Table:
         warn_of_sample(reader, sample, plan if condition is None else None)
         return scan_tasks(reader, plan, columns, task_bytes=task_bytes)
 
+    @hints_keywords
     def estimate(
         self,
         aggregates: Expressions | Function,
@@ -1019,7 +1047,8 @@ class Table:
     def check(self, *, data: bool = True, progress: ProgressLike = None) -> CheckReport:
         """Check that this version follows the format. Nothing is changed.
 
-        In the log: tags are valid, name revisions of the table and agree with statistics and page layouts; thresholds
+        In the log: checkpoints, and the hint to the newest one, are right; tags are valid, name revisions of the table
+        and agree with statistics and page layouts; thresholds
         and weights are in order along every branch; files exist and have the right size. In the data: every row is in
         the cube of its block, within its weights, and in one block only; the hidden weight column and the pages are
         right; statistics enclose the values; copies of layouts before 0.6.0 have their originals. A wrong order along
@@ -1062,7 +1091,8 @@ class Table:
         The log and the data of the newest version are checked. Lost and wrong tags are restored from the copies in the
         files, if a check of all rows finds these right. Other wrong tags are removed: their files are read as a whole
         until `optimize` indexes them again. If only the pages are wrong, the page layout is removed. Wrong sizes are
-        corrected, and wrong statistics are replaced by the number of rows. Invalid settings are removed, and the newest
+        corrected, and wrong statistics are replaced by the number of rows. Broken checkpoints are deleted, which is no
+        commit, and a new one is written. Invalid settings are removed, and the newest
         valid revision is used. Concurrent commits are kept. No row is lost or returned twice: files with copies of rows
         (format 11) keep their tags.
 
@@ -1506,6 +1536,7 @@ class Table:
         when_not_matched: WhenNew = "insert",
         not_matched_if: Predicate | None = None,
         insert: Mapping[str, Value] | None = None,
+        duplicates: Duplicates = "error",
         when_not_matched_by_source: WhenNotMatchedBySource = "ignore",
         not_matched_by_source_if: Predicate | None = None,
         source_name: str = "source",
@@ -1550,6 +1581,10 @@ class Table:
             Only for rows for which this is true.
         insert : mapping of str to polars.Expr, str or a plain value, optional
             Values of new rows; other columns are null, or computed by the table. By default the columns of the source.
+        duplicates : {"error", "insert"}, default "error"
+            What to do if rows of the source to insert have equal values in `on`. By default the merge is refused: the
+            next merge of the same rows would fail, because several rows would change each of them. ``"insert"`` inserts
+            all of them, as Spark and deltalake do. Nulls are not equal.
         when_not_matched_by_source : {"ignore", "delete"}, default "ignore"
             What to do with rows of the table that have no match.
         not_matched_by_source_if : polars.Expr or str, optional
@@ -1569,8 +1604,8 @@ class Table:
         Raises
         ------
         InvalidInputError
-            Several rows of the source would change the same row, a condition or a value is invalid, or options cannot
-            be combined.
+            Several rows of the source would change the same row, or be inserted with equal keys; a condition or a
+            value is invalid, or options cannot be combined.
         SchemaMismatchError
             Columns are missing in the source or have another type, or a value is null in a column without nulls.
         UnsupportedTableError
@@ -1604,7 +1639,7 @@ class Table:
         from qbeast_core.table.dml.merge.clauses import Clauses
         from qbeast_core.table.dml.merge.merge import Merge
         from qbeast_core.table.dml.merge.stream import local_merge_source
-        from qbeast_core.table.engine.stream import source_of
+        from qbeast_core.table.engine.stream import open_source
 
         clauses = Clauses(
             on=on,
@@ -1615,6 +1650,7 @@ class Table:
             when_not_matched=when_not_matched,
             not_matched_if=not_matched_if,
             insert=insert,
+            duplicates=duplicates,
             when_not_matched_by_source=when_not_matched_by_source,
             not_matched_by_source_if=not_matched_by_source_if,
             source_name=source_name,
@@ -1622,10 +1658,12 @@ class Table:
         )
         options = change_options(dry_run, txn, commit_metadata, progress)
 
-        def change_of(local: LocalEngine) -> Change:
-            return Merge(local_merge_source(source_of(source), local), clauses)
+        with open_source(source) as rows:
 
-        return self._run(change_of, options, resources, memory_bytes, spill_dir)
+            def change_of(local: LocalEngine) -> Change:
+                return Merge(local_merge_source(rows, local), clauses)
+
+            return self._run(change_of, options, resources, memory_bytes, spill_dir)
 
     def vacuum(
         self,
@@ -1956,11 +1994,15 @@ class Table:
         The table needs column mapping, a feature of Delta: files keep the names of columns, and the log maps them to
         the names in the table. Older versions of the table have the old name.
 
+        The delta extension of DuckDB (1.5.5) returns null for partition columns that stand behind a renamed column.
+        Daft refuses a table that got its column mapping after its first files, which have no field ids.
+
         Parameters
         ----------
         column : str
             Name of the column, or the path of a field: ``"address.street"``. Paths go through lists and maps by
-            ``element``, ``key`` and ``value``: ``"items.element.price"``.
+            ``element``, ``key`` and ``value``: ``"items.element.price"``. If a text names two of them, put each name
+            into backticks: the column ```a.b```, the field ```a`.`b```.
         name : str
             New name of the column, or of the field without its path. It must differ from the names beside it by more
             than case.

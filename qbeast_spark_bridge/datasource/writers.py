@@ -100,7 +100,8 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
     if overwrite:
         msg = (
             'format("qbeast") appends, and does not overwrite: a single task cannot index a whole table. Nothing was '
-            'written. Call qbeast_spark_bridge.write_table(df, path, mode="overwrite"); it keeps the indexed columns.'
+            'written. Call qbeast_spark_bridge.write_table(df, path, mode="overwrite"), for a new table with '
+            "columns=[...]; an overwrite keeps the indexed columns."
         )
         raise InvalidInputError(msg, argument="mode")
     refuse_unknown(options, WRITE_OPTIONS)

@@ -18,6 +18,7 @@ from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import delete_files
 from qbeast_core.table.dml.match import live_rows
 from qbeast_core.table.dml.merge.key_digest import KeyColumn, KeyDigest, key_filter, key_nodes, merge_digests
+from qbeast_core.table.dml.merge.new_keys import DoubledKeys
 from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
 from qbeast_core.table.dml.merge.source import MergeMatches, scan_plan
 from qbeast_core.table.engine.protocol import Engine
@@ -164,6 +165,7 @@ class SparkMergeSource:
             any_matched=any(bucket.any_matched for bucket in buckets),
             change=MergedFiles(rules, uri, options, stored),
             added=added,
+            doubled=DoubledKeys.sum(bucket.doubled for bucket in buckets),
             source_rows=rows,
         )
 

@@ -76,12 +76,10 @@ class _Translator:
         """Translate the name of a column or field."""
         column = self.lowering.value(node)
         dtype = next(iter(pl.Schema({"": column.dtype}).values()))
-        (name,) = column.expr.meta.root_names()
         path = names_of(node)
-        fields = path[len(name.split(".")) :] if len(path) > 1 else []
-        if any("${" in field for field in fields):  # Spark would substitute it
+        if any("${" in field for field in path[1:]):  # Spark would substitute it
             refuse(node)
-        return Typed(".".join(map(quoted, (name, *fields))), dtype)
+        return Typed(".".join(map(quoted, path)), dtype)
 
 
 def _chain(translator: _Translator, node: exp.Expr) -> Typed:

@@ -11,6 +11,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.filters.atoms import MIRRORED
 from qbeast_core.query.filters.terms import BOUNDS, COMPARISONS, Term
+from qbeast_core.support.plain_text import excerpt
 from qbeast_spark_bridge.predicates.literals import spark_literal
 from qbeast_spark_bridge.schema import quoted
 
@@ -50,7 +51,7 @@ def to_sql(expr: pl.Expr, schema: pl.Schema) -> str:
 
 def _refuse(expr: pl.Expr) -> NoReturn:
     msg = (
-        f"{str(expr)!r} has no equivalent in Spark for all rows; nothing was read. Give the condition "
+        f"{excerpt(expr)!r} has no equivalent in Spark for all rows; nothing was read. Give the condition "
         "as SQL text or as a Spark Column, or compare a column with values of its own type."
     )
     raise InvalidInputError(msg, argument="where")

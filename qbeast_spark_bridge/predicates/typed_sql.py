@@ -48,7 +48,10 @@ def typed_literal(value: Any, dtype: pl.DataType) -> Typed:
     """Return a literal of a type."""
     if value is None:
         return Typed(f"CAST(NULL AS {SQL_TYPES[dtype]})" if dtype in SQL_TYPES else "NULL", dtype)
-    literal = spark_literal(pl.Series([value], dtype=dtype), dtype)
+    try:
+        literal = spark_literal(pl.Series([value], dtype=dtype), dtype)
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):  # it is beyond the type
+        literal = None
     if literal is None:
         refuse(value)
     return Typed(literal.text, dtype, value)

@@ -22,6 +22,7 @@ from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.table.dml.merge.key_digest import digest_of, key_hashes, merge_digests
 from qbeast_core.table.dml.merge.match_rows import join_source
+from qbeast_core.table.dml.merge.new_keys import DoubledKeys, NewKeys
 from qbeast_core.table.dml.merge.rules import MergeRules
 from qbeast_core.table.engine.tasks.added_rows import StoredPart, store_rows
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
@@ -65,6 +66,7 @@ class BucketAnswer:
     hash_sum: int
     any_matched: bool
     added: tuple[StoredPart, ...]
+    doubled: DoubledKeys
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,6 +166,7 @@ class _Bucket:
         self._rows = self._hash_sum = 0
         self._any_matched = False
         self._new: list[pl.DataFrame] = []
+        self._new_keys = NewKeys(task.rules)
         self._added: list[StoredPart] = []
 
     def join(self, source: pl.DataFrame) -> Iterator[pa.RecordBatch]:
@@ -176,7 +179,9 @@ class _Bucket:
             pairs, new = join_source(source, self.keys[0], self._on)
             self._any_matched = self._any_matched or pairs.height > 0
             yield from self._by_file(pairs)
-        rows = self._task.rules.new_rows(new)
+        inserted = self._task.rules.inserted(new)
+        self._new_keys.add(inserted)
+        rows = self._task.rules.new_rows(inserted)
         if rows.height:
             self._new.append(rows)
         if sum(int(frame.estimated_size()) for frame in self._new) >= BUFFER_BYTES:
@@ -186,7 +191,8 @@ class _Bucket:
         """Yield a single answer, so that results of two attempts of a task never mix."""
         self._store()
         if self._rows:
-            answer = BucketAnswer(self._rows, self._hash_sum, self._any_matched, tuple(self._added))
+            doubled = self._new_keys.doubled
+            answer = BucketAnswer(self._rows, self._hash_sum, self._any_matched, tuple(self._added), doubled)
             keys = self._task.file_keys
             yield _pieces(int(keys[key % len(keys)]), _NO_FILE, _ANSWER, [pickle.dumps(answer)])
 

@@ -114,7 +114,7 @@ def test_schema_merge_adds_columns(mine: Path, tmp_path: Path) -> None:
     arrived = pl.DataFrame({"id": [1, 5000], "note": ["known", "new"]})
     arrived.write_parquet(tmp_path / "s.parquet")
     arguments = ("merge", tmp_path / "s.parquet", mine, "--on", "id")
-    assert 'schema_mode="merge"' in run_error(*arguments, code=3)
+    assert "--schema-mode merge" in run_error(*arguments, code=3)
     run(*arguments, "--schema-mode", "merge")
     rows = qbeast.read_table(mine).filter(pl.col("note").is_not_null()).sort("id")
     assert rows.select("id", "note").equals(arrived)

@@ -6,6 +6,7 @@ import inspect
 import json
 import pickle
 import re
+import shlex
 import warnings
 from pathlib import Path
 from typing import Any, NoReturn
@@ -70,35 +71,35 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["show", "TABLE", "--limit", "-1"], 2, "-1"),
     (["show", "TABLE", "--select", "nope"], 2, "['nope']"),
     (["show", "TABLE", "--select", '"a'], 2, "not a list of names"),
-    (["show", "TABLE", "--version", "77"], 4, "Table.history() lists them"),
+    (["show", "TABLE", "--version", "77"], 4, "`qbeast history TABLE` lists them"),
     (["show", "TABLE", "--version", "yesterday"], 2, "ISO 8601"),
     (["show", "TABLE", "--storage-option", "hunter2"], 2, "key=value"),
     (["sample", "TABLE", "much"], 2, "10%:20%"),
     (["sample", "TABLE", "1:2:3"], 2, "10%:20%"),
     (["sample", "TABLE", "2"], 2, "between 0 and 1"),
     (["sample", "TABLE", "10"], 2, "For 10 % write sample=0.1."),
-    (["optimize", "TABLE", "--fraction", "10"], 2, "For 10 % write fraction=0.1."),
+    (["optimize", "TABLE", "--fraction", "10"], 2, "For 10 % write --fraction 0.1."),
     (["explain", "TABLE", "--select", "nope"], 2, "['nope']"),
-    (["explain", "TABLE", "--where", "prise < 1"], 2, "`where` names no such column(s): ['prise']"),
+    (["explain", "TABLE", "--where", "prise < 1"], 2, "--where names no such column(s): ['prise']"),
     (["explain", "TABLE", "--where", "1 < price < 3"], 2, "join comparisons by AND"),
-    (["sql", "TABLE", "DELETE FROM self"], 2, "Use Table.delete()."),
+    (["sql", "TABLE", "DELETE FROM self"], 2, "Use `qbeast delete TABLE`."),
     (["estimate", "TABLE", "avg(prise)", "--error", "1%"], 2, "`aggregates` names no such column(s)"),
-    (["estimate", "TABLE", "avg(price)"], 2, "`absolute` for each answer; or sample=0.01"),
+    (["estimate", "TABLE", "avg(price)"], 2, "--absolute for each answer; or --sample 0.01"),
     (["update", "TABLE", "--all", "--set", "prise=1"], 2, "`set` names no such column(s): ['prise']"),
-    (["merge", "PLAIN", "TABLE", "--on", "idd"], 2, "`on` names no such column(s): ['idd']"),
+    (["merge", "PLAIN", "TABLE", "--on", "idd"], 2, "--on names no such column(s): ['idd']"),
     (["widen-columns", "TABLE", "prise=double"], 2, "Did you mean 'price'?"),
     (["switch-dialect", "TABLE", "jvm"], 2, "qbeast-spark"),
     (["suggest", "FILE"], 2, "--format"),
-    (["write", "PLAIN", "new", "-c", "id", "--memory", "1"], 2, "`memory_bytes` must be"),
+    (["write", "PLAIN", "new", "-c", "id", "--memory", "1"], 2, "--memory must be"),
     (["metrics", "TABLE", "--revision", "9"], 2, "9"),
     (["plot", "TABLE", "cloud"], 2, "fraction"),
     (["optimize", "TABLE", "--file", "nope.parquet"], 2, "Table.files() lists them"),
     (["restore", "TABLE"], 2, "VERSION"),
     (["vacuum", "TABLE", "--retention-hours", "-1"], 2, "-1"),
-    (["convert", "TABLE", "-c", "brand"], 2, "Table.reindex"),
+    (["convert", "TABLE", "-c", "brand"], 2, "`qbeast reindex TABLE --columns NAMES`"),
     (["convert", "TABLE"], 2, "--columns"),
-    (["write", "PLAIN", "TABLE", "-c", "id"], 5, 'mode="append"'),
-    (["write", "PLAIN", "new"], 2, "columns=['a', 'b:quantiles']"),
+    (["write", "PLAIN", "TABLE", "-c", "id"], 5, "--mode append"),
+    (["write", "PLAIN", "new"], 2, "--columns a,b:quantiles, or columns that `qbeast suggest SOURCE`"),
     (["write", "PLAIN", "new", "-c", "nope"], 2, "['nope']"),
     (
         ["write", "PLAIN", "new", "-c", "id:nope"],
@@ -109,16 +110,17 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["write", "PLAIN", "new", "-c", "id", "--cube-size", "0"], 2, "from 1 to"),
     (["append", "PLAIN", "TABLE", "-c", "brand"], 2, "brand"),
     (["append", "PLAIN", "PLAIN"], 6, "onvert"),
-    (["metrics", "PLAIN"], 6, "qbeast.convert_table("),
-    (["sample", "PLAIN", "1%"], 2, "sample_by="),
+    (["metrics", "PLAIN"], 6, "`qbeast convert "),
+    (["sample", "PLAIN", "1%"], 2, "--sample-by "),
     (["write", "PLAIN", "new", "-c", "id", "--no-index"], 2, "exclude each other"),
     (["write", "PLAIN", "new", "-c", ""], 2, "names no column"),
     (["convert", "PLAIN"], 2, "--columns"),
-    (["show", "nothing"], 4, "qbeast.write_table("),
+    (["show", "nothing"], 4, "`qbeast write SOURCE "),
     (["check", "FILE"], 4, "is a file"),
     (["upgrade", "nothing"], 4, "nothing"),
     (["completion", "tcsh"], 2, "bash"),
     (["ls", "TABLE"], 2, "Did you mean `qbeast explain --files`?"),
+    (["advise", "TABLE", "--where", "nope > 1"], 2, "--where names no such column"),
     (["help"], 2, "Did you mean `qbeast --help`?"),
     (["version"], 2, "Did you mean `qbeast --version`?"),
 ]
@@ -133,6 +135,24 @@ def test_invalid_input_is_one_line(
     pl.DataFrame({"id": [1, 2], "price": [1.0, 2.0], "brand": ["a", "b"]}).write_delta(places["PLAIN"])
     assert words in run_error(*[places.get(item, item) for item in arguments], code=code)
     assert not Path("new").exists()
+
+
+@pytest.mark.parametrize("folder", ["t", "my 'own' \"t\""])
+def test_hints_for_missing_commands_run_as_they_stand(
+    sales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = qbeast.read_table(sales)
+    qbeast.write_table(rows, tmp_path / folder, columns=rows.columns[:1])
+    hint = run_error("export", folder, "--format", "csv", code=2)
+    words = shlex.split(hint.split("`")[1])
+    assert words[0] == "qbeast"
+    run(*words[1:])
+    assert pl.read_parquet("rows.parquet").height == rows.height
+    words = shlex.split(run_error("drop", folder, code=2).split("`")[1])
+    assert words[:2] == ["python", "-c"]
+    exec(words[2], {})  # noqa: S102 - the code of the hint
+    assert not qbeast.table_exists(tmp_path / folder)
 
 
 def test_store_option_values_are_not_repeated(sales: Path) -> None:

@@ -41,14 +41,14 @@ def test_options_reach_the_library(sales: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("avg(price)",), "`error` must be given"),
+        (("avg(price)",), "--error must be given"),
         (("max(price)", "--error", "1%"), "Max depends on single rows"),
         (("avg(cost)", "--error", "1%"), "no such column(s): ['cost']"),
         (("a=avg(price)", "a=count(*)", "--error", "1%"), "two aggregates are called 'a'"),
-        (("avg(price)", "--error", "5"), "For 5 % write error=0.05."),
-        (("avg(price)", "--error", "5%", "--confidence", "95"), "For 95 % write confidence=0.95."),
-        (("avg(price)", "--sample", "10:20"), 'For 10 % to 20 % write sample="10%:20%".'),
-        (("avg(price)", "--error", "1%", "--by", "shop"), "`by` names no such column(s): ['shop']"),
+        (("avg(price)", "--error", "5"), "For 5 % write --error 0.05."),
+        (("avg(price)", "--error", "5%", "--confidence", "95"), "For 95 % write --confidence 0.95."),
+        (("avg(price)", "--sample", "10:20"), "For 10 % to 20 % write --sample 10%:20%."),
+        (("avg(price)", "--error", "1%", "--by", "shop"), "--by names no such column(s): ['shop']"),
     ],
 )
 def test_invalid_estimates_raise(sales: Path, arguments: tuple[str, ...], words: str) -> None:
@@ -97,6 +97,6 @@ def test_joins_name_tables_and_keys(tmp_path: Path) -> None:
 
 def test_invalid_numbers_raise(sales: Path) -> None:
     assert (
-        "`error` must be a fraction" in run("estimate", sales, "avg(price)", "--error", "much", code=2).stderr
+        "--error must be a fraction" in run("estimate", sales, "avg(price)", "--error", "much", code=2).stderr
     )
     assert "NAME=NUMBER" in run("estimate", sales, "avg(price)", "--absolute", "a=much", code=2).stderr

@@ -58,18 +58,18 @@ def test_optimize_takes_the_options_of_the_library(scattered: Path) -> None:
     ):
         plan = table.optimize(dry_run=True, **options).plan
         assert run_json("optimize", scattered, *report, "--dry-run")["plan"] == plan.to_dicts()
-    assert "`revision` must be one of the table's" in run_error(
+    assert "--revision must be one of the table's" in run_error(
         "optimize", scattered, "--revision", "7", code=2
     )
     words = run_error("optimize", scattered, "--revision", "1", "--file", "a", code=2)
-    assert "`files` and `revision` cannot be combined" in words
+    assert "--file and --revision cannot be combined" in words
 
 
 def test_vacuum_needs_a_flag_to_delete(mine: Path) -> None:
     ROWS.write_parquet(mine.parent / "rows.parquet")
     run("write", mine.parent / "rows.parquet", mine, "-c", "id", "--mode", "overwrite")
     assert "nothing to delete" in run("vacuum", mine).stdout
-    assert "allow_short_retention=True" in run_error("vacuum", mine, "--retention-hours", "0", code=2)
+    assert "--allow-short-retention" in run_error("vacuum", mine, "--retention-hours", "0", code=2)
     short = ["--retention-hours", "0", "--allow-short-retention"]
     before = contents(mine)
     listed = run_json("vacuum", mine, *short)
@@ -89,7 +89,7 @@ def test_restore_needs_confirmation(mine: Path) -> None:
     assert (planned["files_removed"], done["files_removed"], done["version"]) == (1, 1, 2)
     assert run_json("show", mine, "--count")["count"] == 1500
     assert "there was nothing to do" in run("restore", mine, "0").stdout
-    assert "Table.history()" in run_error("restore", mine, "99", code=4)
+    assert "`qbeast history TABLE`" in run_error("restore", mine, "99", code=4)
 
 
 def test_check_finds_faults_and_repair_fixes_them(mine: Path) -> None:

@@ -338,7 +338,7 @@ def test_suggested_columns_can_be_pasted(tmp_path: Path) -> None:
     facts = run_json("suggest", tmp_path / "rows.csv", "--where", "price < 10")
     assert facts["columns"][0] == "price"
     assert {item["column"] for item in facts["reasons"]} >= {"id", "price"}
-    assert "qbeast.suggest_columns(rows) proposes" in run_error(
+    assert "`qbeast suggest SOURCE` proposes" in run_error(
         "write", tmp_path / "rows.csv", tmp_path / "t", code=2
     )
     assert "qbeast suggest --help" in run_error("suggest", tmp_path / "rows.csv", "--most", "9", code=2)

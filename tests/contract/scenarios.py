@@ -187,6 +187,16 @@ def merge_with_all_clauses(engine: OperationsOfEngine, path: Path) -> pl.DataFra
     return pl.concat([expected, new])
 
 
+def merge_of_doubled_keys(engine: OperationsOfEngine, path: Path) -> pl.DataFrame:
+    engine.write(rows(40), path, columns=COLUMNS, cube_size=20)
+    source = rows(6, 100).with_columns(s=pl.Series(["x", "x", "y", None, None, "x"]))
+    with pytest.raises(qbeast.InvalidInputError, match=r"^2 row.*'s': 'x'.*Leave one row per key") as caught:
+        engine.merge(source, path, "s")
+    assert (caught.value.argument, qbeast.open_table(path).version) == ("duplicates", 0)
+    assert engine.merge(source, path, "s", duplicates="insert").rows_inserted == 6
+    return pl.concat([rows(40), source])
+
+
 def change_feed(engine: OperationsOfEngine, path: Path) -> pl.DataFrame:
     first, kept = rows(50), rows(50).filter(pl.col("user") != 3)
     engine.write(first, path, columns=COLUMNS, cube_size=20)
@@ -240,6 +250,7 @@ SCENARIOS: dict[str, Scenario] = {
     "update beyond the range": Scenario(update_beyond_the_range),
     "merge with all clauses": Scenario(merge_with_all_clauses),
     "change feed": Scenario(change_feed),
+    "merge of doubled keys": Scenario(merge_of_doubled_keys),
     "change feed of merge": Scenario(change_feed_of_merge),
     "optimize": Scenario(optimize),
     "reindex": Scenario(reindex, ("f", "user")),

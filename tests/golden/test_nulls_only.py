@@ -66,6 +66,16 @@ def test_values_begin_a_linear_revision(name: str, is_ours: bool, tmp_path: Path
     assert qbeast.open_table(path).check().ok
 
 
+def test_first_nulls_of_an_empty_table_are_indexed_as_by_jvm(tmp_path: Path) -> None:
+    golden = find("qbeast-spark-0.7.1/null_all")
+    rows, column = golden.expected, golden.indexed[0]
+    qbeast.write_table(rows.clear(), tmp_path, columns=golden.indexed, dialect="qbeast-spark", cube_size=400)
+    assert qbeast.write_table(rows, tmp_path, mode="append").new_revision
+    assert spaces(tmp_path)[0] == spaces(copy_of(golden, tmp_path / "theirs"))[0]
+    assert_same_rows(qbeast.read_table(tmp_path, where=pl.col(column).is_null()), rows, "id")
+    check_invariants(tmp_path)
+
+
 def test_empty_and_nan_columns_are_linear(tmp_path: Path) -> None:
     nan = pl.DataFrame({"id": range(9), "f": [float("nan")] * 8 + [None]})
     for number, rows in enumerate([nan, nan.clear()]):

@@ -77,7 +77,7 @@ def read_log(table: Path) -> Log:
     commits = sorted((table / "_delta_log").glob("*.json"))
     assert [int(path.stem) for path in commits] == list(range(len(commits)))
     for commit in commits:
-        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        actions = [json.loads(line) for line in commit.read_bytes().splitlines()]
         for body in (action["remove"] for action in actions if "remove" in action):
             adds.pop(body["path"], None)
         for action in actions:

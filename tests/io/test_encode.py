@@ -130,6 +130,14 @@ def test_empty_frame_writes_file_without_pages() -> None:
     assert pl.read_parquet(file.data).height == 0
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_column_is_not_taken_for_field_of_same_text(*, swapped: bool) -> None:
+    numbers, texts = range(2_000), [f"{number * 7919:x}" for number in range(2_000)]
+    whole, inner = (texts, numbers) if swapped else (numbers, texts)
+    frame = pl.DataFrame({"a.b": whole, "a": [{"b": value} for value in inner]})
+    assert_frame_equal(pl.read_parquet(bytes(encode(frame).data)).select(frame.columns), frame)
+
+
 def test_map_columns_of_arrow_tables_are_written() -> None:
     values = [[("a", 1), ("b", None)], [], None] * 100
     table = pa.table({"m": pa.array(values, type=pa.map_(pa.string(), pa.int64()))})

@@ -80,7 +80,7 @@ def test_changes_keep_ids_and_never_repeat_them(
     now, new_id = with_mapping(table(schema, **ICEBERG)), counter()
     history = identities(now)
     for kind, other, number in changes:
-        paths = sorted(field_paths(now.schema_string).values())
+        paths = sorted(field_paths(now.schema_string))
         path = paths[number % len(paths)]
         match kind:
             case "m":

@@ -55,7 +55,7 @@ def test_keys_in_several_buckets_match_as_here(spark: SparkSession, tmp_path: Pa
     here = {"matched_if": pl.col("f") > SOURCE_F, "update": {"f": SOURCE_F}}
     insert = {ROW: "source.row", "a": 100_000, "s": "'put'"}
     merges: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
-        ({"on": ["a", "s"]}, {}, {}),  # keys with nulls, most rows are new
+        ({"on": ["a", "s"], "duplicates": "insert"}, {}, {}),  # keys with nulls, most rows are new
         ({"on": ROW, "delete_if": "source.f >= 0.25 AND s = 'key 3'"}, in_columns, here),
         ({"on": ROW, "when_matched": "ignore", "not_matched_if": "source.f > 10", "insert": insert}, {}, {}),
     ]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from threading import Thread
 
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from werkzeug.serving import make_server
 
 import qbeast
 from qbeast_core.io.stores.store import open_store
@@ -27,6 +30,22 @@ Place = tuple[str, dict[str, str]]
 @pytest.fixture(scope="module")
 def shared(s3_options: dict[str, str]) -> str:
     return new_bucket(s3_options)
+
+
+@pytest.fixture
+def refusing_server() -> Iterator[str]:
+    """Address of a server that refuses all credentials."""
+
+    def refuse(_environ: object, start: Callable[..., object]) -> list[bytes]:
+        start("403 Forbidden", [("Content-Type", "application/xml")])
+        return [b"<Error><Code>SignatureDoesNotMatch</Code><Message>wrong key</Message></Error>"]
+
+    server = make_server("127.0.0.1", 0, refuse)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
 
 
 @pytest.fixture
@@ -111,6 +130,37 @@ def test_missing_table_differs_from_missing_store(place: Place) -> None:
     nobody = {**options, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "retry_timeout": "1s"}
     with pytest.raises(qbeast.StorageError):
         qbeast.scan_table(uri, storage_options=nobody)
+
+
+BROKEN_STORES = {
+    "NoSuchBucket": ({}, "the bucket or container does not exist"),
+    "Forbidden": ({"AWS_ENDPOINT_URL": "refusing"}, "refuses these credentials"),
+    "lookup": ({"AWS_ENDPOINT_URL": "http://nowhere.invalid"}, "cannot be reached"),
+    "refused": ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "cannot be reached"),
+}
+
+
+@pytest.mark.parametrize("raw", BROKEN_STORES)
+def test_messages_of_stores_are_short_and_have_the_text_as_cause(
+    s3_options: dict[str, str], raw: str, refusing_server: str
+) -> None:
+    changed, reason = BROKEN_STORES[raw]
+    options = {**s3_options, **changed, "max_retries": "0", "retry_timeout": "1s"}
+    if options["AWS_ENDPOINT_URL"] == "refusing":
+        options["AWS_ENDPOINT_URL"] = refusing_server
+    uri = "s3://no-such-bucket/t"
+    calls: list[Callable[[], object]] = [
+        lambda: qbeast.open_table(uri, storage_options=options),
+        lambda: qbeast.write_table(ROWS, uri, columns=INDEXED, mode="append", storage_options=options),
+        lambda: qbeast.table_exists(uri, storage_options=options),
+    ]
+    for call in calls:
+        with pytest.raises(qbeast.StorageError, match=reason) as caught:
+            call()
+        message = str(caught.value)
+        assert re.search(r"Nothing was (changed|read)\.$", message)
+        assert len(message) < 300
+        assert raw in str(caught.value.__cause__)
 
 
 @pytest.mark.sweep

@@ -69,6 +69,28 @@ CASES: dict[str, tuple[Any, pa.DataType, list[Any]]] = {
         pa.map_(pa.string(), pa.int32()),
         [[("a", 1)], None, []],
     ),
+    "map of wider keys": (
+        {"type": "map", "keyType": "long", "valueType": "long", "valueContainsNull": True},
+        pa.map_(pa.int32(), pa.int32()),
+        [[(1, 2), (-3, None)], None, []],
+    ),
+    "map of doubles in a struct": (
+        {
+            "type": "struct",
+            "fields": [
+                field(
+                    "m", {"type": "map", "keyType": "double", "valueType": "short", "valueContainsNull": True}
+                )
+            ],
+        },
+        pa.struct([("m", pa.map_(pa.float32(), pa.int32()))]),
+        [{"m": [(1.5, 2)]}, None, {"m": None}],
+    ),
+    "map of times": (
+        {"type": "map", "keyType": "timestamp", "valueType": "long", "valueContainsNull": True},
+        pa.map_(pa.timestamp("ms", "UTC"), pa.int64()),
+        [[(1, 2)], None],
+    ),
 }
 
 

@@ -48,6 +48,26 @@ TELLS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", READS | TELLS)
+def test_unknown_arguments_have_hints(path: Path, name: str) -> None:
+    ask = (READS | TELLS)[name]
+    for seed in ("seed", "random_state"):
+        with pytest.raises(
+            TypeError, match=rf"argument '{seed}'\. A table fixes the rows of a sample, without"
+        ):
+            ask(path, sample=0.1, **{seed: 3})
+    with pytest.raises(TypeError, match="Did you mean 'where'"):
+        ask(path, filter="x < 300")
+    with pytest.raises(TypeError, match=r"argument 'xyz'\.$"):
+        ask(path, xyz=1)
+
+
+@pytest.mark.parametrize("call", [bridge.read_table, bridge.estimate])
+def test_unknown_arguments_have_hints_on_spark(call: Any) -> None:
+    with pytest.raises(TypeError, match="A table fixes the rows of a sample"):
+        call(None, "t", sample=0.1, seed=3)
+
+
+@pytest.mark.parametrize("name", READS | TELLS)
 def test_condition_is_an_expression_or_sql(path: Path, name: str) -> None:
     ask = (READS | TELLS)[name]
     by_expression, by_text = ask(path, where=LOW), ask(path, where="x < 300")

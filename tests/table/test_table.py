@@ -6,6 +6,7 @@ import copy
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -100,6 +101,31 @@ def test_names_of_columns_are_escaped(tmp_path: Path) -> None:
     opened = qbeast.open_table(tmp_path / "t")
     assert "<script>" not in opened._repr_html_()
     assert "<script>" not in opened.explain(pl.col("<script>") < 2)._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("filter", "read(where=...)"),
+        ("to_polars", "Use read()."),
+        ("with_columns", "scan().with_columns(...)"),
+        ("optimise", "Did you mean 'optimize'?"),
+        ("__iter__", "no attribute"),
+    ],
+)
+def test_usual_names_of_others_have_hints(table: qbeast.Table, name: str, hint: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(hint)):
+        getattr(table, name)
+    assert not hasattr(table, name)
+    assert copy.copy(table).version == table.version
+
+
+def test_column_by_subscript_has_a_hint(table: qbeast.Table) -> None:
+    item: Any = table
+    with pytest.raises(TypeError, match=r"read\(columns=\['a'\]\) or scan"):
+        item["a"]
+    with pytest.raises(TypeError):
+        iter(item).__next__()
 
 
 def test_failing_condition_is_described(table: qbeast.Table) -> None:

@@ -87,6 +87,9 @@ def update(
     ),
     option("--not-matched-if", "Only rows that fulfil this condition.", "SQL"),
     choice_option(
+        "--duplicates", "What to do if rows of the SOURCE to insert have equal keys.", ("error", "insert")
+    ),
+    choice_option(
         "--when-not-matched-by-source",
         "What to do with rows of the table without a match.",
         ("ignore", "delete"),

@@ -130,11 +130,15 @@ def estimate(
     sum(price) AS spend FROM self GROUP BY user)".
     """
     from qbeast_core.cli.tables import frame_table, remark
+    from qbeast_core.support.far_times import shown_times
 
     values = _named(per) if per else None
     answer = table.estimate(_named(aggregates), per=values, by=list(by) or None, **options)
     names = ("met", "complete", "confidence", "fraction", "rows_read", "bytes_opened", "bytes_total")
-    facts = {**facts_of(answer, *names, "design_effect", "notes"), "rows": answer.frame.to_dicts()}
+    facts = {
+        **facts_of(answer, *names, "design_effect", "notes"),
+        "rows": shown_times(answer.frame).to_dicts(),
+    }
     parts = (*frame_table(answer.frame), *map(remark, (answer.summary, *answer.notes)))
     return Answer(parts=parts, data=facts)
 

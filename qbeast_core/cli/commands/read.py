@@ -193,6 +193,7 @@ def sql(table: qbeast.Table, *, query: str, **options: Any) -> Answer:
     must not read them.
     """
     from qbeast_core.cli.tables import frame_table
+    from qbeast_core.support.far_times import shown_times
     from qbeast_core.table.data.expressions import evaluating
 
     wanted = _requested(**options)
@@ -201,7 +202,7 @@ def sql(table: qbeast.Table, *, query: str, **options: Any) -> Answer:
         if wanted.output is not None:
             return _into_file(rows, wanted, wanted.output, facts)
         frame = (rows if wanted.limit is None else rows.head(wanted.limit)).collect()
-    return Answer(parts=tuple(frame_table(frame)), data={**facts, "rows": frame.to_dicts()})
+    return Answer(parts=tuple(frame_table(frame)), data={**facts, "rows": shown_times(frame).to_dicts()})
 
 
 @on_table(
@@ -281,12 +282,13 @@ def _on_screen(
     rows_in_all: int | None = None,
 ) -> Answer:
     from qbeast_core.cli.tables import frame_table, remark
+    from qbeast_core.support.far_times import shown_times
     from qbeast_core.table.data.expressions import evaluating
 
     limit = _SHOWN if wanted.limit is None else wanted.limit
     with evaluating(wanted.where, outcome=_OUTCOME):
         frame = rows.head(limit).collect()
-    data: dict[str, Any] = {**facts, "rows": frame.to_dicts()}
+    data: dict[str, Any] = {**facts, "rows": shown_times(frame).to_dicts()}
     remarks: list[str] = []
     if rows_in_all is not None:
         data["rows_in_all"] = rows_in_all

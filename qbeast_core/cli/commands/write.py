@@ -235,9 +235,12 @@ def rows_of_sources(
     try:
         with standard_input(resources) as stdin:
             yield read_sources(sources, reading, stdin)
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, InvalidInputError) as error:
+        cause = error.__cause__ if isinstance(error, InvalidInputError) else error
+        if not isinstance(cause, pl.exceptions.PolarsError) or getattr(error, "argument", "df") != "df":
+            raise
         msg = (
-            f"the sources cannot be read as rows: {first_line(str(error))}; nothing was written. Check --format, "
+            f"the sources cannot be read as rows: {first_line(str(cause))}; nothing was written. Check --format, "
             "--separator, --null-value and --type."
         )
         raise InvalidInputError(msg, argument="sources") from error

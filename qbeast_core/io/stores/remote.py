@@ -16,7 +16,7 @@ from obstore.store import from_url
 from qbeast_core.errors import InvalidInputError, StorageError, shown_cause
 from qbeast_core.io.stores.location import SCHEMES, is_address, locate_file, resolve_location
 from qbeast_core.io.stores.s3_locking import LOCKING_SETTINGS, other_locking
-from qbeast_core.io.stores.store import Entry, Range, merge_ranges, split_blocks
+from qbeast_core.io.stores.store import Entry, Range, merge_ranges, reason_of_failure, split_blocks
 
 _CLIENT: Final = frozenset(
     {
@@ -207,7 +207,12 @@ def _errors(action: str, path: str) -> Generator[None]:
     except (FileNotFoundError, AlreadyExistsError):
         raise
     except (BaseError, OSError) as error:
-        cause = str(error).splitlines()[0]
-        kept = " Whether it happened is unknown." if action in ("write", "delete") else ""
-        message = f"cannot {action} {path!r}: {cause}.{kept} Check the store and try again."
-        raise StorageError(message, path=path) from shown_cause(error)
+        kept = "Whether it happened is unknown." if action in ("write", "delete") else "Nothing was read."
+        reason = reason_of_failure(str(error))
+        if reason is None:
+            cause = str(error).splitlines()[0].rstrip(".")
+            message = f"cannot {action} {path!r}: {cause}. {kept} Check the store and try again."
+            raise StorageError(message, path=path) from shown_cause(error)
+        message = f"cannot {action} {path!r}: {reason}. {kept}"
+        argument = "storage_options" if "`" in reason else None
+        raise StorageError(message, path=path, argument=argument) from shown_cause(error)

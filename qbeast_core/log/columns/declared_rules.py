@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any, Final
 
 import orjson
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.actions import Metadata, Protocol
+from qbeast_core.log.columns.stored import PHYSICAL_NAME
 from qbeast_core.log.protocol import is_bound
 
 CONSTRAINT: Final = "delta.constraints."
@@ -48,7 +50,7 @@ class DeclaredRules:
     # By the name of the constraint.
     constraints: Mapping[str, str] = field(default_factory=dict[str, str])
     # By the path of the field.
-    invariants: Mapping[str, str] = field(default_factory=dict[str, str])
+    invariants: Mapping[tuple[str, ...], str] = field(default_factory=dict[tuple[str, ...], str])
     # By column.
     generated: Mapping[str, str] = field(default_factory=dict[str, str])
     defaults: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -119,24 +121,46 @@ def with_high_water_marks(schema_string: str, identities: Sequence[Identity], co
     return _marked(schema_string, marks)
 
 
-def keeping_high_water_marks(schema_string: str, newer: str) -> str:
-    """Return an older schema with the marks of a newer one, so that no number is drawn twice."""
-    if _HIGH_WATER_MARK not in newer:
-        return schema_string
-    columns: list[dict[str, Any]] = orjson.loads(newer)["fields"]
-    marks = {
-        identity.column: identity.high_water_mark
-        for identity in _identities(columns)
-        if identity.high_water_mark is not None
-    }
-    return _marked(schema_string, marks)
+def keeping_high_water_marks(schema_string: str, newer: Iterable[str]) -> str:
+    """Return an older schema with the marks of newer ones, oldest first, so that no number is drawn twice.
+
+    Columns are the same if their names in files are: they may have been renamed since.
+    """
+    marks: dict[str, int] = {}
+    for schema in newer:
+        columns: list[dict[str, Any]] = orjson.loads(schema)["fields"] if _HIGH_WATER_MARK in schema else []
+        names = {column["name"]: _name_in_files(column) for column in columns}
+        marks |= {
+            names[identity.column]: identity.high_water_mark
+            for identity in _identities(columns)
+            if identity.high_water_mark is not None
+        }
+    return _marked(schema_string, marks, _name_in_files) if marks else schema_string
 
 
-def _marked(schema_string: str, marks: Mapping[str, int]) -> str:
+def identity_columns(schema_string: str) -> frozenset[str]:
+    """Return the names in files of the identity columns of a schema."""
+    if _START not in schema_string and _STEP not in schema_string:
+        return frozenset()
+    columns: list[dict[str, Any]] = orjson.loads(schema_string)["fields"]
+    return frozenset(
+        _name_in_files(column) for column in columns if not {_START, _STEP}.isdisjoint(_notes(column))
+    )
+
+
+def _name_in_files(column: Mapping[str, Any]) -> str:
+    return str(_notes(column).get(PHYSICAL_NAME, column["name"]))
+
+
+def _marked(
+    schema_string: str,
+    marks: Mapping[str, int],
+    name_of: Callable[[Mapping[str, Any]], str] = itemgetter("name"),
+) -> str:
     whole = orjson.loads(schema_string)
     before = [dict(column.get("metadata") or {}) for column in whole["fields"]]
     for column, notes in zip(whole["fields"], before, strict=True):
-        mark = marks.get(column["name"])
+        mark = marks.get(name_of(column))
         if mark is not None and not {_START, _STEP}.isdisjoint(notes):
             column["metadata"] = {**notes, _HIGH_WATER_MARK: mark}
     changed = before != [column.get("metadata") or {} for column in whole["fields"]]
@@ -180,11 +204,11 @@ def _number(column: Mapping[str, Any], key: str) -> int:
         raise InvalidMetadataError(message) from error
 
 
-def _invariants(columns: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+def _invariants(columns: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str, ...], str]]:
     for path, column in (*(((column["name"],), column) for column in columns), *_inner_fields(columns)):
         text = _notes(column).get(_INVARIANT)
         if text is not None:
-            yield ".".join(path), _expression(text)
+            yield path, _expression(text)
 
 
 def _expression(invariant: Any) -> str:

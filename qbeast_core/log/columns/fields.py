@@ -16,18 +16,14 @@ _NOT_OF_USERS: Final = ("delta.", "__", "CURRENT_DEFAULT", "EXISTS_DEFAULT")
 _PARTS: Final = ("element", "key", "value")
 
 
-def field_paths(schema_string: str) -> dict[str, FieldPath]:
-    """Return the paths of all fields by their texts, names with dots between; columns first.
+def field_paths(schema_string: str) -> list[FieldPath]:
+    """Return the paths of all fields, the outer ones first.
 
     >>> field_paths('{"type":"struct","fields":[{"name":"s","type":{"type":"array","elementType":'
     ...             '{"type":"struct","fields":[{"name":"x","type":"long"}]}}}]}')
-    {'s': ('s',), 's.element.x': ('s', 'element', 'x')}
+    [('s',), ('s', 'element', 'x')]
     """
-    paths = (path for path, _ in fields_of(orjson.loads(schema_string)))
-    by_text: dict[str, FieldPath] = {}
-    for path in sorted(paths, key=len):
-        by_text.setdefault(".".join(path), path)
-    return by_text
+    return sorted((path for path, _ in fields_of(orjson.loads(schema_string))), key=len)
 
 
 def fields_of(dtype: Any, above: FieldPath = ()) -> Iterator[tuple[FieldPath, Field]]:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
+from urllib.parse import quote
 
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.support.far_times import has_text
 
 # Texts of the values of the partition columns of a file.
 PartitionTexts: TypeAlias = tuple[str | None, ...]
 
 # Formats of times that Delta writers use, see "Partition Value Serialization" of the protocol.
-_TIMES: Final = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.fZ", "%Y-%m-%dT%H:%M:%S%.f%:z")
+_TIMES: Final = (
+    "%Y-%m-%d %H:%M:%S%.f",
+    "%Y-%m-%dT%H:%M:%S%.fZ",
+    "%Y-%m-%dT%H:%M:%S%.f%:z",
+    "%Y-%m-%dT%H:%M:%S%.f",
+)
+_LONG_YEAR: Final = r"^(\d{5,}-)"  # Polars expects a sign before such years; so do deltalake and Spark
+_TIME_OF_DAY: Final = r"[ T].*$"
 
 
 def typed_values(texts: pl.Series, dtype: pl.DataType) -> pl.Series:
@@ -40,7 +50,7 @@ def typed_values(texts: pl.Series, dtype: pl.DataType) -> pl.Series:
         case pl.Decimal():
             values = present.str.to_decimal(scale=dtype.scale).cast(dtype)
         case pl.Date():
-            values = present.str.head(10).str.to_date("%Y-%m-%d")
+            values = _signed(present).str.replace(_TIME_OF_DAY, "").str.to_date("%Y-%m-%d")
         case _:
             values = present.cast(dtype)
     return values.alias(name)
@@ -52,6 +62,7 @@ def partition_texts(values: pl.Series) -> pl.Series:
     >>> partition_texts(pl.Series([True, None])).to_list()
     ['true', None]
     """
+    _refuse_far(values)
     match values.dtype:
         case pl.Binary():
             texts = _texts_of_bytes(values)
@@ -99,8 +110,11 @@ def typed_partitions(values: Sequence[Mapping[str, str | None]], columns: Stored
 def folder_of(values: Mapping[str, str | None]) -> str:
     """Return the folder of the files of a partition, as Hive names it; empty if a name would be too long.
 
-    >>> folder_of({"day": "2024-05-01", "city": "a/b=c"}), folder_of({"day": None})
-    ('day=2024-05-01/city=a%2Fb%3Dc/', 'day=__HIVE_DEFAULT_PARTITION__/')
+    The names are ASCII, as those of delta-rs are: Spark and delta-rs encode other letters differently in a log, and
+    each compares paths as texts.
+
+    >>> folder_of({"day": "2024-05-01", "city": "a/b=ü"}), folder_of({"day": None})
+    ('day=2024-05-01/city=a%2Fb%3D%C3%BC/', 'day=__HIVE_DEFAULT_PARTITION__/')
     """
     parts = [
         f"{_escaped(name)}={NULL_FOLDER if text is None else _escaped(text)}" for name, text in values.items()
@@ -114,11 +128,11 @@ def folder_of(values: Mapping[str, str | None]) -> str:
 NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 _MAX_NAME_BYTES: Final = 200
 # Hive escapes these, and the control characters.
-_ESCAPED: Final = frozenset("\"#%'*/:=?\\{}[]^\x7f" + "".join(map(chr, range(32))))
+_ESCAPED: Final = re.compile(r"""["#%'*/:=?\\{}[\]^\x00-\x1f\x7f-\U0010ffff]""")
 
 
 def _escaped(text: str) -> str:
-    return "".join(f"%{ord(character):02X}" if character in _ESCAPED else character for character in text)
+    return _ESCAPED.sub(lambda match: quote(match[0], safe=""), text)
 
 
 def _texts_of_bytes(values: pl.Series) -> pl.Series:
@@ -132,8 +146,25 @@ def _texts_of_bytes(values: pl.Series) -> pl.Series:
         raise InvalidInputError(message, argument="df") from error
 
 
+def _signed(texts: pl.Series) -> pl.Series:
+    return texts.str.replace(_LONG_YEAR, "+${1}")
+
+
+def _refuse_far(values: pl.Series) -> None:
+    """Raise if dates or times have no text: Polars panics."""
+    if has_text(values):
+        return
+    message = (
+        f"the partition column {values.name!r} has values outside the years -262143 to 262142. Delta stores the values "
+        "of partitions as texts, and such values have none that can be read back. Nothing was written. Replace them, "
+        "by null for example, or do not partition by this column."
+    )
+    raise InvalidInputError(message, argument="df")
+
+
 def _times(texts: pl.Series, dtype: pl.Datetime) -> pl.Series:
     shapes: Sequence[str] = _TIMES
+    texts = _signed(texts).str.replace(r"^([+-]?\d+-\d+-\d+)$", "${1} 00:00:00")
     parsed = pl.Series(texts.name, [None] * len(texts), dtype=pl.Datetime("us"))
     for shape in shapes:
         times = texts.str.to_datetime(shape, time_unit="us", strict=False)

@@ -20,6 +20,8 @@ _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:
 _B85: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _FROM_Z85: Final = str.maketrans(_Z85, _B85)
 _UUID_CHARACTERS: Final = 20
+_Z85_GROUP: Final = 5
+_Z85_SHOWN: Final = 20
 
 
 def file_key(path: str, vector: Mapping[str, Any] | None) -> FileKey:
@@ -73,12 +75,22 @@ def file_paths(path: str, vector: Mapping[str, Any] | None) -> Iterator[FilePath
         yield vector_file
 
 
+def from_z85(text: str) -> bytes:
+    """Decode Z85, in which logs write binary texts. Raise `ValueError` for other texts.
+
+    >>> from_z85("HelloWorld").hex()
+    '864fd26fb559f75b'
+    """
+    if len(text) % _Z85_GROUP or not set(text) <= set(_Z85):
+        msg = f"{text[:_Z85_SHOWN]!r} is not Z85"
+        raise ValueError(msg)
+    return b85decode(text.translate(_FROM_Z85))
+
+
 def _uuid(text: str) -> uuid.UUID:
     """Decode the 20 characters of Z85 of the id of a deletion vector's file."""
     try:
-        if set(text) <= set(_Z85):
-            return uuid.UUID(bytes=b85decode(text.translate(_FROM_Z85)))
-    except ValueError:  # not 16 bytes, or five characters encode more than four
-        pass
-    message = f"a deletion vector of the Delta log has the invalid id {text!r}"
-    raise InvalidMetadataError(message)
+        return uuid.UUID(bytes=from_z85(text))
+    except ValueError as error:  # also: not 16 bytes, or five characters encode more than four
+        message = f"a deletion vector of the Delta log has the invalid id {text!r}"
+        raise InvalidMetadataError(message) from error

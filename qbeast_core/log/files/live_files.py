@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import polars as pl
 
@@ -13,6 +13,10 @@ from qbeast_core.log.columns.partition_values import values_of_files
 from qbeast_core.log.columns.stored import PLAIN, StoredColumns
 from qbeast_core.log.files.deletion_vector import parse_vector
 from qbeast_core.spec.block import BlocksDialect
+
+# The time (the end of the year 9999) in the remove of a path whose file lives on under another encoding. A vacuum that
+# compares texts would delete the file once the remove is old; this one never is.
+NEVER_MS: Final = 253_402_300_799_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,8 @@ class FileChange:
     removed: tuple[AddFile, ...] = ()
     # Whether taking them back changes what the table holds.
     data_change: bool = False
+    # Files whose adds come back under another encoding of their path.
+    renamed: tuple[AddFile, ...] = ()
 
 
 # What to do with the files that live when a commit lands, and the dialect of the table's blocks.
@@ -54,7 +60,7 @@ class LastChange:
 
 
 def retag(live: LiveFiles, edit: Callable[[AddFile, bool], AddFile | None]) -> FileChange:
-    """Return the change that gives files other tags and leaves everything else of them alone.
+    """Return the change that replaces the adds of files, for other tags or another encoding of the path.
 
     >>> file = AddFile(path="a", size=1, modification_time=1, tags={"x": "1"})
     >>> change = retag(LiveFiles((file,)), lambda add, _: add.model_copy(update={"tags": None}))
@@ -64,7 +70,11 @@ def retag(live: LiveFiles, edit: Callable[[AddFile, bool], AddFile | None]) -> F
     edited = [(add, edit(add, True)) for add in live.listed]  # noqa: FBT003 -- a callback has no keywords
     edited += [(add, edit(add, False)) for add in live.unlisted]  # noqa: FBT003 -- the same
     adds = (new.model_copy(update={"data_change": False}) for old, new in edited if new not in (None, old))
-    return FileChange(adds=tuple(adds), removed=tuple(old for old, new in edited if new is None))
+    return FileChange(
+        adds=tuple(adds),
+        removed=tuple(old for old, new in edited if new is None),
+        renamed=tuple(old for old, new in edited if new is not None and new.path != old.path),
+    )
 
 
 def removes_of(

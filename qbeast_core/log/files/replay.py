@@ -22,7 +22,7 @@ import polars as pl
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.actions import AddFile, CommitInfo
 from qbeast_core.log.files.deletion_vector import FileKey, file_key, parse_vector, without_nulls
-from qbeast_core.log.files.live_files import LiveFiles
+from qbeast_core.log.files.live_files import NEVER_MS, LiveFiles
 from qbeast_core.spec.block import MAX_ROWS
 from qbeast_core.spec.file_path import FilePath
 
@@ -262,14 +262,18 @@ def _taken_back(listed: pl.Series, log: LogState, known: pl.DataFrame | None) ->
     """Return the paths, as they are spelled, that are not live any more: a replay by decoded paths.
 
     A checkpoint may name a file as live and as removed, spelled differently: its order does not count, so only the
-    commits before it decide.
+    commits before it decide. A remove that never expires says itself that the file lives on.
     """
     newest: dict[FileKey, str | None] = {}
     for path, vector in () if known is None else known.select("path", "deletion_vector").iter_rows():
         newest[file_key(path, parse_vector(vector))] = path
     removes: dict[FileKey, str] = {}
     for part in log.checkpoint:
-        removes |= {_key(remove): remove["path"] for remove in actions_of(part, "remove")}
+        removes |= {
+            _key(remove): remove["path"]
+            for remove in actions_of(part, "remove")
+            if (remove.get("deletionTimestamp") or 0) < NEVER_MS
+        }
         newest |= {_key(add): add["path"] for add in actions_of(part, "add")}
     unsettled = {key for key, path in removes.items() if newest.get(key, path) != path}
     for body in log.commits:

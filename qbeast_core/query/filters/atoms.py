@@ -83,6 +83,8 @@ def _comparable(left: pl.DataType, right: pl.DataType) -> bool:
     """Return whether the engine compares two types by value, in an order that bounds follow."""
     if left.is_numeric():
         return right.is_numeric()
+    if isinstance(left, pl.Datetime) and isinstance(right, pl.Datetime):
+        return left.time_zone == right.time_zone  # else the engine raises, and names the column
     if isinstance(left, (pl.Date, pl.Datetime)):
         return isinstance(right, (pl.Date, pl.Datetime))
     return isinstance(left, (pl.String, pl.Boolean)) and left == right

@@ -22,12 +22,17 @@ _MAX_CACHED_FILES: Final = 1_000
 _DAY_MS: Final = 86_400_000
 # Maximum difference of the calendars and time zones of two writers.
 _CALENDAR_DAYS: Final = 14
+# Delta 3.2 and 3.3 cut the seconds of offsets from UTC: `00:44:30` became `00:44`.
+_OFFSET_MS: Final = 59_000
 
 # 1900-01-01 in days since 1970.
 _CALENDARS_AGREE: Final = -25_567
 
 _ABOVE_CUT_TEXT = "\U0010ffff" * 8
 _MISREAD = "[\U000f0000-\U000fffff]"
+# Older versions of Delta end a cut text with U+FFFD, which is above most characters in the order of Java, not in that
+# of bytes. A question mark before it may be the first half of a character beyond U+FFFF, whose second half was cut.
+_JAVA_CUT = "\\??\ufffd$"
 _low, _high, _foreign = pl.col("low"), pl.col("high"), pl.col("foreign")
 _nulls, _rows = pl.col("nulls"), pl.col("rows")
 _never = pl.lit(value=False)
@@ -60,7 +65,7 @@ class Statistics:
     def may_match(self, atom: Atom) -> BoolArray:
         """Return whether each file can hold a match, shape (files,); True without statistics."""
         if isinstance(atom, (IsNull, IsNotNull)):
-            frame = self._counted(nulls=self._field("null_count", atom.column, pl.Int64())).select(*_COUNTS)
+            frame = self._counted(nulls=self._null_count(atom.column)).select(*_COUNTS)
             rule = _nulls > 0 if isinstance(atom, IsNull) else _nulls < _rows
         else:
             frame = self._bounds(atom.operand)
@@ -100,6 +105,16 @@ class Statistics:
         # `repeat` keeps the height even if no other column is selected.
         return pl.repeat(None, pl.len(), dtype=dtype)
 
+    def _null_count(self, column: str) -> pl.Expr:
+        """Return the null counts of a column; null if unknown.
+
+        Writers that take an unknown count for 0 have no bounds there either.
+        """
+        counts = self._field("null_count", column, pl.Int64())
+        has_bounds = ("min", column) in self._kinds
+        bounded = pl.col("min").struct.field(column).is_not_null() if has_bounds else _never
+        return pl.when((counts > 0) | bounded | ~self.foreign).then(counts)
+
     @cached_property
     def _kinds(self) -> dict[tuple[str, str], object]:
         """Types of the fields of statistics, cached: Polars rebuilds the schema of a frame at each access."""
@@ -116,30 +131,47 @@ def trusted_counts(files: pl.DataFrame) -> I64Array:
     return np.where(counts < 1, -1, counts)
 
 
-def known_text_high(high: pl.Expr) -> pl.Expr:
+def _known_text_high(high: pl.Expr) -> pl.Expr:
     r"""Return upper bounds of texts, null where they may have been misread.
 
     deltalake reads characters from U+100000 on that are escaped in the log (``\udbff\udfff``) as characters that are
     0x10000 lower. Lower bounds stay valid.
 
-    >>> pl.DataFrame({"high": ["b", "z\U000fffff"]}).select(known_text_high(pl.col("high")))["high"].to_list()
+    >>> pl.DataFrame({"high": ["b", "z\U000fffff"]}).select(_known_text_high(pl.col("high")))["high"].to_list()
     ['b', None]
     """
     return pl.when(~high.str.contains(_MISREAD)).then(high)
 
 
-def calendar_slack(
+def text_above(high: pl.Expr, *, foreign: pl.Expr) -> pl.Expr:
+    """Return texts that are not below those whose upper bound may have been cut, null where it may be misread."""
+    cut = high.str.replace(_JAVA_CUT, "") + _ABOVE_CUT_TEXT
+    return (
+        pl.when(foreign)
+        .then(pl.when(_known_text_high(high).is_not_null()).then(cut))
+        .otherwise(_known_text_high(high))
+    )
+
+
+def clock_slack(
     dtype: pl.DataType, low: pl.Expr, high: pl.Expr, *, foreign: pl.Expr
 ) -> tuple[pl.Expr, pl.Expr]:
-    """Widen bounds of old dates and times: a writer may use different calendars in the log and in the file."""
-    unit = 1 if isinstance(dtype, pl.Date) else _DAY_MS * UNITS_PER_MS[getattr(dtype, "time_unit", "us")]
-    slack, since = _CALENDAR_DAYS * unit, _CALENDARS_AGREE * unit
+    """Widen bounds of dates and times: a writer may use other calendars and offsets in the log than in the file."""
+    is_date = isinstance(dtype, pl.Date)
+    units_per_ms = UNITS_PER_MS[getattr(dtype, "time_unit", "us")]
+    day = 1 if is_date else _DAY_MS * units_per_ms
+    is_instant = isinstance(dtype, pl.Datetime) and dtype.time_zone is not None
+    usual = _OFFSET_MS * units_per_ms if is_instant else 0
     first, last = (bound.to_physical().cast(pl.Int64) for bound in (low, high))
-    is_old = foreign & (first < since) & (first > slack - 2**63)
-    wide = pl.when(is_old).then(first - slack).otherwise(first)
-    above = pl.when(foreign & (last < since)).then(last + slack).otherwise(last)
-    stored = pl.Int32 if isinstance(dtype, pl.Date) else pl.Int64
-    return wide.cast(stored, strict=False).cast(dtype), above.cast(stored, strict=False).cast(dtype)
+    slack_low, slack_high = (
+        pl.when(time < _CALENDARS_AGREE * day).then(_CALENDAR_DAYS * day).otherwise(usual)
+        for time in (first, last)
+    )
+    room = 2**63 - 1 - _CALENDAR_DAYS * day
+    stored = pl.Int32 if is_date else pl.Int64
+    below = pl.when(~foreign).then(first).when(first >= -room).then(first - slack_low)
+    above = pl.when(~foreign).then(last).when(last <= room).then(last + slack_high)
+    return below.cast(stored, strict=False).cast(dtype), above.cast(stored, strict=False).cast(dtype)
 
 
 def _same_kind(stored: pl.DataType, dtype: pl.DataType) -> bool:
@@ -152,14 +184,13 @@ def _same_kind(stored: pl.DataType, dtype: pl.DataType) -> bool:
 def _corrected(dtype: pl.DataType, low: pl.Expr, high: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
     """Widen the two bounds by the known inaccuracies of writers."""
     if isinstance(dtype, (pl.Date, pl.Datetime)):
-        low, high = calendar_slack(dtype, low, high, foreign=_foreign)
+        low, high = clock_slack(dtype, low, high, foreign=_foreign)
     if isinstance(dtype, pl.Datetime):  # truncated to milliseconds
         step = UNITS_PER_MS[dtype.time_unit]
         physical = high.to_physical()
         return low, pl.when(physical < 2**63 - 1 - step).then(physical + step).cast(dtype)
     if isinstance(dtype, pl.String):
-        above = pl.when(_foreign).then(pl.lit(_ABOVE_CUT_TEXT)).otherwise(pl.lit(""))
-        return low, known_text_high(high) + above
+        return low, text_above(high, foreign=_foreign)
     if isinstance(dtype, pl.Decimal) and (dtype.precision or 38) > _SAFE_DIGITS:
         return pl.when(~_foreign).then(low), pl.when(~_foreign).then(high)
     return low, high

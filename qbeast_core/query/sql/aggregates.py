@@ -21,7 +21,7 @@ from qbeast_core.query.sql.parse import (
     without_parentheses,
 )
 from qbeast_core.query.sql.tokens import invalid_sql
-from qbeast_core.support.plain_text import first_line
+from qbeast_core.support.plain_text import reason_of
 
 _Aggregate = Callable[[pl.Expr], pl.Expr]
 _AGGREGATES: Final[Mapping[type[exp.Expr], _Aggregate]] = {
@@ -70,7 +70,7 @@ class GroupedQuery:
         try:
             return pl.LazyFrame(schema=schema).group_by(keys).agg(columns).collect_schema()
         except pl.exceptions.PolarsError as error:
-            invalid_sql(f"its inner query cannot be computed: {first_line(str(error))}", error)
+            invalid_sql(f"its inner query cannot be computed: {reason_of(error)}", error)
 
 
 def sql_list(
@@ -100,6 +100,8 @@ def sql_query(text: str, schema: pl.Schema, *, clock: Clock | None = None) -> Gr
     (['shop'], ['mean'])
     """
     tree = parse_select(text, schema.names())
+    for name in tree.find_all(exp.Identifier):  # a key of GROUP BY may quote a name that SELECT does not
+        name.set("quoted", None)
     nested = _inner_query(tree)
     if nested is None:
         _refuse_other_sources(tree)
@@ -181,7 +183,7 @@ def _key(node: exp.Expr, columns: Mapping[str, exp.Expr], schema: pl.Schema) -> 
         if not 1 <= position <= len(columns):
             invalid_sql(f"GROUP BY {node.this} is not the position of a column; there are {len(columns)}")
         return list(columns.values())[position - 1]
-    alias = _name(node) if isinstance(node, exp.Column) else ""
+    alias = _name(node) if isinstance(node, exp.Column) and not node.table else ""
     return columns[alias] if alias in columns and alias not in schema else node
 
 
@@ -219,13 +221,20 @@ def _aggregate(node: exp.Expr, lowering: Lowering, where: pl.Expr | None) -> pl.
         invalid_sql(f"{sql_of(node)} is not an aggregate; write avg(column), sum(column) or the like")
     values = _values(node.this, lowering, where)
     if isinstance(node, exp.Sum) and lowering.null_sums:
-        return pl.when(values.count() > 0).then(values.sum())
+        return pl.when(values.count() > 0).then(_wide(values, lowering.schema).sum())
     if type(node) in _AGGREGATES:
         return _AGGREGATES[type(node)](values)
     level = node.args.get("quantile", node.args.get("expression"))
     if not isinstance(level, exp.Literal) or level.is_string or not 0 <= float(level.this) <= 1:
         invalid_sql("a quantile takes a column and a level from 0 to 1, as in quantile_cont(price, 0.9)")
     return values.quantile(float(level.this), _QUANTILES[type(node)])
+
+
+def _wide(values: pl.Expr, schema: pl.Schema) -> pl.Expr:
+    """Return integers in 128 bits: Polars wraps around in a sum. A sum of products may need even more."""
+    dtype = pl.LazyFrame(schema=schema).select(values).collect_schema().dtypes()[0]
+    wide = pl.Int128() if dtype.is_integer() and dtype != pl.Int128() else pl.Float64()
+    return values.cast(wide) if dtype.is_integer() else values
 
 
 def _count(node: exp.Count, lowering: Lowering, where: pl.Expr | None) -> pl.Expr:

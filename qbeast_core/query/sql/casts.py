@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Final
 
 import polars as pl
@@ -38,6 +38,8 @@ _TYPES: Final[dict[exp.DType, pl.DataType]] = {
     **dict.fromkeys((exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ), TIMESTAMP),
     exp.DType.TIMESTAMPTZ: TIMESTAMPTZ,
 }
+# Larger numbers round to infinity in single precision.
+_ABOVE_SINGLE: Final = (2 - 2**-24) * 2.0**127
 _DEFAULT_DECIMAL: Final = (18, 3)
 
 
@@ -54,10 +56,11 @@ def type_of(node: exp.DataType) -> pl.DataType:
 
 def _decimal_type(sizes: list[int]) -> pl.DataType:
     precision, scale = (*sizes, 0)[:2] if sizes else _DEFAULT_DECIMAL
+    name = f"DECIMAL({str(precision)[:20]}, {str(scale)[:20]})"
     if not 1 <= precision <= MAX_DIGITS:
-        invalid_sql(f"DECIMAL({precision}, {scale}) is invalid; a decimal has at most {MAX_DIGITS} digits")
+        invalid_sql(f"{name} is invalid; a decimal has at most {MAX_DIGITS} digits")
     if scale > precision:
-        invalid_sql(f"DECIMAL({precision}, {scale}) has more digits after the point than digits")
+        invalid_sql(f"{name} has more digits after the point than digits")
     return pl.Decimal(precision, scale)
 
 
@@ -111,24 +114,25 @@ def _of_number(value: Value, dtype: pl.DataType, *, strict: bool) -> pl.Expr | N
         return expr.cast(dtype, strict=strict)
     if isinstance(dtype, pl.Decimal):
         return _as_decimal(value, dtype, strict=strict)
+    if isinstance(dtype, pl.Float32) and isinstance(source, pl.Float64):
+        # Polars returns infinity for a large number.
+        large = pl.when(expr.is_finite() & (expr.abs() >= _ABOVE_SINGLE)).then(expr)
+        expr = pl.coalesce(large.cast(pl.Int64), expr) if strict else pl.when(large.is_null()).then(expr)
     return expr.cast(dtype, strict=strict) if dtype.is_float() else None
 
 
 def _as_decimal(value: Value, dtype: pl.Decimal, *, strict: bool) -> pl.Expr | None:
     if value.is_number_const:
-        try:
+        with localcontext(prec=2 * MAX_DIGITS):
             rounded = Decimal(value.const).quantize(Decimal(1).scaleb(-scale_of(dtype)), ROUND_HALF_UP)
-        except InvalidOperation as error:
-            invalid_sql(f"{value.const} does not fit {dtype}", error)
-        if len(rounded.as_tuple().digits) > (dtype.precision or MAX_DIGITS):
-            invalid_sql(f"{value.const} does not fit {dtype}")
-        return pl.lit(rounded, dtype=dtype)
+        fits = len(rounded.as_tuple().digits) <= (dtype.precision or MAX_DIGITS)
+        if strict and not fits:
+            invalid_sql(f"{str(value.const)[:60]} does not fit {dtype}")
+        return pl.lit(rounded if fits else None, dtype=dtype)
     if value.dtype.is_float():
         return None
     expr = value.expr.cast(pl.Int8) if isinstance(value.dtype, pl.Boolean) else value.expr
-    if scale_of(value.dtype) > scale_of(dtype):
-        expr = expr.round(scale_of(dtype), mode="half_away_from_zero")
-    return expr.cast(dtype, strict=strict)
+    return half_up(expr, value.dtype, dtype).cast(dtype, strict=strict)
 
 
 def _of_time(value: Value, dtype: pl.DataType) -> pl.Expr | None:
@@ -145,3 +149,16 @@ def as_text(value: Value) -> pl.Expr:
     if value.is_null:
         return pl.lit(None, dtype=pl.String)
     return cast(value if not value.is_number_const else text(str(value.const)), pl.String(), strict=True).expr
+
+
+def half_up(expr: pl.Expr, dtype: pl.DataType, wanted: pl.DataType) -> pl.Expr:
+    """Return a number with the digits of a type. Halves are rounded away from zero; a cast of Polars rounds to even.
+
+    >>> value = pl.lit("1.005").cast(pl.Decimal(10, 3))
+    >>> pl.select(half_up(value, pl.Decimal(10, 3), pl.Decimal(5, 2)).cast(pl.Decimal(5, 2))).item()
+    Decimal('1.01')
+    """
+    if not isinstance(wanted, pl.Decimal):
+        return expr
+    loses_digits = dtype.is_float() or (isinstance(dtype, pl.Decimal) and dtype.scale > wanted.scale)
+    return expr.round(wanted.scale, mode="half_away_from_zero") if loses_digits else expr

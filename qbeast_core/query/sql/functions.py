@@ -16,6 +16,8 @@ from qbeast_core.query.sql.parse import MAX_ITEMS
 from qbeast_core.query.sql.tokens import invalid_sql
 from qbeast_core.query.sql.values import (
     INTEGERS,
+    MAX_LENGTH,
+    NULL,
     TIMESTAMP,
     Value,
     adapted,
@@ -72,13 +74,17 @@ Function = Callable[..., Value]
 
 def call(node: exp.Expr, arguments: Sequence[Value]) -> Value:
     """Lower a function."""
-    rule = NAMED.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) else _FUNCTIONS.get(type(node))
+    rule = (
+        NAMED.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) else _FUNCTIONS.get(type(node))
+    )
     if rule is None:
         invalid_sql(f"the function {str(node.this)[:60]!r} is not supported")
     function, min_count, max_count = rule
     if not min_count <= len(arguments) <= max_count:
         count = f"{min_count}" if min_count == max_count else f"{min_count} to {max_count}"
         invalid_sql(f"{_name(node)!r} takes {count} argument(s)")
+    if type(node) not in _NULLABLE and any(argument.const is None for argument in arguments):
+        return NULL
     return function(node, *arguments)
 
 
@@ -89,6 +95,8 @@ def function_arguments(node: exp.Expr) -> list[exp.Expr]:
 
 def part_of_time(unit: str, value: Value) -> Value:
     """Lower EXTRACT and similar functions; times with a zone are read in UTC."""
+    if value.const is None:
+        return NULL
     value = adapted(value, TIMESTAMP)
     if not isinstance(value.dtype, (pl.Date, pl.Datetime)):
         invalid_sql(f"{unit} is not defined for {shown(value.dtype)}")
@@ -102,6 +110,8 @@ def part_of_time(unit: str, value: Value) -> Value:
 
 def truncated_time(unit: str, value: Value) -> Value:
     """Lower date_trunc; a date stays a date."""
+    if value.const is None:
+        return NULL
     value = adapted(value, TIMESTAMP)
     if unit not in _TRUNCATED or not isinstance(value.dtype, (pl.Date, pl.Datetime)):
         names = ", ".join(_TRUNCATED).lower()
@@ -120,14 +130,12 @@ def _name(node: exp.Expr) -> str:
 
 def _number(node: exp.Expr, value: Value) -> Value:
     value = adapted(value, pl.Float64())
-    if not value.dtype.is_numeric() and not value.is_null:
+    if not value.dtype.is_numeric():
         invalid_sql(f"{_name(node)!r} is not defined for {shown(value.dtype)}")
     return value
 
 
 def _text(node: exp.Expr, value: Value) -> Value:
-    if value.is_null:
-        return Value(pl.lit(None, dtype=pl.String), pl.String())
     if not isinstance(value.dtype, pl.String):
         invalid_sql(f"{_name(node)!r} is not defined for {shown(value.dtype)}")
     return value
@@ -142,13 +150,11 @@ def _const_text(node: exp.Expr, value: Value) -> str:
 def _const_integer(node: exp.Expr, value: Value, min_value: int = 0) -> int:
     if not isinstance(value.const, int) or isinstance(value.const, bool) or value.const < min_value:
         invalid_sql(f"{_name(node)!r} takes a number that is at least {min_value}, not an expression")
-    return value.const
+    return min(value.const, MAX_LENGTH)
 
 
 def _abs(node: exp.Expr, value: Value) -> Value:
     value = _number(node, value)
-    if value.is_null:
-        return value
     if isinstance(value.dtype, INTEGERS):  # the minimum of an integer type has no absolute value in it
         value = arithmetic("+", value, Value(pl.lit(0), pl.Int32(), 0))
     return Value(value.expr.abs(), value.dtype, bound=value.bound)
@@ -165,8 +171,7 @@ def _rounding(function: _Part) -> Callable[[exp.Expr, Value], Value]:
 
     def rule(node: exp.Expr, value: Value) -> Value:
         value = _number(node, value)
-        is_whole = isinstance(value.dtype, INTEGERS) or value.is_null
-        return value if is_whole else with_expr(value, function(value.expr))
+        return value if isinstance(value.dtype, INTEGERS) else with_expr(value, function(value.expr))
 
     return rule
 
@@ -254,11 +259,15 @@ def _find(node: exp.Expr, subject: Value, search: Value) -> Value:
 
 
 def _replace(node: exp.Expr, subject: Value, search: Value, new: Value | None = None) -> Value:
-    value, old = _text(node, subject), _const_text(node, search)
-    if not old:
-        return with_expr(value, value.expr)
-    replacement = _text(node, text("") if new is None else new).expr
-    return Value(value.expr.str.replace_all(old, replacement, literal=True), pl.String())
+    value, old = _text(node, subject).expr, _const_text(node, search)
+    replacement = _text(node, text("") if new is None else new)
+    if not replacement.is_const:
+        value = pl.when(replacement.expr.is_not_null()).then(value)
+    if old and replacement.is_const:
+        value = value.str.replace_all(old, replacement.expr, literal=True)
+    elif old:  # `replace_all` keeps a text if the replacement is null, and reads "$1" in a column as a group
+        value = value.str.split(old).list.join(replacement.expr)
+    return Value(value, pl.String())
 
 
 def _contains(node: exp.Expr, value: Value, part: Value) -> Value:
@@ -359,6 +368,8 @@ _FUNCTIONS: Final[dict[type[exp.Expr], _Rule]] = {
     exp.Date: (_date, 1, 1),
     exp.TimeToStr: (_formatted, 2, 2),
 }
+# Functions that may have a value if an argument is null.
+_NULLABLE: Final = (exp.Coalesce, exp.Concat, exp.Greatest, exp.Least, exp.Nullif)
 # Names for messages, if they differ from the names of nodes.
 _SHOWN: Final[dict[type[exp.Expr], str]] = {
     exp.ArrayContains: "list_contains",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -30,6 +30,7 @@ from qbeast_core.query.sql.tokens import invalid_sql
 from qbeast_core.query.sql.values import (
     FRACTIONS,
     INTEGERS,
+    MAX_LENGTH,
     NULL,
     Interval,
     Value,
@@ -46,6 +47,7 @@ from qbeast_core.query.sql.values import (
     truth,
     unified,
 )
+from qbeast_core.support.plain_text import reason_of
 
 COMPARISONS: Final[Mapping[type[exp.Expr], Comparison]] = {
     exp.EQ: "=",
@@ -74,6 +76,9 @@ _UNITS: Final[Mapping[str, timedelta]] = {
     "MICROSECOND": timedelta(microseconds=1),
 }
 _MONTHS: Final[Mapping[str, int]] = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
+# No two times are further apart.
+_MAX_DURATION: Final = timedelta(days=106_000_000)
+_MAX_MONTHS: Final = 3_480_000
 
 # Returns the current time in UTC.
 Clock = Callable[[], datetime]
@@ -118,8 +123,8 @@ class Lowering:
 
     schema: pl.Schema
     clock: Clock | None = None
-    # Whether a cast to integers drops the fraction, as in Spark. By default it rounds.
-    truncates: bool = False
+    # Whether names match without case, and a cast to integers drops the fraction, as in Spark. By default it rounds.
+    as_spark: bool = False
     # Whether the sum of no values is null, as in SQL. Sums that are estimated are 0 then.
     null_sums: bool = False
 
@@ -131,8 +136,8 @@ class Lowering:
             return value
         try:  # Polars returns one row for some expressions without a column
             series = pl.select(value.expr).to_series()
-        except pl.exceptions.PolarsError as error:
-            invalid_sql(f"{sql_of(node)} has no value", error)
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            invalid_sql(f"{sql_of(node)} has no value: {reason_of(error)}", error)
         literal = pl.lit(series.item(), dtype=series.dtype)
         return replace(value, expr=literal, const=None if series.item() is None else value.const)
 
@@ -162,31 +167,56 @@ class Lowering:
 
     def column(self, node: exp.Expr) -> Value:
         """Lower a column name, a struct field, or a column of a source such as ``source.price``."""
-        if isinstance(node, exp.Dot) and not isinstance(node.this, (exp.Dot, exp.Column)):
-            return _field(self.value(node.this), names_of(node.expression))
-        names = names_of(node)
-        for count in range(len(names), 0, -1):
-            name = ".".join(names[:count])
-            if name in self.schema:
-                return _field(of_type(pl.col(name), self.schema[name]), names[count:])
-        raise UnknownColumnError(names[0] if len(names) == 1 else ".".join(names))
+        if isinstance(node, exp.Dot):
+            return self._field(self.value(node.this), names_of(node.expression))
+        name, *fields = names_of(node)
+        column = self._match(name, self.schema)
+        if column is None:
+            whole = ".".join((name, *fields))
+            if fields and self._match(whole, self.schema):
+                invalid_sql(
+                    f"there is no column {name!r} with fields; to name the column {whole!r}, quote all of it"
+                )
+            raise UnknownColumnError(whole)
+        return self._field(of_type(pl.col(column), self.schema[column]), fields)
+
+    def _field(self, value: Value, names: Sequence[str]) -> Value:
+        for name in names:
+            fields: dict[str, Any] = dict(value.dtype) if isinstance(value.dtype, pl.Struct) else {}
+            field = self._match(name, fields)
+            if field is None:
+                invalid_sql(f"there is no field {name[:60]!r} in a value of type {shown(value.dtype)[:200]}")
+            value = of_type(value.expr.struct.field(field), fields[field])
+        return value
+
+    def _match(self, name: str, names: Collection[str]) -> str | None:
+        """Return the column or field that a name of the text means."""
+        if name in names or not self.as_spark:
+            return name if name in names else None
+        return next((other for other in names if other.lower() == name.lower()), None)
 
     def element(self, node: exp.Expr) -> Value:
         """Lower ``tags[1]``; elements count from 1, which sqlglot has subtracted."""
         value, index = self.value(node.this), node.expressions[0] if len(node.expressions) == 1 else None
+        if isinstance(index, exp.Null):
+            return NULL
         if isinstance(index, exp.Literal) and index.is_string:
-            return _field(value, [index.this])
+            return self._field(value, [index.this])
         if not isinstance(value.dtype, pl.List) or not isinstance(index, exp.Literal):
             invalid_sql(f"{sql_of(node)}: only an element of a list by a positive number is supported")
-        return of_type(value.expr.list.get(int(index.this), null_on_oob=True), inner_type(value.dtype))
+        position = min(int(index.this), MAX_LENGTH)
+        return of_type(value.expr.list.get(position, null_on_oob=True), inner_type(value.dtype))
 
     def literal(self, node: exp.Expr) -> Value:
         """Lower a number or a text; a number with a point is a decimal, one with an exponent a DOUBLE."""
         if node.args.get("is_string"):
             return text(node.this)
-        if "e" in node.this.lower():
-            return number(float(node.this))
-        return number(int(node.this) if node.this.isdigit() else Decimal(node.this))
+        try:
+            if "e" in node.this.lower():
+                return number(float(node.this))
+            return number(int(node.this) if node.this.isdigit() else Decimal(node.this))
+        except (ValueError, ArithmeticError) as error:
+            invalid_sql(f"{sql_of(node)} is not a number", error)
 
     def tested(self, node: exp.Expr) -> Value:
         """Lower ``IS NULL``, ``IS TRUE`` and ``IS FALSE``, which are never null."""
@@ -244,7 +274,7 @@ class Lowering:
     def casted(self, node: exp.Expr) -> Value:
         """Lower CAST, TRY_CAST and typed literals."""
         value, dtype = self.value(node.this), type_of(node.args["to"])
-        if self.truncates and isinstance(dtype, INTEGERS) and isinstance(value.dtype, FRACTIONS):
+        if self.as_spark and isinstance(dtype, INTEGERS) and isinstance(value.dtype, FRACTIONS):
             value = of_type(value.expr.truncate(), value.dtype)
         return cast(value, dtype, strict=not isinstance(node, exp.TryCast))
 
@@ -256,13 +286,24 @@ class Lowering:
     def interval(self, node: exp.Expr) -> Value:
         """Lower INTERVAL."""
         unit = str(node.args.get("unit") or "").upper()
+        if isinstance(without_parentheses(node.this), exp.Null):
+            return NULL
         try:
             count = int(str(without_parentheses(node.this).this))
             months = _MONTHS[unit] * count if unit in _MONTHS else 0
             duration = timedelta() if unit in _MONTHS else _UNITS[unit] * count
         except (KeyError, ValueError, OverflowError, AttributeError) as error:
             invalid_sql(f"{sql_of(node)} is not an interval of a whole number, as in INTERVAL 3 DAY", error)
+        if abs(months) > _MAX_MONTHS or abs(duration) > _MAX_DURATION:
+            invalid_sql(f"{sql_of(node)} is longer than the time between any two times")
         return Value(pl.lit(duration), pl.Duration("us"), Interval(months, duration))
+
+    def truncated(self, node: exp.Expr) -> Value:
+        """Lower date_trunc."""
+        unit = node.args["unit"]
+        return (
+            NULL if isinstance(unit, exp.Null) else truncated_time(unit.name.upper(), self.value(node.this))
+        )
 
     def now(self, node: exp.Expr) -> Value:
         """Lower now() and current_date."""
@@ -280,6 +321,7 @@ class Lowering:
 
 def names_of(node: exp.Expr) -> list[str]:
     """Return the parts of a name, in order."""
+    node = without_parentheses(node)
     if isinstance(node, exp.Dot):
         return [*names_of(node.this), *names_of(node.expression)]
     keys = ("catalog", "db", "table", "this") if isinstance(node, exp.Column) else ()
@@ -287,15 +329,6 @@ def names_of(node: exp.Expr) -> list[str]:
     if not all(isinstance(part, exp.Identifier) and isinstance(part.this, str) for part in parts):
         invalid_sql(f"{sql_of(node)} is not a name")
     return [part.this for part in parts]
-
-
-def _field(value: Value, names: list[str]) -> Value:
-    for name in names:
-        fields: dict[str, Any] = dict(value.dtype) if isinstance(value.dtype, pl.Struct) else {}
-        if name not in fields:
-            invalid_sql(f"there is no field {name!r} in a value of type {shown(value.dtype)[:200]}")
-        value = of_type(value.expr.struct.field(name), fields[name])
-    return value
 
 
 _BY_TYPE: Final[Mapping[type[exp.Expr], Callable[[Lowering, Any], Value]]] = {
@@ -327,8 +360,6 @@ _BY_TYPE: Final[Mapping[type[exp.Expr], Callable[[Lowering, Any], Value]]] = {
     exp.CurrentDate: Lowering.now,
     exp.CurrentTimestamp: Lowering.now,
     exp.Extract: lambda self, node: part_of_time(str(node.this).upper(), self.value(node.expression)),
-    exp.TimestampTrunc: lambda self, node: truncated_time(
-        str(node.args["unit"]).upper(), self.value(node.this)
-    ),
+    **dict.fromkeys((exp.DateTrunc, exp.TimestampTrunc), Lowering.truncated),
     exp.Anonymous: Lowering.named,
 }

@@ -48,7 +48,7 @@ NODES: Final[_Nodes] = {
     **_nodes(exp.Cast, exp.TryCast, args="to safe"),
     **_nodes(exp.DPipe, args="safe"),
     **_nodes(exp.Concat, args="expressions safe coalesce"),
-    **_nodes(exp.Interval, exp.TimestampTrunc, args="unit"),
+    **_nodes(exp.Interval, exp.DateTrunc, exp.TimestampTrunc, args="unit"),
     **_nodes(exp.Bracket, args="expressions offset safe returns_list_for_maps"),
     **_nodes(exp.Extract, *PARTS, exp.Date, exp.CurrentDate, exp.CurrentTimestamp),
     **_nodes(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from decimal import localcontext
 from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias
@@ -32,6 +34,7 @@ from qbeast_core.query.sql.values import (
     truth,
     unified,
 )
+from qbeast_core.support.plain_text import OUT_OF_RANGE
 
 Comparison: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">="]
 Arithmetic: TypeAlias = Literal["+", "-", "*", "/", "//", "%", "^"]
@@ -51,6 +54,9 @@ _APPLY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "/": operator.truediv,
     "^": operator.pow,
 }
+# The last day is in the year 262,071, the first in the year -258,131. Beyond, functions of Polars on times panic.
+_MAX_DAY: Final = 95_000_000
+_DAY_MICROS: Final = 86_400_000_000
 _ORDERED: Final = (pl.String, pl.Boolean, pl.Date, pl.Datetime, pl.Duration, pl.Binary, pl.Time)
 
 
@@ -262,25 +268,49 @@ def _temporal(op: Arithmetic, left: Value, right: Value) -> Value | None:
     if isinstance(right.const, Interval):
         return _shifted(left, right.const if op == "+" else -right.const)
     if isinstance(left.dtype, pl.Date) and isinstance(right.dtype, INTEGERS):
-        days = pl.duration(days=as_type(right, pl.Int64()))
-        return Value(_APPLY[op](left.expr, days), pl.Date())
+        days = _APPLY[op](left.expr.cast(pl.Int32).cast(pl.Int128), as_type(right, pl.Int128()))
+        return Value(_limited(days, _MAX_DAY, pl.Int32()).cast(pl.Date), pl.Date())
     return _between_times(op, left, adapted(right, left.dtype))
 
 
 def _between_times(op: Arithmetic, left: Value, right: Value) -> Value | None:
     if op == "-" and isinstance(left.dtype, pl.Date) and isinstance(right.dtype, pl.Date):
-        return Value((left.expr - right.expr).dt.total_days(), pl.Int64(), bound=1 << 33)
+        days = left.expr.cast(pl.Int32).cast(pl.Int64) - right.expr.cast(pl.Int32).cast(pl.Int64)
+        return Value(days, pl.Int64(), bound=1 << 33)
     if op == "-" and isinstance(right.dtype, (pl.Date, pl.Datetime)):
         (first, second), _, _ = unified((left, right), "a difference")
-        return Value(first - second, pl.Duration("us"))
+        micros = _micros(first) - _micros(second)
+        return Value(
+            _limited(micros, largest(pl.Int64()), pl.Int64()).cast(pl.Duration("us")), pl.Duration("us")
+        )
     if isinstance(right.dtype, pl.Duration):
-        return Value(_APPLY[op](left.expr, right.expr), left.dtype)
+        return _moved(op, left, right.expr.dt.total_microseconds())
     return None
 
 
 def _shifted(value: Value, interval: Interval) -> Value:
-    start = as_datetime(value, TIMESTAMP) if isinstance(value.dtype, pl.Date) else value.expr
-    dtype = TIMESTAMP if isinstance(value.dtype, pl.Date) else value.dtype
-    if interval.months:
-        start = start.dt.offset_by(f"{interval.months}mo")
-    return Value(start + pl.lit(interval.duration) if interval.duration else start, dtype)
+    """Add the months first, then the duration, as DuckDB does."""
+    if interval.months:  # `offset_by` panics if the time is out of range
+        start = _moved("+", value, pl.lit(0))
+        value = replace(start, expr=start.expr.dt.offset_by(f"{interval.months}mo"))
+    micros = interval.duration // timedelta(microseconds=1)
+    return value if interval.months and not micros else _moved("+", value, pl.lit(micros))
+
+
+def _moved(op: Arithmetic, value: Value, by: pl.Expr) -> Value:
+    """Move a time by microseconds; a date is the time at which it starts."""
+    is_date = isinstance(value.dtype, pl.Date)
+    start = as_datetime(value, TIMESTAMP) if is_date else value.expr
+    dtype = TIMESTAMP if is_date else value.dtype
+    micros = _APPLY[op](_micros(start), by.cast(pl.Int128))
+    return Value(_limited(micros, _MAX_DAY * _DAY_MICROS, pl.Int64()).cast(dtype), dtype)
+
+
+def _micros(time: pl.Expr) -> pl.Expr:
+    return time.dt.timestamp("us").cast(pl.Int128)
+
+
+def _limited(number: pl.Expr, limit: int, dtype: pl.DataType) -> pl.Expr:
+    """Cast a number to a smaller type, which raises if its magnitude is above a limit. Polars would wrap around."""
+    fits = number.is_null() | number.is_between(-limit, limit)
+    return pl.when(fits).then(number).otherwise(pl.lit(int(OUT_OF_RANGE), dtype=pl.Int128)).cast(dtype)

@@ -36,6 +36,15 @@ MAX_BRANCHES: Final = 100
 # Key of `meta` of an item of a list: its original text.
 TEXT: Final = "text"
 
+_CLAUSES: Final = frozenset({"expressions", "from_", "where", "group"})
+# Other clauses of a query, and what to do instead.
+_OTHER_CLAUSES: Final = {
+    "joins": ("JOIN", "give the other table or frame as `join`: join=(other, [columns])"),
+    "order": ("ORDER BY", "sort the result"),
+    "limit": ("LIMIT", "take the head of the result"),
+    "having": ("HAVING", "filter the result"),
+    "with_": ("WITH", "write the inner query in FROM"),
+}
 _WRITTEN: Final = "written"
 _AND_OR: Final = (exp.And, exp.Or)
 _CONSTANTS: Final = (exp.Literal, exp.Null, exp.Boolean, exp.Neg)
@@ -118,11 +127,11 @@ def parse_select(text: str, columns: Collection[str]) -> exp.Select:
 
 def check_clauses(tree: exp.Select) -> None:
     """Reject a query with other clauses than those that `parse_select` names."""
-    clauses = {"expressions", "from_", "where", "group"}
     for name, value in tree.args.items():
-        if value and name not in clauses:
+        if value and name not in _CLAUSES:
+            word, cure = _OTHER_CLAUSES.get(name, (name.strip("_").upper().replace("_", " "), ""))
             invalid_sql(
-                f"{sql_of(value)} is not supported; a query has SELECT, FROM, WHERE and GROUP BY only"
+                f"{word} is not supported: a query has SELECT, FROM, WHERE and GROUP BY only{cure and f'; {cure}'}"
             )
 
 

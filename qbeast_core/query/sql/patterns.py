@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.query.sql.tokens import invalid_sql
-from qbeast_core.query.sql.values import Value, boolean, shown
+from qbeast_core.query.sql.values import Value, boolean, shown, truth
 
 _ANY: Final = object()
 _ONE: Final = object()
@@ -16,6 +16,8 @@ _ONE: Final = object()
 
 def matches(value: Value, pattern: Value) -> Value:
     """Lower ``~`` and regexp_matches: whether a regular expression occurs in a text."""
+    if value.const is None or pattern.const is None:
+        return truth(None)
     regex = _constant(pattern)
     try:
         pl.select(pl.lit("").str.contains(regex))
@@ -26,8 +28,8 @@ def matches(value: Value, pattern: Value) -> Value:
 
 def like(value: Value, pattern: Value, *, escape: str = "", fold: bool = False) -> Value:
     """Lower LIKE and ILIKE: a prefix, suffix or substring test if possible, else a regular expression."""
-    if value.is_null or pattern.is_null:
-        return boolean(pl.lit(None, dtype=pl.Boolean))
+    if value.const is None or pattern.const is None:
+        return truth(None)
     subject, pattern_text = _subject(value), _constant(pattern)
     if fold:
         subject, pattern_text = subject.str.to_lowercase(), pattern_text.lower()
@@ -72,9 +74,9 @@ def _pieces(pattern: str, escape: str) -> list[object]:
 
 
 def _subject(value: Value) -> pl.Expr:
-    if not value.is_null and not isinstance(value.dtype, pl.String):
+    if not isinstance(value.dtype, pl.String):
         invalid_sql(f"a pattern is not defined for {shown(value.dtype)}")
-    return value.expr.cast(pl.String) if value.is_null else value.expr
+    return value.expr
 
 
 def _constant(pattern: Value) -> str:

@@ -39,38 +39,22 @@ def spark_expression(
     >>> str(spark_expression("month(day)", schema))
     'col("Day").dt.month()'
     """
-    names = {name.lower(): name for name in schema}
-    tree = _rewritten(parse_spark(text, {*schema.names(), *names}), schema, names)
-    lowering = Lowering(schema, clock, truncates=True)
-    return lowered(lowering, checked_part(tree, aggregates=False), dtype)
+    names = {*schema, *map(str.lower, schema)}
+    tree = checked_part(_rewritten(parse_spark(text, names)), aggregates=False)
+    return lowered(Lowering(schema, clock, as_spark=True), tree, dtype)
 
 
-def _rewritten(tree: exp.Expr, schema: pl.Schema, names: Mapping[str, str]) -> exp.Expr:
+def _rewritten(tree: exp.Expr) -> exp.Expr:
     """Return a tree whose nodes have the meaning of DuckDB."""
     for node in reversed(list(tree.dfs())):  # operands first
         parent, key, index = node.parent, node.arg_key, node.index
         rule = _RULES.get(type(node))
-        if isinstance(node, exp.Column):
-            _name_parts(node, schema, names)
-        elif rule is not None and (new := rule(node)) is not node:
+        if rule is not None and (new := rule(node)) is not node:
             if parent is None or key is None:
                 tree = new
             else:
                 parent.set(key, new, index)
     return tree
-
-
-def _name_parts(node: exp.Column, schema: pl.Schema, names: Mapping[str, str]) -> None:
-    """Give a column, and fields inside of it, the names of the table."""
-    parts = [part for key in ("catalog", "db", "table", "this") if (part := node.args.get(key)) is not None]
-    fields, known = dict[str, Any](schema), names
-    for part in parts:
-        text = str(part.this)
-        name = text if text in fields else known.get(text.lower(), text)
-        part.set("this", name)
-        dtype = fields.get(name)
-        fields = dict(dtype) if isinstance(dtype, pl.Struct) else {}
-        known = {field.lower(): field for field in fields}
 
 
 def _as(node: exp.Expr, kind: exp.DType) -> exp.Expr:

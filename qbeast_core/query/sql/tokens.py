@@ -14,6 +14,10 @@ MAX_CHARACTERS: Final = 1_000_000
 MAX_LEVELS: Final = 30
 
 
+# Characters of a number, and of the text of an interval.
+MAX_NUMBER: Final = 1_000
+
+
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
@@ -30,6 +34,7 @@ BEFORE_OPERANDS: Final = _words(
 ) | {"GROUP BY"}
 _NEVER_NAMES: Final = frozenset({"NOT", "CASE"})
 _PLAIN: Final = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.VAR)
+_NUMBERS: Final = (TokenType.NUMBER, TokenType.HEX_STRING, TokenType.BIT_STRING)
 _VALUES: Final = frozenset({"NULL", "TRUE", "FALSE"})
 
 
@@ -52,7 +57,8 @@ def bounded(text: str, tokenize: Callable[[str], list[Token]]) -> list[Token]:
         invalid_sql("it has half of a surrogate pair, which is not a character", error)
     tokens = tokenize(text)
     level = run = 0
-    for token in tokens:
+    for before, token in zip((None, *tokens), tokens, strict=False):
+        _check_length(token, before)
         if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
             run = 0
             continue
@@ -62,6 +68,13 @@ def bounded(text: str, tokenize: Callable[[str], list[Token]]) -> list[Token]:
         if max(level, run) > MAX_LEVELS:
             invalid_sql(f"it nests more than {MAX_LEVELS} levels of parentheses or prefix operators")
     return tokens
+
+
+def _check_length(token: Token, before: Token | None) -> None:
+    """Reject numbers that Python does not read, and texts of intervals, for which sqlglot takes quadratic time."""
+    is_interval = before is not None and before.text.upper() == "INTERVAL"
+    if len(token.text) > MAX_NUMBER and (is_interval or token.token_type in _NUMBERS):
+        invalid_sql(f"a number has more than {MAX_NUMBER:,} characters: {token.text[:20]}…")
 
 
 def with_columns_quoted(tokens: Sequence[Token], columns: frozenset[str]) -> list[Token]:

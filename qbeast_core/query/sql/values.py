@@ -11,9 +11,11 @@ from typing import Any, Final
 
 import polars as pl
 
-from qbeast_core.query.sql.tokens import invalid_sql
+from qbeast_core.query.sql.tokens import MAX_NUMBER, invalid_sql
 
 MAX_DIGITS: Final = 38
+# No text or list is longer; larger positions and counts have the same meaning.
+MAX_LENGTH: Final = (1 << 31) - 1
 INTEGERS: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128)
 FRACTIONS: Final = (pl.Float32, pl.Float64, pl.Decimal)
 UNSIGNED: Final = (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
@@ -170,7 +172,7 @@ def text_literal(string: str, dtype: pl.DataType) -> Value | None:
 
 def _number_literal(string: str) -> Value | None:
     try:
-        value = Decimal(string.strip())
+        value = Decimal(string.strip()) if len(string) <= MAX_NUMBER else Decimal("")
     except InvalidOperation:
         return None
     if not value.is_finite() or "e" in string.lower():
@@ -253,7 +255,7 @@ def as_type(value: Value, dtype: pl.DataType) -> pl.Expr:
 def as_datetime(value: Value, dtype: pl.Datetime) -> pl.Expr:
     """Return a date or time as a time; a time without a zone is in UTC."""
     if isinstance(value.dtype, pl.Date):
-        naive = value.expr.cast(pl.Datetime("us"))
+        naive = value.expr.cast(pl.Datetime("us"), strict=False)  # Polars panics if days are out of range
         return naive if dtype.time_zone is None else naive.dt.replace_time_zone(dtype.time_zone)
     source = value.dtype
     if not isinstance(source, pl.Datetime) or source.time_zone == dtype.time_zone:

@@ -116,7 +116,8 @@ def advise(reader: Reader, queries: Sequence[Predicate], *, most: int) -> Advice
     queries = list(queries)
     if not queries:
         invalid_argument("queries", "must have at least one condition", _UNREAD, value=queries)
-    now = np.array([explain(reader, query, None, None).bytes_opened for query in queries], np.float64)
+    plans = [explain(reader, query, None, None, argument="queries") for query in queries]
+    now = np.array([plan.bytes_opened for plan in plans], np.float64)
     sample = table_sample(reader, rows=MANY_ROWS)
     if sample.rows.is_empty():
         msg = f"{reader.snapshot.uri!r} has no rows; no index was compared. Pass the rows to qbeast.suggest_columns."

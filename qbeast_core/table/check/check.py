@@ -27,6 +27,8 @@ from qbeast_core.table.check.rows import AnswerT, FileCheck, JobT, OnEachFile, c
 from qbeast_core.table.data.foreign_schema import lost_key_columns, taken_name
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.snapshot.checkpoint_faults import checkpoint_faults
+from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _FILES_AT_ONCE: Final = 4  # each holds a slice of rows, and Polars has threads of its own
@@ -54,7 +56,7 @@ def check_and_restore(
     snapshot = reader.snapshot
     tags: LostTags = {}
     index, frames, notes = check_log(reader.index_state)
-    faults, rows = _presence(snapshot), _rows(snapshot, index)
+    faults, rows = [*_checkpoints(snapshot), *_presence(snapshot)], _rows(snapshot, index)
     if data:
         read = _Files(snapshot, engine)
         faults += read.check(_jobs(snapshot, index), progress, rows)
@@ -116,6 +118,12 @@ def _rows(snapshot: Snapshot, index: IndexTable) -> int:
     silent = counts.is_null().arg_true().cast(pl.Int64)
     uncounted = index.binding.filter(pl.col("file").is_in(silent.implode()))
     return int(counts.sum()) + int(uncounted["rows"].sum())
+
+
+def _checkpoints(snapshot: Snapshot) -> Iterator[Fault]:
+    """Check the checkpoints of the log, and the hint to the newest one."""
+    for fault in checkpoint_faults(snapshot.source.store):
+        yield Fault(code="checkpoint", message=fault.problem, path=fault.paths[0])
 
 
 def _presence(snapshot: Snapshot) -> list[Fault]:
@@ -209,16 +217,23 @@ def _copies(snapshot: Snapshot, index: IndexTable) -> list[Fault]:
     return list(copy_faults(blocks, store=store, schema=snapshot.schema, options=options))
 
 
-def _vectors(reader: Reader) -> list[Fault]:
+def _vectors(reader: Reader) -> Iterator[Fault]:
     """Check that deletion vectors can be read and hide rows that exist."""
     try:
         hidden = reader.deleted_rows
-    except QbeastError as error:
-        return [Fault(code="deletion-vector", message=f"deletion vectors cannot be read: {error}")]
-    faults: list[Fault] = []
+    except QbeastError:
+        yield from _malformed_vectors(reader.snapshot)
+        return
     for number, rows in hidden.items():
         logged = reader.snapshot.files["num_records"][number]
         if logged is not None and len(rows) and int(rows.max()) >= logged:
-            message = f"its deletion vector hides row {int(rows.max()):,}, and it has {logged:,}"
-            faults.append(Fault(code="deletion-vector", message=message, path=reader.paths[number]))
-    return faults
+            message = f"its deletion vector hides row {int(rows.max()):,}, and the log counts {logged:,}"
+            yield Fault(code="deletion-vector", message=message, path=reader.paths[number])
+
+
+def _malformed_vectors(snapshot: Snapshot) -> Iterator[Fault]:
+    for number in snapshot.files["has_deletion_vector"].arg_true().to_list():
+        try:
+            deleted_rows(snapshot, [number])
+        except QbeastError as error:
+            yield Fault(code="deletion-vector", message=str(error), path=snapshot.data_paths[number])

@@ -14,14 +14,18 @@ from qbeast_core.support.plain_text import in_lines
 
 # An entry of the log that repairs a fault. `drop index`: the file is staged, and optimize indexes it again.
 # `drop layout`: it is read by row groups. `restore tags`: from the copy in the file. `set settings`: unreadable keys
-# of the table are removed; it continues with the newest readable revision. `spell blocks`: rewrite them in the table's
-# dialect. `set size`: to the real bytes. `set statistics`: to the number of rows alone.
+# of the table are removed; it continues with the newest readable revision. `replace checkpoint`: broken checkpoints and
+# the hint to the newest one are deleted, and a new checkpoint is written. `spell blocks`: rewrite them in the table's
+# dialect. `set path`: add the file again, its path encoded as Spark does. `set size`: to the real bytes. `set
+# statistics`: to the number of rows alone.
 Action: TypeAlias = Literal[
     "drop index",
     "drop layout",
+    "replace checkpoint",
     "restore tags",
     "set settings",
     "spell blocks",
+    "set path",
     "set size",
     "set statistics",
 ]
@@ -44,6 +48,7 @@ class Kind(NamedTuple):
 KINDS: Final[Mapping[str, Kind]] = {
     "block-rows": Kind(repair="drop index"),
     "blocks-count": Kind(repair="drop index"),
+    "checkpoint": Kind(repair="replace checkpoint"),
     "copies-misplaced": Kind("restore the table, or the file: no reader can separate its rows", "drop index"),
     "copy-alone": Kind("restore an older version: the originals of these rows were lost"),
     "cube-unreadable": Kind(repair="drop index"),
@@ -65,6 +70,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "leaf-threshold": Kind(_OPTIMIZE, severity="warning"),
     "min-weight": Kind(repair="drop index"),
     "pages": Kind(repair="drop layout"),
+    "path-encoding": Kind(repair="set path"),
     "reserved-column": Kind("rename it, or drop it, with the program that added it"),
     "revision-types": Kind(repair="drop index", severity="warning"),
     "revision-unknown": Kind(repair="drop index"),

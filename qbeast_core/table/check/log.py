@@ -10,10 +10,12 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.log.files.replay import SPELLED_DIFFERENTLY
 from qbeast_core.query.index.build import characters_per_level
 from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect
+from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.layout import Layout, parse_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import REVISION_PREFIX, SAMPLE_COLUMN
@@ -61,6 +63,7 @@ def check_log(state: IndexState) -> tuple[IndexTable, list[pl.DataFrame], list[s
         *_count_faults(files, blocks),
         _dialect_faults(snapshot, files),
         _layout_faults(files, index.binding),
+        _path_faults(snapshot),
     ]
     whole = blocks["file"].n_unique() == files.height
     branches, notes = _branch_faults(blocks, revisions, whole=whole)
@@ -149,6 +152,15 @@ def _dialect_faults(snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
     fits = pl.col("blocks").str.contains(rf"^\[(?:{block}(?:,{block})*)?\]$")
     wrong = texts.filter(~fits)
     return faults_at("tags-spelling", wrong, f"its blocks are not written in dialect {dialect!r}")
+
+
+def _path_faults(snapshot: Snapshot) -> pl.DataFrame:
+    """Find paths in another encoding than that of Spark, whose VACUUM compares texts."""
+    odd = snapshot.files.filter(pl.col("path").str.contains(SPELLED_DIFFERENTLY))["path"].to_list()
+    paths = [(raw, FilePath.of_log(raw)) for raw in odd]
+    wrong = [path.text for raw, path in paths if path.kind == "inside" and path.encoded != raw]
+    message = "its path in the log is encoded differently than Spark does: VACUUM of Spark deletes the file"
+    return faults_at("path-encoding", pl.DataFrame({"path": wrong}, schema={"path": pl.String}), message)
 
 
 def _staging_notes(files: pl.DataFrame, index: IndexTable) -> list[str]:

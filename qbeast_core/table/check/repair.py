@@ -28,7 +28,8 @@ from qbeast_core.table.check.faults import FAULT_SCHEMA, KINDS, OF_INDEX, OF_LAY
 from qbeast_core.table.check.file_tags import FileTags
 from qbeast_core.table.check.log import check_log
 from qbeast_core.table.check.lost_tags import LostTags, fitting_tags, tag_texts, with_tags
-from qbeast_core.table.commit.commit import commit_metadata
+from qbeast_core.table.commit.checkpoint import replace_checkpoints
+from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
@@ -37,6 +38,7 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 _ORDER: Final = ("weight-order", "threshold-order", "leaf-threshold")
 _SETTINGS: Final = "settings-unreadable"
 _TEXTS: Final = pl.List(pl.String())
+_CHECKPOINT: Final = "checkpoint"
 _REPAIRED: Final = pl.Schema({"path": pl.String(), "actions": _TEXTS, "codes": _TEXTS})
 
 # The faults that each action repairs.
@@ -45,6 +47,7 @@ _REPAIRS: Final[Mapping[Action, frozenset[str]]] = {
     "drop layout": OF_LAYOUT,
     "restore tags": OF_INDEX | OF_LAYOUT | {"tags-lost", "tags-spelling"},
     "spell blocks": frozenset({"tags-spelling"}),
+    "set path": frozenset({"path-encoding"}),
     "set size": frozenset({"file-size"}),
     "set statistics": OF_STATISTICS | {"blocks-count"},
 }
@@ -66,8 +69,8 @@ class RepairResult(Result):
         See `Result`.
     repaired_files : polars.DataFrame
         One row a file: `path` (decoded; null: the table itself), `actions` (``"drop index"``, ``"drop layout"``,
-        ``"restore tags"``, ``"set settings"``, ``"spell blocks"``, ``"set size"``, ``"set statistics"``), `codes` of
-        the faults that this repairs.
+        ``"replace checkpoint"``, ``"restore tags"``, ``"set settings"``, ``"spell blocks"``, ``"set path"``, ``"set
+        size"``, ``"set statistics"``), `codes` of the faults that this repairs.
     remaining : polars.DataFrame
         Faults that remain, as in `CheckReport.faults`, with `advice`.
     """
@@ -108,21 +111,12 @@ def repair_table(
         remaining = remaining.filter(pl.col("code") != _SETTINGS)
     done, version, committed, newest = list(repairs), snapshot.version, False, None
     if not dry_run and (repairs or settings is not None):
-        measured = _measured(snapshot, repairs)
-
-        def edit(add: AddFile, dialect: BlocksDialect) -> AddFile:
-            return _repaired(add, repairs.get(add.path), measured.get(add.path), tags.get(add.path), dialect)
-
-        plan = LastChange(
-            lambda live, dialect: retag(live, lambda add, listed: edit(add, dialect) if listed else add)
-        )
-        metadata = settings or snapshot.metadata
-        changed = partial(_tree_changed, tags, repairs)
-        outcome = commit_metadata(
-            snapshot, metadata, "files", operation="REPAIR", files=plan, conflict_with=changed
-        )
-        done = [add.path for add in plan.change.adds]
+        done, outcome = _commit_repairs(snapshot, settings or snapshot.metadata, repairs, tags)
         version, committed, newest = outcome.version, outcome.committed, outcome.snapshot
+    broken = remaining.filter(pl.col("code") == _CHECKPOINT)["path"].to_list()
+    rows += [(path, ["replace checkpoint"], [_CHECKPOINT]) for path in broken]
+    if broken and not dry_run:
+        replace_checkpoints(newest or snapshot)
     rows += [
         (FilePath.of_log(path).text, sorted(repairs[path].actions), repairs[path].codes) for path in done
     ]
@@ -131,9 +125,29 @@ def repair_table(
         committed=committed,
         dry_run=dry_run,
         repaired_files=pl.DataFrame(rows, schema=_REPAIRED, orient="row"),
-        remaining=remaining,
+        remaining=remaining.filter(pl.col("code") != _CHECKPOINT),
     )
     return result, newest
+
+
+def _commit_repairs(
+    snapshot: Snapshot, metadata: Metadata, repairs: Mapping[str, FileRepair], tags: LostTags
+) -> tuple[list[str], CommitOutcome]:
+    """Commit the repairs, and return the repaired files that are still live."""
+    measured = _measured(snapshot, repairs)
+
+    def edit(add: AddFile, dialect: BlocksDialect) -> AddFile:
+        return _repaired(add, repairs.get(add.path), measured.get(add.path), tags.get(add.path), dialect)
+
+    plan = LastChange(
+        lambda live, dialect: retag(live, lambda add, listed: edit(add, dialect) if listed else add)
+    )
+    changed = partial(_tree_changed, tags, repairs)
+    outcome = commit_metadata(
+        snapshot, metadata, "files", operation="REPAIR", files=plan, conflict_with=changed
+    )
+    texts = {FilePath.of_log(path): path for path in repairs}
+    return [texts[FilePath.of_log(add.path)] for add in plan.change.adds], outcome
 
 
 def _tree_changed(tags: LostTags, repairs: Mapping[str, FileRepair], newest: Snapshot) -> str | None:
@@ -214,6 +228,8 @@ def _repaired(
     if "spell blocks" in repair.actions and blocks is not None:
         tags["blocks"] = respell_blocks(blocks, dialect)
     update: dict[str, Any] = {"tags": tags or None}
+    if "set path" in repair.actions:
+        update["path"] = FilePath.of_log(add.path).encoded
     if measured is not None and "set size" in repair.actions:
         update["size"] = measured[0]
     if measured is not None and "set statistics" in repair.actions:

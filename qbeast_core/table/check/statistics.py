@@ -8,12 +8,12 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.log.files.stats import Leaf, leaf_column, leaves_of
-from qbeast_core.query.plan.statistics import calendar_slack, known_text_high
+from qbeast_core.query.plan.statistics import clock_slack, text_above
+from qbeast_core.support.far_times import time_texts
 from qbeast_core.table.check.faults import Fault
 
 _EXACT_DIGITS: Final = 15
 _SLACK: Final = 1e-12
-_ABOVE_CUT_TEXT: Final = "\U0010ffff" * 8
 _NOTHING: Final = pl.Struct([])
 
 
@@ -55,10 +55,14 @@ def compare_statistics(
             yield Fault("stats-bounds", message)
         for bound, side in ((low, "min"), (high, "max")):
             if bound is not None and not _encloses(bound, values[f"{i}.{side}"], side, ours=ours):
-                value = values.select(pl.col(f"{i}.{side}").cast(pl.String)).item()
+                value = _shown(values[f"{i}.{side}"])
                 where = "below" if side == "min" else "above"
                 message = f"{shown!r} holds {value}, {where} the {side} of its statistics"
                 yield Fault("stats-bounds", message)
+
+
+def _shown(value: pl.Series) -> object:
+    return (time_texts(value) if value.dtype.is_temporal() else value.cast(pl.String))[0]
 
 
 def _fields(column: pl.Series, leaf: Leaf = ()) -> dict[Leaf, pl.Series]:
@@ -77,7 +81,8 @@ def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> b
     """Return whether a bound encloses a value; an unknown bound encloses every value."""
     # Most bounds are of these types, and a query takes longer than to compare two values.
     if bound.dtype == value.dtype and (value.dtype.is_integer() or (ours and value.dtype == pl.Date)):
-        least, most = (bound[0], value[0]) if side == "min" else (value[0], bound[0])
+        ends = bound.to_physical()[0], value.to_physical()[0]  # Python has no date of the year 10000
+        least, most = ends if side == "min" else ends[::-1]
         return least is None or most is None or bool(least <= most)
     frame = pl.DataFrame({"bound": bound, "value": value})
     logged, stored = pl.col("bound"), pl.col("value")
@@ -88,7 +93,7 @@ def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> b
             frame = frame.cast(pl.Float64).with_columns(stored + slack)
         return _in_order(frame, side)
     if isinstance(dtype, (pl.Date, pl.Datetime)) and type(bound.dtype) is type(dtype):
-        wide = calendar_slack(bound.dtype, logged, logged, foreign=pl.lit(not ours))
+        wide = clock_slack(bound.dtype, logged, logged, foreign=pl.lit(not ours))
         frame = frame.with_columns(wide[side == "max"].alias("bound"))
     if isinstance(dtype, pl.Datetime) and isinstance(bound.dtype, pl.Datetime):
         # Others cut the fraction of a millisecond off, above as well.
@@ -97,7 +102,7 @@ def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> b
             stored.dt.cast_time_unit("us").to_physical(),
         )
     elif dtype == pl.String and bound.dtype == pl.String and side == "max":
-        frame = frame.with_columns(known_text_high(logged) + ("" if ours else _ABOVE_CUT_TEXT))
+        frame = frame.with_columns(text_above(logged, foreign=pl.lit(not ours)))
     elif dtype.is_float() and bound.dtype.is_float():
         frame = frame.with_columns(logged.fill_nan(None))
     return _in_order(frame, side)

@@ -9,8 +9,9 @@ from typing import Final
 from qbeast_core.errors import QbeastError, QbeastWarning
 from qbeast_core.io.stores.store import Entry, Store
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
+from qbeast_core.table.snapshot.checkpoint_faults import checkpoint_faults
 from qbeast_core.table.snapshot.log_files import commit_path, newest_checkpoint
-from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
+from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh
 
 _EVERY: Final = 10
 
@@ -36,10 +37,28 @@ def checkpoint_if_due(store: Store, snapshot: Snapshot, version: int) -> None:
             newest = refresh(snapshot)
             newest.source.checkpoint(newest.version, files=newest.files.height)
     except QbeastError as error:
-        message = (
-            f"no checkpoint of {snapshot.uri} at version {version}: {error}. The commit itself is complete."
-        )
-        warnings.warn(message, QbeastWarning, stacklevel=2)
+        _warn(snapshot.uri, version, f"{error}. The commit itself is complete")
+
+
+def replace_checkpoints(snapshot: Snapshot) -> None:
+    """Delete broken checkpoints and a broken hint, and write a checkpoint. If that fails, warn."""
+    store = snapshot.source.store
+    for fault in checkpoint_faults(store):
+        for path in fault.paths:
+            store.delete(path)
+    newest = load_snapshot(
+        snapshot.uri,
+        storage_options=snapshot.storage_options,
+        allow_absolute_paths=store.allow_absolute_paths,
+    )
+    try:
+        newest.source.checkpoint(newest.version, files=newest.files.height)
+    except QbeastError as error:
+        _warn(snapshot.uri, newest.version, f"{error}. The log is complete without it")
+
+
+def _warn(uri: str, version: int, reason: str) -> None:
+    warnings.warn(f"no checkpoint of {uri} at version {version}: {reason}.", QbeastWarning, stacklevel=3)
 
 
 def outweighs_checkpoint(entries: Iterable[Entry], *, version: int) -> bool:

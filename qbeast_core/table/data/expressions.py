@@ -14,7 +14,8 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
-from qbeast_core.support.plain_text import first_line
+from qbeast_core.query.sql.casts import half_up
+from qbeast_core.support.plain_text import excerpt, reason_of
 from qbeast_core.support.suggestions import did_you_mean, nearest
 
 # A boolean Polars expression, or the text of an SQL condition.
@@ -29,7 +30,6 @@ UTC_NOW: Final = partial(datetime.now, UTC)
 _UNCHANGED: Final = "nothing was changed"
 _UNREAD: Final = "nothing was read"
 _PROBE_ROWS: Final = 3
-_LONGEST_SHOWN: Final = 300
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +121,7 @@ def evaluating(source: object, argument: str = "where", outcome: str = _UNCHANGE
         problem = "cannot be evaluated"
         if isinstance(error, pl.exceptions.PanicException):  # a fault of Polars, and not an `Exception`
             problem = "makes Polars panic"
-        _Use(argument, outcome).refuse(f"{_shown(source)} {problem}: {_text_of(error)}", error)
+        _Use(argument, outcome).refuse(f"{_shown(source)} {problem}: {_text_of(error, source)}", error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +158,13 @@ def value_of(
         try:
             expr = pl.lit(source)
         except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-            use.refuse(f"cannot hold a {type(source).__name__}: {_cause(error)}", error)
+            use.refuse(f"cannot hold a {type(source).__name__}: {reason_of(error)}", error)
     value_type = _checked(source, expr, schema, use)
     if not _storable(value_type, dtype):
         problem = f"column {column!r} is {dtype} and {_shown(source)} is {value_type}"
         msg = f"{problem}; nothing was changed. Cast it to {dtype} yourself."
         raise SchemaMismatchError(msg, problems=[problem])
-    return (expr if value_type == dtype else expr.cast(dtype)).alias(column)
+    return (expr if value_type == dtype else half_up(expr, value_type, dtype).cast(dtype)).alias(column)
 
 
 def _expression(source: object, schema: pl.Schema, use: _Use, dtype: pl.DataType | None = None) -> pl.Expr:
@@ -268,18 +268,18 @@ def _storable(dtype: pl.DataType, wanted: pl.DataType) -> bool:
     return isinstance(wanted, pl.String) and isinstance(dtype, pl.Categorical | pl.Enum)
 
 
-def _text_of(error: BaseException) -> str:
-    """Return the message of Polars, with the cure where a time is compared with text."""
-    text, _, _ = _cause(error).partition(" (create native python")
-    if re.search(r"\b(date|datetime)\b", text, re.IGNORECASE):
+def _text_of(error: BaseException, source: object) -> str:
+    """Return the message of Polars, with the cure where a time is compared with text, or with another zone."""
+    text, _, _ = reason_of(error).partition(" (create native python")
+    if not re.search(r"compar|'is_in'", text) or not re.search(r"\bdate(time)?\b", text, re.IGNORECASE):
+        return text
+    if isinstance(source, str):
         return f"{text}; in SQL write DATE '2026-01-31', TIMESTAMP '2026-01-31 12:00:00', or TIMESTAMPTZ '...' in UTC"
-    return text
+    if "time_zone" in text or text.count("Datetime(") > 1:
+        cure = "give both the same zone: .dt.convert_time_zone('UTC'), or .dt.replace_time_zone('UTC') if it has none"
+        return f"{text}; {cure}"
+    return f"{text}; compare with a date, a datetime or pl.lit(...).str.to_datetime()"
 
 
 def _shown(source: object) -> str:
-    text = repr(source) if isinstance(source, str) else str(source)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
-
-
-def _cause(error: BaseException) -> str:
-    return first_line(str(error)) or type(error).__name__
+    return repr(excerpt(source)) if isinstance(source, str) else excerpt(source)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, SchemaMismatchError
+from qbeast_core.errors import InvalidInputError, QbeastError, SchemaMismatchError, shown_cause
 from qbeast_core.log.schema import unknown_types
+from qbeast_core.support.plain_text import first_line
 from qbeast_core.support.suggestions import SCANS
 from qbeast_core.table.data.column_names import refuse_names
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from polars._typing import PolarsDataType
     from typing_extensions import TypeIs
 
@@ -27,6 +31,11 @@ _WIDER: Final[dict[pl.DataType, pl.DataType]] = {
 }
 
 _INDEX: Final = "__index_level_"
+
+# A panic is not an `Exception`.
+_POLARS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+
+_MAX_CHARACTERS: Final = 300
 
 
 @runtime_checkable
@@ -65,9 +74,7 @@ def to_frame(data: FrameLike) -> pl.DataFrame:
         if any(inner != pl.Null for _, inner in unknown_types({name: dtype}))
     ]
     if problems:
-        what = f"{len(problems)} column(s) cannot be stored in a Delta table: {'; '.join(problems)}"
-        msg = f"{what}. Nothing was written. Cast or drop them."
-        raise SchemaMismatchError(msg, problems=problems)
+        raise _unstorable(problems)
     changed = {name: dtype for name, dtype in wanted.items() if schema[name] != dtype}
     return _cast(frame, changed) if changed else frame
 
@@ -76,7 +83,8 @@ def _collect(data: object) -> pl.DataFrame:
     if isinstance(data, pl.DataFrame):
         return data
     if isinstance(data, pl.LazyFrame):
-        return data.collect()
+        with reading_rows():
+            return data.collect()
     if isinstance(data, ArrowStream) and not isinstance(data, pl.Series):
         return _from_stream(data)
     kind = f"{type(data).__module__}.{type(data).__name__}"
@@ -85,6 +93,38 @@ def _collect(data: object) -> pl.DataFrame:
         f"RecordBatchReader, DuckDB relation), not a {kind}; nothing was changed{_made_rows(data)}"
     )
     raise InvalidInputError(message, argument="df", value=kind)
+
+
+@contextmanager
+def reading_rows() -> Generator[None]:
+    """Translate the errors of a query, a reader or a file that provides rows. Those of the user's own code pass."""
+    import pyarrow as pa  # noqa: PLC0415 - slow to load, and most reads do without
+
+    try:
+        yield
+    except (*_POLARS, pa.ArrowException, OSError) as error:
+        if isinstance(error, QbeastError):
+            raise
+        cause = _text_of(error)
+        msg = f"the rows cannot be read: {cause}; nothing was written. Fix the query or the file that they come from."
+        raise InvalidInputError(msg, argument="df") from shown_cause(error)
+
+
+def opened(data: ArrowStream) -> pa.RecordBatchReader:
+    """Return a reader of rows."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    try:
+        return pa.RecordBatchReader.from_stream(data)
+    except Exception as error:  # noqa: BLE001 -- the rows may be of any library
+        cause = _text_of(error)
+        msg = f"the rows cannot be opened: {cause}; nothing was written. Pass rows that were not closed or used up."
+        raise InvalidInputError(msg, argument="df") from shown_cause(error)
+
+
+def _text_of(error: Exception) -> str:
+    text, _, _ = first_line(str(error)).partition(". Detail: ")  # pyarrow appends a traceback
+    return text.removesuffix(".")[:_MAX_CHARACTERS]
 
 
 def _made_rows(data: object) -> str:
@@ -103,22 +143,54 @@ def _made_rows(data: object) -> str:
 
 
 def _from_stream(data: ArrowStream) -> pl.DataFrame:
-    try:
-        frame = pl.DataFrame(data)
-    # The errors of Polars depend on the type that it cannot read.
-    except (pl.exceptions.PolarsError, TypeError, ValueError, NotImplementedError) as error:
-        msg = f"the rows cannot be read as columns of one type each: {error}. Nothing was written."
-        raise InvalidInputError(msg, argument="df") from error
+    frame, problems, noted = _from_pandas(data) if is_pandas(data) else _from_arrow(data)
+    if problems:
+        raise _unstorable(problems)
     # pandas passes its index as one more column; to keep it, users reset it first.
-    return frame.drop([name for name in frame.columns if name.startswith(_INDEX) and _is_index(name, data)])
+    return frame.drop([name for name in frame.columns if name.startswith(_INDEX) and name.encode() in noted])
 
 
-def _is_index(name: str, data: ArrowStream) -> bool:
-    """Return whether a column is an index of pandas; columns of users may have the same name."""
-    if type(data).__module__.partition(".")[0] == "pandas":
-        return name not in getattr(data, "columns", ())
-    noted = getattr(getattr(data, "schema", None), "metadata", None) or {}
-    return name.encode() in noted.get(b"pandas", b"")
+def _from_arrow(data: ArrowStream) -> tuple[pl.DataFrame, list[str], bytes]:
+    """Return what `frame_of` returns, and the notes of pandas about the columns."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    from qbeast_core.support.arrow import frame_of  # noqa: PLC0415 - loads pyarrow
+
+    table: Any = data
+    if not isinstance(data, pa.Table):
+        with opened(data) as reader, reading_rows():
+            table = reader.read_all()
+    _refuse_doubled(table.column_names)
+    return *frame_of(table), (table.schema.metadata or {}).get(b"pandas", b"")
+
+
+def _from_pandas(data: Any) -> tuple[pl.DataFrame, list[str], bytes]:
+    _refuse_doubled([str(name) for name in data.columns])
+    try:
+        return pl.DataFrame(data), [], b""
+    # The errors depend on the type that cannot be read.
+    except (*_POLARS, ArithmeticError, NotImplementedError, TypeError, ValueError):
+        from qbeast_core.support.arrow import frame_of_pandas  # noqa: PLC0415 - loads pyarrow
+
+        return *frame_of_pandas(data), b""
+
+
+def is_pandas(data: object) -> bool:
+    """Return whether `data` is a pandas DataFrame."""
+    return any(kind.__module__.partition(".")[0] == "pandas" for kind in type(data).__mro__)
+
+
+def _refuse_doubled(names: Sequence[str]) -> None:
+    doubled = [name for name, count in Counter(names).items() if count > 1]
+    if doubled:
+        shown = ", ".join(map(repr, doubled))
+        msg = f"several columns have the same name: {shown}. Nothing was written. Rename them."
+        raise InvalidInputError(msg, argument="df")
+
+
+def _unstorable(problems: Sequence[str]) -> SchemaMismatchError:
+    what = f"{len(problems)} column(s) cannot be stored in a Delta table: {'; '.join(problems)}"
+    return SchemaMismatchError(f"{what}. Nothing was written. Cast or drop them.", problems=problems)
 
 
 def replaced_types(dtype: PolarsDataType, replacement: Callable[[pl.DataType], pl.DataType]) -> pl.DataType:

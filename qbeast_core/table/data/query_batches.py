@@ -14,9 +14,9 @@ import polars as pl
 
 _LOOK_SECONDS: Final = 0.1
 _JOIN_SECONDS: Final = 2.0
-_BATCH_ROWS: Final = 65_536
 
 _FIRST_ROWS: Final = 1 << 14
+_GROWTH: Final = 32  # of one slice after the other
 _MAX_SOURCES: Final = 64  # each slice reads the footers of the files before it
 _OTHER_SOURCES: Final = re.compile(r"(\d+) other sources\]")
 
@@ -26,13 +26,23 @@ _users: list[None] = []  # queries that run with little read-ahead
 
 
 def batches_within(lazy: pl.LazyFrame, *, size_bytes: int) -> Generator[pl.DataFrame]:
-    """Yield the rows of a query in frames of at most `size_bytes`, approximately; none is empty.
+    """Yield the rows of a query in frames of about `size_bytes`, as far as there are rows; none is empty.
+
+    Polars chooses how many rows it computes at once: a number of rows would be joined, whatever their size.
 
     >>> [batch.height for batch in batches_within(pl.LazyFrame({"a": range(10)}), size_bytes=32)]
     [4, 4, 2]
     """
-    for batch in query_batches(lazy, batch_rows=_BATCH_ROWS):
-        yield from within(batch, size_bytes)
+    waiting: list[pl.DataFrame] = []
+    waiting_bytes = 0
+    for batch in query_batches(lazy):
+        waiting.append(batch)
+        waiting_bytes += int(batch.estimated_size())
+        if waiting_bytes >= size_bytes // 2:
+            yield from within(pl.concat(waiting, rechunk=False), size_bytes)
+            waiting, waiting_bytes = [], 0
+    if waiting:
+        yield from within(pl.concat(waiting, rechunk=False), size_bytes)
 
 
 def within(frame: pl.DataFrame, size_bytes: int) -> Iterator[pl.DataFrame]:
@@ -80,15 +90,24 @@ def takes_slices(lazy: pl.LazyFrame) -> bool:
     )
 
 
+def has_any_width(dtype: pl.DataType) -> bool:
+    """Return whether values of a type have no fixed size."""
+    return dtype.is_nested() or isinstance(dtype, pl.String | pl.Binary)
+
+
 def slices_within(lazy: pl.LazyFrame, *, size_bytes: int) -> Iterator[pl.DataFrame]:
     """Yield the rows of a query in order, read as slices of about `size_bytes`.
 
-    Polars reads many row groups of a scan ahead, whatever the size of the batches. A slice limits them.
+    Polars reads many row groups of a scan ahead, whatever the size of the batches. A slice limits them. Rows of any
+    size are first read alone: a few may fill the memory.
 
     >>> [frame.height for frame in slices_within(pl.LazyFrame({"a": range(50_000)}), size_bytes=240_000)]
     [16384, 30000, 3616]
+    >>> [frame.height for frame in slices_within(pl.LazyFrame({"a": ["text"] * 50_000}), size_bytes=1 << 20)]
+    [1, 32, 1024, 32768, 16175]
     """
-    first, rows = 0, _FIRST_ROWS
+    grows = any(map(has_any_width, lazy.collect_schema().dtypes()))
+    first, rows = 0, 1 if grows else _FIRST_ROWS
     while True:
         frame = lazy.slice(first, rows).collect(engine="streaming")
         if frame.height:
@@ -96,7 +115,8 @@ def slices_within(lazy: pl.LazyFrame, *, size_bytes: int) -> Iterator[pl.DataFra
         if frame.height < rows:
             return
         first += rows
-        rows = max(int(size_bytes * rows / max(frame.estimated_size(), 1)), 1)
+        fitting = max(int(size_bytes * rows / max(frame.estimated_size(), 1)), 1)
+        rows = min(fitting, rows * _GROWTH)
 
 
 def query_batches(lazy: pl.LazyFrame, *, batch_rows: int | None = None) -> Generator[pl.DataFrame]:

@@ -8,6 +8,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.domains.row_ids import RowIdColumns
+from qbeast_core.support.plain_text import reason_of
 from qbeast_core.table.data.expressions import Condition
 from qbeast_core.table.data.rules.row_rules import AppliedRules
 from qbeast_core.table.engine.tasks.row_change import RowImages, UniformChange
@@ -79,9 +80,8 @@ class Assignments:
     def _assigned(self, rows: pl.DataFrame) -> pl.DataFrame:
         try:
             changed = rows.with_columns(*self.values)
-        except pl.exceptions.PolarsError as error:
-            reason = str(error).partition("\n")[0]
-            msg = f"{self.argument} cannot be computed for every row: {reason}; nothing was changed"
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            msg = f"{self.argument} cannot be computed for every row: {reason_of(error)}; nothing was changed"
             raise InvalidInputError(msg, argument=self.argument) from error
         nulls = [f"column {name!r} may hold no nulls" for name in self.required if changed[name].null_count()]
         if nulls:

@@ -10,6 +10,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.stores.machine import memory_of_machine
+from qbeast_core.table.data.query_batches import has_any_width
 from qbeast_core.tree.space.summary import SampleLimits, domain_limits
 
 # Minimum budget to move rows.
@@ -75,11 +76,6 @@ def guess_row_bytes(schema: pl.Schema) -> int:
     32
     """
     return sum(_guess_bytes(dtype) for dtype in schema.dtypes())
-
-
-def has_any_width(dtype: pl.DataType) -> bool:
-    """Return whether values of a type have no fixed size."""
-    return dtype.is_nested() or isinstance(dtype, pl.String | pl.Binary)
 
 
 def _guess_bytes(dtype: pl.DataType) -> int:

@@ -32,7 +32,6 @@ _FOLDER_VARIABLE: Final = "QBEAST_SPILL_DIR"
 
 _HELD: Final = 2  # memory of a write of rows in memory, as a multiple of the rows, in addition to them
 _READ: Final = 3  # the same with the rows, if they are read first
-_UNPACKED: Final = 64  # memory of rows, as a multiple of their files: values rarely take more
 _ONE_CALL_BYTES: Final = 256 << 20
 
 ResultT = TypeVar("ResultT", bound=FilesResult)
@@ -161,10 +160,7 @@ class LocalEngine:
                 return self._take(source, copies=read)
 
     def _decide_files(self, source: FilesSource) -> _Readable:
-        """Decide for live files. Footers are read only if the sizes of the files do not decide."""
-        stored = source.reader.snapshot.files["size_bytes"].to_numpy()[source.files].sum()
-        if not self._spills(int(stored) * _UNPACKED + _READ * source.added.size_bytes):
-            return _Readable(source)
+        """Decide for live files. The footers of files with texts are read: these may take any part of their size."""
         counts, sizes = rows_and_bytes(source.reader, source.files)
         size_bytes = int(sizes.sum()) + source.added.size_bytes
         row_bytes = size_bytes / max(int(counts.sum()) + source.added.height, 1)

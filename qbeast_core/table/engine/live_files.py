@@ -17,8 +17,8 @@ from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.table.data.footers import Unreadable, read_footer
-from qbeast_core.table.data.query_batches import within
-from qbeast_core.table.engine.budget import guess_row_bytes, has_any_width
+from qbeast_core.table.data.query_batches import has_any_width, within
+from qbeast_core.table.engine.budget import guess_row_bytes
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.row_change import RowChange, RowFunction

@@ -37,17 +37,21 @@ class RowShape:
         """Return the rows with the columns and types of the table. Raise if they break a rule of the table."""
         frame = without_values(to_frame(rows), self.sample_column)
         if self.rules is None:
-            fitted = fit_frame(frame, self.schema_json, self.schema, merge=self.merge)
-            return with_stored_values(fitted, self.partitions)
+            return self._stored(fit_frame(frame, self.schema_json, self.schema, merge=self.merge))
         rules = self.rules.on_new(frame.columns)
         computed = {column.name for column in rules.generated}
         given = pl.Schema({name: dtype for name, dtype in self.schema.items() if name not in computed})
         fitted = fit_frame(rules.fill(frame), self.schema_json, given, merge=self.merge)
         if computed:
             fitted = fit_frame(rules.compute(fitted), self.schema_json, self.schema, merge=self.merge)
-        fitted = with_stored_values(fitted, self.partitions)
+        fitted = self._stored(fitted)
         rules.check(fitted)
         return fitted
+
+    def _stored(self, fitted: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows as Delta stores them, where a partition column may have more nulls."""
+        rows = with_stored_values(fitted, self.partitions)
+        return fit_frame(rows, self.schema_json, self.schema, merge=self.merge) if self.partitions else rows
 
     def of_columns(self, names: Sequence[str]) -> RowShape:
         """Return the shape of some columns, and of columns that they are computed from. It checks no rules."""

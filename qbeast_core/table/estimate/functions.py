@@ -14,7 +14,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, check_whole_number
 from qbeast_core.query.plan.fractions import fractions_of, sample_to_weights
-from qbeast_core.sampling.deviation import SeenRows
+from qbeast_core.sampling.deviation import Repeats, SeenRows
 from qbeast_core.sampling.jackknife import (
     MIN_REPLICATES,
     Jackknifed,
@@ -29,7 +29,7 @@ from qbeast_core.sampling.sums import WEIGHT, KeySizes
 from qbeast_core.space.arrays import F64Array, I32Array
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.table.data.expressions import evaluating
-from qbeast_core.table.estimate.heavy_rows import HeavyRows
+from qbeast_core.table.estimate.heavy_rows import NO_HEAVY_ROWS, HeavyRows
 from qbeast_core.table.estimate.named import refuse
 from qbeast_core.table.estimate.question import RESERVED, EstimateRequest, Function, Question, question_of
 from qbeast_core.table.estimate.reading import Reading, Window
@@ -79,7 +79,7 @@ class _WholeKeys(Reading):
     @cached_property
     def heavy(self) -> HeavyRows:
         """No key is read apart: in a frame of rows, it would have the weight of one sampled key."""
-        return HeavyRows({}, np.zeros(0, np.int32), 0.0)
+        return NO_HEAVY_ROWS
 
     def frames(self, window: Window) -> Iterator[tuple[I32Array, pl.DataFrame]]:
         """Yield the weights of all rows that are read, and the matching rows with their weights."""
@@ -258,16 +258,15 @@ class _State:
         """Return whether the number of rows, or of rows of heavy keys, deviates from the log."""
         reading = self.reading
         sizes = KeySizes(np.concatenate(self.weights)).counted()
-        seen = SeenRows(sizes.power(1), sizes.power(2), probability)
+        seen = SeenRows.of(sizes, probability)
         total, bounds = reading.rows_known if reading.is_calibrated else None, reading.bounds
         if total is not None:
             bounds = (total, total)
         # The log has the squared row counts of all keys of the table. Below a filter, heavy keys are assumed to match
         # as often as others.
         rows = known_rows(reading.reader)
-        share = 1.0 if rows is None or total is not None else seen.rows / probability / max(rows, 1)
-        squares = reading.design_effect * (rows or 0) * share**2
-        return (bounds is not None and seen.deviates(*bounds)) or seen.lacks_keys(squares)
+        repeats = Repeats(rows or 0, (reading.design_effect - 1) * (rows or 0))
+        return (bounds is not None and seen.deviates(*bounds)) or seen.lacks_keys(repeats)
 
     def next_end(self) -> float | None:
         """Return the end of the next round; None if a limit is reached."""

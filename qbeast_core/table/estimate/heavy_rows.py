@@ -5,6 +5,7 @@ Otherwise a sample would hold all rows of a heavy key or none, which would domin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import compress
@@ -15,11 +16,13 @@ import polars as pl
 
 from qbeast_core.query.plan.drawn import FileDraw, Stretch
 from qbeast_core.query.plan.select import Selection
+from qbeast_core.sampling.deviation import Repeats
 from qbeast_core.space.arrays import I32Array, I64Array
-from qbeast_core.table.index.key_counts import count_keys
+from qbeast_core.table.index.key_counts import count_other_keys
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.tree.keys.heavy_keys import HeavyKeys, heaviest
-from qbeast_core.tree.keys.key_tag import OLD_VERSION, parse_heavy
+from qbeast_core.tree.keys.key_sketch import MAX_COUNTERS
+from qbeast_core.tree.keys.key_tag import parse_heavy
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +34,8 @@ class HeavyRows:
     files: Mapping[int, FileDraw]
     # Weights of keys whose rows are read separately, ascending: their rows lie in many places, or are needed together.
     keys: I32Array
-    # Minimum sum of the squared row counts of the other keys, from the tags of files without a list; 0.0 if all files
-    # have a list, or none has a tag.
-    others: float
+    # The keys among these, by number of the file; samples draw all other keys as a whole.
+    listed: Mapping[int, HeavyKeys]
 
     def rows_apart(self, deleted: Mapping[int, I64Array]) -> int:
         """Return the number of rows that are read separately."""
@@ -51,7 +53,7 @@ _NO_ROWS: Final = np.zeros(0, np.int64)
 _NO_KEYS: Final = np.zeros(0, np.int32)
 
 # Each key is sampled with all of its rows.
-NO_HEAVY_ROWS: Final = HeavyRows({}, _NO_KEYS, 0.0)
+NO_HEAVY_ROWS: Final = HeavyRows({}, _NO_KEYS, {})
 
 
 def heavy_rows(reader: Reader, opened: Selection, *, rows: int, whole_keys: bool = False) -> HeavyRows:
@@ -62,9 +64,8 @@ def heavy_rows(reader: Reader, opened: Selection, *, rows: int, whole_keys: bool
         heavy_keys = parse_heavy(tags[number], int(records[number]))
         if heavy_keys is not None:
             listed[number] = heavy_keys
-    others = _squares_without_list(reader.snapshot.files, pl.Series(opened.opened))
     if not listed:
-        return HeavyRows({}, _NO_KEYS, others)
+        return NO_HEAVY_ROWS
     heavy = np.sort(_heaviest(listed.values(), rows))
     places = {number: np.isin(keys.weights, heavy) for number, keys in listed.items()}
     can_draw = {number: (listed[number].firsts >= 0) & (opened.pages_total[number] > 0) for number in listed}
@@ -81,7 +82,26 @@ def heavy_rows(reader: Reader, opened: Selection, *, rows: int, whole_keys: bool
                 one_by_one=tuple(compress(stretches, is_long)),
                 apart=tuple(s for s, several in zip(stretches, is_long, strict=True) if not several),
             )
-    return HeavyRows(files, keys, others)
+    return HeavyRows(
+        files, keys, {number: listed[number].those(is_heavy) for number, is_heavy in places.items()}
+    )
+
+
+def repeats_of(reader: Reader, opened: Selection, heavy: HeavyRows, *, min_shift: float) -> Repeats | None:
+    """Return how often the other keys repeat in the opened rows; rows of files without tags count as single keys."""
+    numbers = np.flatnonzero(opened.opened)
+    files = reader.snapshot.files.select("keys", "num_records")[numbers]
+    counts = count_other_keys(files, [heavy.listed.get(number) for number in numbers.tolist()])
+    rows = float(files["num_records"].sum())
+    if not rows or counts.uncounted:
+        return None
+    deleted = sum(len(reader.deleted_rows.get(number, _NO_ROWS)) for number in numbers.tolist())
+    # A filter of the index opens some cubes, whose keys are there with all rows, and deletes hit keys in proportion.
+    share, kept = min(float(opened.rows_opened[numbers].sum()) / rows, 1.0), 1 - deleted / rows
+    squares = counts.total.squares
+    error = squares * math.sqrt(2 / MAX_COUNTERS) if len(numbers) > 1 else 0.0
+    excess, scale = squares - counts.total.rows, share * kept**2
+    return Repeats(share * rows * kept, scale * excess, scale * error, min_shift)
 
 
 def rows_without_list(reader: Reader, opened: Selection) -> int:
@@ -109,13 +129,3 @@ def _heaviest(listed: Iterable[HeavyKeys], rows: int) -> I32Array:
     counts = np.bincount(key, np.concatenate([keys_of_file.rows for keys_of_file in files])).astype(np.int64)
     heavy: I32Array = keys[heaviest(counts, rows)]
     return heavy
-
-
-def _squares_without_list(files: pl.DataFrame, opened: pl.Series) -> float:
-    """Return the minimum sum of the squared row counts of all keys if some files have no list, else 0.0."""
-    no_list = opened & files["keys"].str.starts_with(OLD_VERSION).fill_null(value=False)
-    if not no_list.any():
-        return 0.0
-    old = files.select("keys", "num_records").filter(no_list)
-    total = count_keys(old).total
-    return total.squares + int(old["num_records"].sum()) - total.rows

@@ -8,6 +8,7 @@ from typing import NoReturn, TypeAlias, cast
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.support.plain_text import excerpt
 
 # Expressions or SQL texts: one, several in a list, or several by name.
 Expressions: TypeAlias = pl.Expr | str | Sequence[pl.Expr | str] | Mapping[str, pl.Expr | str]
@@ -54,7 +55,7 @@ def _items(expressions: object, name: str) -> Iterable[tuple[object, object]]:
 def _name_of(expr: pl.Expr, name: str) -> str:
     alias = None if expr.meta.has_multiple_outputs() else expr.meta.output_name(raise_if_undetermined=False)
     if alias is None:
-        refuse(name, f"takes expressions of one column each, not {expr}; use a list")
+        refuse(name, f"takes expressions of one column each, not {excerpt(expr)}; use a list")
     return alias
 
 

@@ -15,6 +15,7 @@ from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.sums import WEIGHT, KeySizes, Sums
 from qbeast_core.spec.own_column import own_column
+from qbeast_core.support.plain_text import excerpt
 from qbeast_core.table.data.expressions import evaluating, type_by_row
 from qbeast_core.table.estimate.named import refuse
 from qbeast_core.table.estimate.task import sums_of
@@ -62,7 +63,11 @@ class PerKey:
         for name, expr in values.items():
             if by_row[name] != types[name]:
                 cure = " Use one that has a single value, such as its sum or first."
-                refuse("per", f"must have aggregates, and {name!r}, {expr}, has several values per key", cure)
+                refuse(
+                    "per",
+                    f"must have aggregates, and {name!r}, {excerpt(expr)}, has several values per key",
+                    cure,
+                )
         return replace(per, schema=types)
 
     @property

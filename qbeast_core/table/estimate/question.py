@@ -276,7 +276,8 @@ def _query_of(request: EstimateRequest, schema: pl.Schema) -> GroupedQuery | Non
 
 
 def _sql_list(text: str, argument_name: str, schema: pl.Schema) -> dict[str, pl.Expr]:
-    if argument_name == "by" and text in schema:
+    is_field = any(isinstance(schema[name], pl.Struct) and text.startswith(f"{name}.") for name in schema)
+    if argument_name == "by" and text in schema and not is_field:
         return {text: pl.col(text)}
     from qbeast_core.query.sql.aggregates import sql_list  # noqa: PLC0415 -- sqlglot is slow to import
 

@@ -18,10 +18,10 @@ from qbeast_core.query.filters.rest import parse_rest
 from qbeast_core.query.plan.counting import RowCount, count_rows
 from qbeast_core.query.plan.drawn import apart, draw
 from qbeast_core.query.plan.fractions import Sample, fractions_of
-from qbeast_core.query.plan.select import match
+from qbeast_core.query.plan.select import Selection, match
 from qbeast_core.query.plan.weights import ALL_WEIGHTS, KeyChoice
 from qbeast_core.sampling.aggregates import Aggregates
-from qbeast_core.sampling.deviation import SeenRows
+from qbeast_core.sampling.deviation import MIN_SHIFT, MIN_SHIFT_OF_SAMPLE, Repeats, SeenRows
 from qbeast_core.sampling.sums import WEIGHT, KeySizes, Parts, Sums
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import evaluating
@@ -31,6 +31,7 @@ from qbeast_core.table.estimate.heavy_rows import (
     NO_HEAVY_ROWS,
     HeavyRows,
     heavy_rows,
+    repeats_of,
     rows_without_list,
 )
 from qbeast_core.table.estimate.join import Joined
@@ -235,9 +236,25 @@ class Reading:
         return self.counted is not None
 
     @property
-    def squares(self) -> float | None:
-        """Minimum sum of the squared row counts of all keys; None if samples are not compared with all rows."""
-        return self.heavy.others if self.counted is None and self._compares_all else None
+    def repeats(self) -> Repeats | None:
+        """How often the keys repeat that samples draw as a whole; None if unknown."""
+        skips_others = len(self.heavy.keys) > len(self._listed.keys)  # keys that only joined tables list
+        if self.question.aggregates.counts_keys or skips_others:
+            return None
+        return self._repeats_matching if self._pushes(by_key=True) else self._repeats_of_all
+
+    @cached_property
+    def _repeats_of_all(self) -> Repeats | None:
+        return self._repeats(self._planners[False](None).selection)
+
+    @cached_property
+    def _repeats_matching(self) -> Repeats | None:
+        return self._repeats(self._kept.selection)
+
+    def _repeats(self, opened: Selection) -> Repeats | None:
+        indexed = replace(opened, opened=opened.opened & ~self.unplaced)
+        min_shift = MIN_SHIFT if self.question.sample is None else MIN_SHIFT_OF_SAMPLE
+        return repeats_of(self.reader, indexed, self._listed, min_shift=min_shift)
 
     @property
     def bounds(self) -> tuple[int, int] | None:
@@ -474,11 +491,12 @@ class Reading:
         """Return whether the sampled rows of a joined table differ from the log by more than chance explains."""
         known = self.rows_known if self.is_calibrated else None
         bounds = self.bounds if known is None else (known, known)
-        if bounds is None and not self.squares:
+        repeats = self.repeats
+        if bounds is None and repeats is None:
             return False
-        keys = KeySizes.concat(self._sizes or [_NO_SIZES]).counted()
-        seen = SeenRows(keys.power(1), keys.power(2), probability)
-        return (bounds is not None and seen.deviates(*bounds)) or seen.lacks_keys(self.squares or 0.0)
+        seen = SeenRows.of(KeySizes.concat(self._sizes or [_NO_SIZES]).counted(), probability)
+        deviates = bounds is not None and seen.deviates(*bounds)
+        return deviates or (repeats is not None and seen.lacks_keys(repeats))
 
     def _refuse_memory(self, used_bytes: int, max_bytes: int, *, by_key: bool) -> NoReturn:
         question = self.question

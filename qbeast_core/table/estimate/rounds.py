@@ -279,7 +279,7 @@ class _State:
             filtered=question.condition is not None or question.changes_rows,
             counted=reading.counted is not None,
             bounds=reading.bounds,
-            squares=reading.squares,
+            repeats=reading.repeats,
             farthest=lambda: reading.farthest,
             # The rows of a part may have fewer matches than others.
             weights=None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -12,6 +13,7 @@ import polars as pl
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.tree.keys.heavy_keys import HeavyKeys
 from qbeast_core.tree.keys.key_tag import parse_keys
 from qbeast_core.tree.keys.key_total import KeyTotal
 
@@ -82,6 +84,17 @@ def count_keys(files: pl.DataFrame) -> KeyCounts:
         tags = tags.filter(pl.Series(~np.isin(hashes, cached.hashes), dtype=pl.Boolean))
     counts.add(tags)
     _CACHE.replace(cached, _CachedCounts(hashes, counts.copy()))
+    return counts
+
+
+def count_other_keys(files: pl.DataFrame, listed: Sequence[HeavyKeys | None]) -> KeyCounts:
+    """Return how often index keys repeat in files, without some keys of each file."""
+    is_plain = pl.Series([keys is None or not len(keys) for keys in listed], dtype=pl.Boolean)
+    counts = count_keys(files.filter(is_plain)).copy()
+    for (text, records), keys in zip(files.select("keys", "num_records").iter_rows(), listed, strict=True):
+        sketch = parse_keys(text)
+        if keys is not None and len(keys) and sketch is not None and records == sketch.rows:
+            counts.total.add(sketch.without(keys.weights, keys.rows))
     return counts
 
 

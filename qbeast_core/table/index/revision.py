@@ -242,6 +242,9 @@ def check_columns(specs: Sequence[ColumnSpec], schema: pl.Schema, dialect: Block
             guess = f" {kind!r} is not a kind of index: there are {', '.join(KINDS)}.{did_you_mean([kind], KINDS)}"
         else:
             guess = did_you_mean(unknown, schema)
+            nested = [name for name in unknown if name.partition(".")[0] in schema]
+            if nested:
+                guess = f" A field cannot be indexed: write {nested[0]!r} as a column of its own."
         message = (
             f"`columns` names no such column(s): {unknown}; nothing was written. The rows have {list(schema)}."
             f"{guess}"

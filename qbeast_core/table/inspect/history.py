@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import polars as pl
 
-# The first is preferred: the other is the clock of the writer.
-_TIMES: Final = ("inCommitTimestamp", "timestamp")
+from qbeast_core.log.files.commit_times import LAST_MS
+
+_TIMES: Final = ("timestamp", "inCommitTimestamp")  # the first is the time of the version, see `commit_times`
 
 # Names of metrics in the log; the first one that a commit has is used.
 _NUMBERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -21,9 +22,6 @@ _NUMBERS: Final[Mapping[str, tuple[str, ...]]] = {
     "files_removed": ("numRemovedFiles", "numTargetFilesRemoved"),
     "bytes_added": ("numAddedBytes", "numTargetBytesAdded", "numOutputBytes"),
 }
-# End of the year 9999, the maximum of `datetime`. Later times are invalid.
-_LAST_MS: Final = 253_402_300_799_999
-
 _IN_COLUMNS: Final = frozenset(
     {
         *_TIMES,
@@ -107,7 +105,7 @@ def _whole(name: str, values: Sequence[object]) -> pl.Series:
 
 def _times(values: Sequence[object]) -> pl.Series:
     stamps = _whole("timestamp", values)
-    valid = stamps.set(~stamps.is_between(0, _LAST_MS), None)
+    valid = stamps.set(~stamps.is_between(0, LAST_MS), None)
     return valid.cast(pl.Datetime("ms", "UTC")).dt.cast_time_unit("us")
 
 

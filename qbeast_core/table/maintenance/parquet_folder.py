@@ -87,6 +87,13 @@ def find_parquet(store: Store, missing: TableNotFoundError) -> tuple[list[str], 
     paths = [path for path in store.list("") if path.endswith(".parquet") and not hidden.search(path)]
     if not paths:
         raise missing
+    broken = next((path for path in paths if FilePath(path).kind != "inside"), None)
+    if broken is not None:
+        msg = (
+            f"the name of {broken!r} of {store.uri!r} is not valid UTF-8, and a Delta log cannot name the file. "
+            "Nothing was changed. Rename the file."
+        )
+        raise InvalidInputError(msg, argument="path")
     values = _values_of_folders(store, paths)
     columns_of = map_files(store, partial(_columns_of, store), paths)
     schema: dict[str, pl.DataType] = {}
@@ -172,13 +179,18 @@ def _columns_of(store: Store, path: str) -> dict[str, pl.DataType]:
         footer = read_footer_bytes(store, path, store.size(path))
         schema = pl.read_parquet_schema(io.BytesIO(footer))
         stored: Any = pq.read_metadata(io.BytesIO(footer)).schema
-        leaves = map(stored.column, range(len(stored)))
-        instants = {leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"}
+        leaves = [leaf for leaf in map(stored.column, range(len(stored))) if leaf.physical_type == "INT96"]
+        instants = {name for name in schema if any(_is_in(leaf, name) for leaf in leaves)}
     except (pl.exceptions.PolarsError, pa.ArrowException, OSError, Unreadable) as error:
         msg = f"{path!r} of {store.uri!r} is not a readable Parquet file: {error}. Nothing was changed."
         raise InvalidInputError(msg, argument="path") from error
     stored_as = {name: partial(_stored, instant=name in instants) for name in schema}
     return {name: replaced_types(dtype, stored_as[name]) for name, dtype in schema.items()}
+
+
+def _is_in(leaf: Any, column: str) -> bool:
+    """Return whether a leaf is a column, or a part of it. The name of a column may have dots."""
+    return bool(leaf.name == column if leaf.name == leaf.path else leaf.path.startswith(f"{column}."))
 
 
 def _stored(dtype: pl.DataType, *, instant: bool) -> pl.DataType:

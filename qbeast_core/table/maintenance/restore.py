@@ -8,8 +8,8 @@ from typing import Final
 
 from qbeast_core.errors import NotQbeastTableError, VersionNotFoundError
 from qbeast_core.io.stores.store import map_files
-from qbeast_core.log.actions import AddFile, Metadata
-from qbeast_core.log.columns.declared_rules import keeping_high_water_marks
+from qbeast_core.log.actions import AddFile, Metadata, parse_commit
+from qbeast_core.log.columns.declared_rules import identity_columns, keeping_high_water_marks
 from qbeast_core.log.columns.mapping import with_max_id
 from qbeast_core.log.files.deletion_vector import FileKey, file_key, file_paths
 from qbeast_core.log.files.live_files import FileChange, LastChange, LiveFiles
@@ -19,6 +19,7 @@ from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import HIGHEST_REVISION_ID
 from qbeast_core.table.commit.commit import commit_metadata
 from qbeast_core.table.data.footers import stored_size
+from qbeast_core.table.snapshot.log_files import read_log
 from qbeast_core.table.snapshot.snapshot import Snapshot, read_live_files
 
 _SHOWN: Final = 3
@@ -79,14 +80,21 @@ def restore(newest: Snapshot, old: Snapshot, *, dry_run: bool) -> tuple[RestoreR
 
 def _plan(live: LiveFiles, wanted: tuple[AddFile, ...]) -> FileChange:
     """Return the change from the live files to the wanted ones."""
-    by_key = {_key(add): add.model_copy(update={"data_change": True}) for add in wanted}
     now = {_key(add): add.model_copy(update={"data_change": True}) for add in live.listed}
+    # A live file keeps the text of its path; another one gets the text that Spark's VACUUM keeps.
+    paths = {
+        key: now[key].path if key in now else FilePath.of_log(key[0]).encoded for key in map(_key, wanted)
+    }
+    by_key = {
+        _key(add): add.model_copy(update={"data_change": True, "path": paths[_key(add)]}) for add in wanted
+    }
     # The same file with other tags is not a change of rows.
     changed = [(add, key not in now) for key, add in by_key.items() if now.get(key) != add]
     return FileChange(
         adds=tuple(add.model_copy(update={"data_change": is_new}) for add, is_new in changed),
         removed=tuple(add for add in (*live.listed, *live.unlisted) if _key(add) not in by_key),
         data_change=True,
+        renamed=tuple(add for add in wanted if _key(add) not in now and add.path != paths[_key(add)]),
     )
 
 
@@ -99,9 +107,26 @@ def _metadata(newest: Snapshot, old: Snapshot) -> Metadata:
     update = {
         "id": newest.metadata.id,
         "configuration": config.to_configuration(),
-        "schema_string": keeping_high_water_marks(old.schema_json, newest.schema_json),
+        "schema_string": keeping_high_water_marks(old.schema_json, _schemas_since(newest, old)),
     }
     return with_max_id(old.metadata.model_copy(update=update), newest.metadata)
+
+
+def _schemas_since(newest: Snapshot, old: Snapshot) -> list[str]:
+    """Return the schemas that may have marks of the identity columns of an old version, oldest first."""
+    if identity_columns(old.schema_json) <= identity_columns(newest.schema_json):
+        return [newest.schema_json]
+    # A column was dropped meanwhile: only the commits before have its mark.
+    try:
+        commits = read_log(newest.source.store, newest.version, after=old.version).commits
+    except FileNotFoundError as error:
+        msg = (
+            f"version {old.version} of {newest.uri!r} cannot be restored: it has identity columns that were dropped "
+            f"since, and the last numbers of these are in commits that are gone ({error}). Nothing was changed."
+        )
+        raise VersionNotFoundError(msg, path=newest.uri, version=old.version) from error
+    changes = (parse_commit(body, version=0).metadata for body in commits if b'"metaData"' in body)
+    return [change.schema_string for change in changes if change is not None]
 
 
 def _key(add: AddFile) -> FileKey:

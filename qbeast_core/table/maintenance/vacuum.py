@@ -15,6 +15,7 @@ from qbeast_core.errors import InvalidInputError, changed_before, invalid_argume
 from qbeast_core.io.stores.store import map_files
 from qbeast_core.log.actions import CHANGE_FOLDER
 from qbeast_core.log.files.deletion_vector import file_paths, parse_vector
+from qbeast_core.log.files.live_files import NEVER_MS
 from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.log.properties import interval_hours
 from qbeast_core.log.protocol import check_writable
@@ -78,7 +79,7 @@ def vacuum(
     old = [file for file in store.entries("") if file.modified_ms < oldest and is_data_file(file.path)]
     newest = refresh(snapshot)  # after the listing, so it has all commits until then
     check_writable(newest.protocol, newest.metadata, mode="metadata", path=newest.uri, brings="settings")
-    log = read_log(store, newest.version, actions=("remove",))
+    log = read_log(newest.source.log, newest.version, actions=("remove",))
     needed = {path.name for path in _needed(newest, log, oldest)}
     gone = [file for file in old if file.path.rpartition("/")[2] not in needed]
     if not dry_run:
@@ -101,7 +102,7 @@ def _needed(newest: Snapshot, log: LogState, oldest_ms: int) -> Iterator[FilePat
         for add in read_live_files(newest).unlisted:
             yield from file_paths(add.path, add.deletion_vector)
     for remove in (item for part in (*log.checkpoint, *log.commits) for item in actions_of(part, "remove")):
-        if (remove.get("deletionTimestamp") or 0) >= oldest_ms:
+        if oldest_ms <= (remove.get("deletionTimestamp") or 0) < NEVER_MS:
             yield from file_paths(remove["path"], remove.get("deletionVector"))
 
 

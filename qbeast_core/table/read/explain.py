@@ -300,11 +300,16 @@ def _planned_again(reader: Reader, predicate: pl.Expr | None, sample: Sample | N
 
 
 def explain(
-    reader: Reader, predicate: Predicate | None, sample: Sample | None, columns: list[str] | None
+    reader: Reader,
+    predicate: Predicate | None,
+    sample: Sample | None,
+    columns: list[str] | None,
+    *,
+    argument: str = "where",
 ) -> Plan:
-    """Plan a read without reading rows; see `Table.explain`."""
+    """Plan a read without reading rows; see `Table.explain`. `argument` names the condition in messages."""
     refuse_forked(reader.snapshot.uri)
-    where = filter_of(predicate, reader.snapshot.schema)
+    where = filter_of(predicate, reader.snapshot.schema, argument=argument)
     pushed, names = pushed_down(reader.snapshot.schema, where, columns)
     plan = reader.plan(pushed, sample)
     warn_of_sample(reader, sample, plan if pushed is None else None)

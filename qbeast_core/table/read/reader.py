@@ -349,6 +349,8 @@ def different_names(columns: Sequence[str], known: Sequence[str], *, argument: s
         problem = f"must be different names of {list(known)}, at least one, in a list"
         value = columns if isinstance(columns, str) else items
         guess = did_you_mean(unknown, known).strip()
+        if columns in known:
+            guess = f"Write {argument}=[{columns!r}]."
         invalid_argument(argument, problem, "nothing was read", value=value, known=known, cure=guess)
     return names
 

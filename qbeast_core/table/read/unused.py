@@ -49,6 +49,11 @@ def _reasons(part: pl.Expr, schema: pl.Schema, table: IndexTable) -> list[str]:
     if len(sides) > 1:
         named = ((side, reason) for side in sides for reason in _reasons(side, schema, table))
         return [f"{side}: {reason}" for side, reason in named]
+    nested = [name for name in part.meta.root_names() if schema[name].is_nested()]
+    if nested and isinstance(node, Unknown):
+        return [
+            f"{nested[0]!r} is nested, and its fields have no index; write the field as a column, and index that"
+        ]
     return [_LATER] if pushed is None else _of_node(node, schema, table)
 
 

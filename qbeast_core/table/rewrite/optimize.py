@@ -267,6 +267,7 @@ def _result(rounds: Sequence[_Round], options: OptimizeOptions, reader: Reader) 
         commits=len(replaced),
         attempts=sum(outcome.attempts for outcome in outcomes),
         files_left=int(reader.index_state.clustered_by_others.sum()),
+        rows_left=reader.index_state.rows_of_other_columns,
     )
 
 
@@ -290,6 +291,8 @@ class OptimizeResult(RewriteResult):
     files_left : int
         Number of files that stay as they are because another implementation clustered them, such as Delta's liquid
         clustering (``clusteringProvider`` in the log). Deletes, updates and merges may rewrite them.
+    rows_left : int
+        Number of rows that are still indexed by other columns, after `Table.reindex`.
     others
         See `RewriteResult`.
     """
@@ -298,12 +301,16 @@ class OptimizeResult(RewriteResult):
     cubes: int
     commits: int
     files_left: int = 0
+    rows_left: int = 0
 
     def __repr__(self) -> str:
         """Return a summary of a few lines."""
         head, left = f"OptimizeResult: version {self.version}", []
         if self.files_left:
             left = [f"  left alone: {self.files_left:,} files that another implementation clustered"]
+        if self.rows_left:
+            moves = 'optimize(into="newest") moves all of them'
+            left.append(f"  left: {self.rows_left:,} rows that are indexed by other columns; {moves}")
         if self.committed and not self.plan.height:
             return f"{head} begins revision {self.revision_id}; there are no rows"
         if not self.plan.height:

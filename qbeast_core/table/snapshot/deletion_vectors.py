@@ -1,73 +1,145 @@
-"""Rows that deletion vectors hide, by file."""
+"""Rows that deletion vectors hide, by file.
+
+`deltalake` is not used: it allocates a boolean for each row up to the last listed one, and refuses tables with features
+that do not matter here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import zlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from qbeast_core.errors import InvalidMetadataError, QbeastError, StorageError
-from qbeast_core.io.stores.store import Store
-from qbeast_core.log.files.deletion_vector import parse_vector, vector_path
+from qbeast_core.errors import InvalidMetadataError, StorageError
+from qbeast_core.io.stores.store import Range, Store, map_files
+from qbeast_core.log.files.deletion_vector import from_z85, parse_vector, vector_path
+from qbeast_core.log.files.row_bitmap import MalformedBitmap, parse_bitmap
 from qbeast_core.space.arrays import I64Array
-from qbeast_core.spec.file_path import FilePath
+from qbeast_core.table.data.footers import Unreadable, read_footer
 
 if TYPE_CHECKING:
     from qbeast_core.table.snapshot.snapshot import Snapshot
 
+_FORMAT: Final = b"\x01"
+_NUMBER_BYTES: Final = 4  # the length before a vector, and the checksum after it
+_SMALL_BYTES: Final = 1 << 20  # larger vectors are compared with the size of their file
+_SMALL_ROWS: Final = 1 << 20  # vectors of more rows are compared with the footer of their data file
 
-def deleted_rows(snapshot: Snapshot) -> dict[int, I64Array]:
-    """Return a mapping from file index to the indexes of the rows that a deletion vector hides."""
-    numbers = snapshot.files["has_deletion_vector"].arg_true().to_list()
-    if not numbers:
-        return {}
-    stored = {vector_path(parse_vector(snapshot.files["deletion_vector"][file]) or {}) for file in numbers}
-    store = snapshot.source.store
-    files = sorted(path.text for path in stored if path is not None)  # None: the vector is in the log
-    for path in files:
-        store.locate(path)
+
+def deleted_rows(snapshot: Snapshot, numbers: Sequence[int] | None = None) -> dict[int, I64Array]:
+    """Return a mapping from file index to the indexes of the rows that a deletion vector hides.
+
+    `numbers` selects some of the files with deletion vectors.
+    """
+    if numbers is None:
+        numbers = snapshot.files["has_deletion_vector"].arg_true().to_list()
+    bodies: dict[int, bytes] = {}
+    stored: dict[str, dict[int, Range]] = defaultdict(dict)  # by the file that holds the vectors
+    for number in numbers:
+        try:
+            descriptor = parse_vector(snapshot.files["deletion_vector"][number]) or {}
+            path = vector_path(descriptor)
+            if path is None:
+                bodies[number] = _inline(descriptor)
+            else:
+                stored[path.text][number] = _range(descriptor)
+        except (MalformedBitmap, ValueError) as error:
+            raise _malformed(snapshot, number, error) from error
+    parts = map_files(snapshot.source.store, lambda path: _read(snapshot, path, stored[path]), list(stored))
+    for part in parts:
+        bodies |= part
+    return {number: _rows(snapshot, number, bodies[number]) for number in numbers}
+
+
+def _inline(descriptor: Mapping[str, Any]) -> bytes:
+    if descriptor.get("storageType") != "i":
+        msg = f"it is stored in an unknown way, {descriptor.get('storageType')!r}"
+        raise MalformedBitmap(msg)
+    return from_z85(str(descriptor.get("pathOrInlineDv")))[: _whole_number(descriptor, "sizeInBytes")]
+
+
+def _range(descriptor: Mapping[str, Any]) -> Range:
+    start = _whole_number({"offset": len(_FORMAT), **descriptor}, "offset")
+    return start, _whole_number(descriptor, "sizeInBytes") + 2 * _NUMBER_BYTES
+
+
+def _whole_number(descriptor: Mapping[str, Any], name: str) -> int:
+    value = descriptor.get(name)
+    if not isinstance(value, int) or not 0 <= value < 2**31:
+        msg = f"its {name} is {value!r}"
+        raise MalformedBitmap(msg)
+    return value
+
+
+def _read(snapshot: Snapshot, path: str, ranges: Mapping[int, Range]) -> dict[int, bytes]:
+    """Return the bitmaps in a file of deletion vectors, by data file, without length and checksum."""
+    store, ordered = snapshot.source.store, sorted(ranges, key=lambda number: ranges[number])
     try:
-        vectors = snapshot.source.deletion_vectors(snapshot.version)
-    except QbeastError as error:
-        _refuse_missing(snapshot, files, error)
-        raise
-    paths = snapshot.data_paths
-    numbers_by_name = {name: number for number in numbers for name in _deltalake_names(store, paths[number])}
-    rows: dict[int, I64Array] = {}
-    for name, keep in zip(vectors["filepath"], vectors["selection_vector"], strict=True):
-        number = numbers_by_name.get(FilePath.of_log(name).text)
-        if number is not None:
-            rows[number] = np.flatnonzero(~np.asarray(keep, np.bool_))
-    missing = [paths[number] for number in numbers if number not in rows]
-    if missing:
+        _refuse_long(store, path, ranges)
+        whole = store.get_ranges(path, [(0, len(_FORMAT)), *(ranges[number] for number in ordered)])
+    except FileNotFoundError as error:
         message = (
-            f"the deletion vector of {missing[0]!r} of {snapshot.uri!r} cannot be found, so its deleted rows are not "
-            "known. Nothing was read. Rewrite the file with the engine that wrote it."
+            f"{path!r} of {snapshot.uri!r} is missing: it lists deleted rows. Nothing was read. Restore the file, "
+            "or an older version of the table."
         )
-        raise InvalidMetadataError(message)
+        raise StorageError(message, path=path) from error
+    bitmaps: dict[int, bytes] = {}
+    for number, stored in zip(ordered, whole[1:], strict=True):
+        bitmap = bytes(stored[_NUMBER_BYTES:-_NUMBER_BYTES])
+        ends = stored[:_NUMBER_BYTES], stored[-_NUMBER_BYTES:]
+        length, checksum = (int.from_bytes(end, "big") for end in ends)
+        if bytes(whole[0]) != _FORMAT or length != len(bitmap) or checksum != zlib.crc32(bitmap):
+            problem = f"{path!r} has other bytes there than the log describes, or is damaged"
+            raise _malformed(snapshot, number, problem)
+        bitmaps[number] = bitmap
+    return bitmaps
+
+
+def _refuse_long(store: Store, path: str, ranges: Mapping[int, Range]) -> None:
+    """Raise before memory is allocated for more bytes than a file has."""
+    if max(length for _, length in ranges.values()) <= _SMALL_BYTES:
+        return
+    end, size = max(sum(part) for part in ranges.values()), store.size(path)
+    if end > size:
+        message = (
+            f"{path!r} has {size:,} bytes, and the log names {end:,}: it was cut. Restore it and try again."
+        )
+        raise StorageError(message, path=path)
+
+
+def _rows(snapshot: Snapshot, number: int, body: bytes) -> I64Array:
+    """Return the rows in a bitmap. The log's count of rows is not trusted with much memory, nor in order to refuse."""
+    height, checked = snapshot.files["num_records"][number], False
+    try:
+        bitmap = parse_bitmap(body)
+        if height is None or bitmap.count > min(height, _SMALL_ROWS):
+            height, checked = _height(snapshot, number), True
+        rows = bitmap.rows() if bitmap.count <= height else None
+        if rows is not None and len(rows) and rows[-1] >= height and not checked:
+            height = _height(snapshot, number)
+    except MalformedBitmap as error:
+        raise _malformed(snapshot, number, error) from error
+    if rows is None:
+        raise _malformed(snapshot, number, f"it lists {bitmap.count:,} rows, and the file has {height:,}")
+    if len(rows) and rows[-1] >= height:
+        raise _malformed(snapshot, number, f"it lists row {rows[-1]:,}, and the file has {height:,}")
     return rows
 
 
-def _deltalake_names(store: Store, path: str) -> Iterator[str]:
-    """Yield the names that `deltalake` may use for a data file (decoded): URLs, joined to the URL of the table."""
-    if FilePath(path).kind != "inside":
-        yield path
-        return
-    yield f"{store.uri}/{path}"
-    scheme, colon, rest = path.partition(":")
-    if colon:  # if the log does not encode the colon, deltalake takes a name with a time for a URL
-        yield f"{scheme.lower()}:{rest}"
+def _height(snapshot: Snapshot, number: int) -> int:
+    """Return the number of rows of a data file by its footer."""
+    path, store = snapshot.data_paths[number], snapshot.source.store
+    try:
+        return int(read_footer(store, path, store.size(path)).num_rows)
+    except (Unreadable, FileNotFoundError) as error:
+        raise _malformed(snapshot, number, f"the rows of the file cannot be counted: {error}") from error
 
 
-def _refuse_missing(snapshot: Snapshot, files: list[str], cause: QbeastError) -> None:
-    """Raise if the file of a deletion vector is missing."""
-    for path in files:
-        try:
-            snapshot.source.store.size(path)
-        except FileNotFoundError:
-            message = (
-                f"{path!r} of {snapshot.uri!r} is missing: it lists deleted rows. Nothing was read. Restore the file, "
-                "or an older version of the table."
-            )
-            raise StorageError(message, path=path) from cause
+def _malformed(snapshot: Snapshot, number: int, problem: object) -> InvalidMetadataError:
+    message = (
+        f"the deletion vector of {snapshot.data_paths[number]!r} of {snapshot.uri!r} cannot be used: {problem}. Its "
+        "deleted rows are not known, so nothing was read. Restore the file of the vector, or an older version of the "
+        "table."
+    )
+    return InvalidMetadataError(message)

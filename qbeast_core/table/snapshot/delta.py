@@ -8,7 +8,6 @@ import re
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 from threading import Lock
 from typing import Any, Final
@@ -30,16 +29,19 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.parquet.pages import PageReader
 from qbeast_core.io.stores.location import SCHEMES
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.stores.store import Store, reason_of_failure
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.features import NAMED_READER, NAMED_WRITER
 from qbeast_core.log.protocol import check_readable
 from qbeast_core.log.refusals import cure_of
 from qbeast_core.support.forked import FORKED
+from qbeast_core.support.plain_text import MAX_QUOTED, for_people
 from qbeast_core.support.suggestions import write_call
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead, log_instead
-from qbeast_core.table.snapshot.log_copy import LogCopy, copy_log
-from qbeast_core.table.snapshot.log_files import LogFiles, commit_path
+from qbeast_core.table.snapshot.checkpoint_faults import checkpoint_faults, warn_of_faults
+from qbeast_core.table.snapshot.log_copy import LogCopy, copy_log, sound_copies
+from qbeast_core.table.snapshot.log_files import LAST_CHECKPOINT, SIDECARS, LogFiles, commit_path
+from qbeast_core.table.snapshot.partition_texts import respelling
 
 _STATS: Final = ("min", "max", "null_count")
 _NOTHING: Final = pl.Struct([])
@@ -56,23 +58,8 @@ _GAP: Final = re.compile(
     re.DOTALL,
 )
 _NO_BEGINNING: Final = re.compile(r"No (?:table metadata|protocol|table metadata or protocol) found in delta")
-_NO_CREDENTIALS: Final = "there are no usable credentials: give them in `storage_options` or the environment"
-_PLAIN_HTTP: Final = (
-    "the endpoint is http, which has to be allowed: AWS_ALLOW_HTTP='true' in `storage_options`"
-)
-_NO_STORE: Final = (
-    "the store cannot be reached: check the endpoint in `storage_options` or the environment (AWS_ENDPOINT_URL, "
-    "a whole address like https://host:port), and the network"
-)
-_REFUSED: Final = "the store refuses these credentials: check them and their permissions"
-_CAUSES: Final = (
-    (r"Forked process detected", FORKED),
-    (r"api/token|169\.254\.169\.254|credential", _NO_CREDENTIALS),  # the metadata service of a cloud machine
-    (r"URL scheme is not allowed", _PLAIN_HTTP),
-    (r"dns error|Connection refused|tcp connect|builder error|Executor has crashed", _NO_STORE),
-    (r"denied|Unauthorized|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|InvalidToken", _REFUSED),
-)
 _SIDECARS: Final = "v2Checkpoint"
+_OTHER_TEXT: Final = "Failed to parse value"
 # A protocol that neither qbeast nor deltalake can read, to advise another engine.
 _FUTURE: Final = Protocol(min_reader_version=3, min_writer_version=7, reader_features=("unknown",))
 
@@ -120,23 +107,14 @@ class DeltaSource:
             with self._held() as table:
                 return None if table.version() == version else _known(self.store.uri, table)
         except (InvalidMetadataError, StorageError, TableNotFoundError) as error:
-            if self.copy is None:
+            if self.copy is None and not isinstance(error, InvalidMetadataError):
                 raise
-            raise FileNotFoundError(self.copy.path) from error
+            raise FileNotFoundError(self.store.uri) from error  # open it again
 
     def transaction_version(self, app_id: str, *, version: int) -> int | None:
         """Return the transaction version of an application, at `version` or later. None: there is none."""
         with self._held(version) as table:
             return table.transaction_version(app_id)
-
-    def deletion_vectors(self, version: int) -> pl.DataFrame:
-        """Return `filepath` and `selection_vector` of each file with a deletion vector."""
-        with self._held(version) as table:
-            if table.version() == version and self.copy is None:
-                return pl.DataFrame(table.deletion_vectors())
-        # `table` is at another version, or is a copy of the log without the files of deletion vectors.
-        source, _ = open_delta(self.store, version=version, storage_options=self.storage_options)
-        return source.deletion_vectors(version)
 
     def checkpoint(self, version: int, *, files: int) -> None:
         """Write a checkpoint of the newest version, unless `deltalake` lists more than the `files` live files.
@@ -166,7 +144,6 @@ def open_delta(
     store: Store,
     *,
     version: int | None = None,
-    timestamp: datetime | None = None,
     storage_options: Mapping[str, str],
 ) -> tuple[DeltaSource, DeltaVersion]:
     """Open a table, by default its newest version."""
@@ -174,18 +151,49 @@ def open_delta(
     if root is not None and not (root / LOG_DIRECTORY).is_dir():
         raise TableNotFoundError(log_instead(store.uri) or found_instead(store.uri, root), path=store.uri)
     _refuse_linked_log(store)
-    if version is None and timestamp is None:
+    if version is None:
         copied = _open_copy(store, storage_options)
         if copied is not None:
             return copied
-    with delta_errors(store.uri):
-        if version is not None:
-            table = _open_version(store, version, storage_options)
-        else:
-            table = _open_newest(store, storage_options)
-        if timestamp is not None:
-            table.load_as_version(timestamp)
-        return DeltaSource(store, table, storage_options), _known(store.uri, table)
+    try:
+        with delta_errors(store.uri):
+            if version is not None:
+                table = _open_version(store, version, storage_options)
+            else:
+                table = _open_newest(store, storage_options)
+            return DeltaSource(store, table, storage_options), _known(store.uri, table)
+    except (InvalidMetadataError, StorageError, VersionNotFoundError) as error:
+        if isinstance(error, StorageError) and store.local_root is None:
+            raise  # the store cannot be reached
+        return _open_without_broken(store, version, storage_options, error)
+
+
+def _open_without_broken(
+    store: Store, version: int | None, storage_options: Mapping[str, str], error: QbeastError
+) -> tuple[DeltaSource, DeltaVersion]:
+    """Open a log that `deltalake` cannot read, without its hint and broken checkpoints; raise `error` if that fails.
+
+    Partition values whose text it does not parse are written in another way.
+    """
+    is_cut = isinstance(error, InvalidMetadataError)
+    respell = respelling(store, version) if _OTHER_TEXT in f"{error} {error.__cause__}" else None
+    for copy in sound_copies(store, version, respell):
+        is_cut = False
+        with suppress(InvalidMetadataError, StorageError, TableNotFoundError), delta_errors(store.uri):
+            table = DeltaTable(copy.path)
+            opened = DeltaSource(store, table, storage_options, copy), _known(store.uri, table)
+            warn_of_faults(store)
+            return opened
+    broken = (
+        [fault for fault in checkpoint_faults(store) if fault.paths[0] != LAST_CHECKPOINT] if is_cut else []
+    )
+    if not broken:
+        raise error
+    message = (
+        f"the Delta log of {store.uri} is damaged: {broken[0].paths[0]}: {broken[0].problem}. The commits before it "
+        "are not there. Nothing was changed. Restore this file from a copy."
+    )
+    raise InvalidMetadataError(message) from error
 
 
 def _refuse_linked_log(store: Store) -> None:
@@ -193,7 +201,7 @@ def _refuse_linked_log(store: Store) -> None:
     root = store.local_root
     if root is None:
         return
-    for folder in (LOG_DIRECTORY, f"{LOG_DIRECTORY}/_sidecars"):
+    for folder in (LOG_DIRECTORY, f"{LOG_DIRECTORY}/{SIDECARS}"):
         store.locate(folder)
         with suppress(FileNotFoundError), os.scandir(root / folder) as entries:
             for entry in entries:
@@ -330,16 +338,21 @@ def _translated(uri: str, error: BaseException) -> QbeastError:
     damage = _damage(text)
     if damage is not None:
         return InvalidMetadataError(f"the Delta log of {uri} is damaged: {damage}.")
-    causes = _CAUSES if "://" in uri or "Forked" in text else ()
-    cause = next((why for pattern, why in causes if re.search(pattern, text, re.IGNORECASE)), None)
+    cause = FORKED if "Forked process detected" in text else None
+    if cause is None and "://" in uri:
+        cause = reason_of_failure(text)
     if cause is not None:
-        message = f"the log of {uri} cannot be read: {cause}. Nothing was changed. ({' '.join(text.split())})"
+        message = f"the log of {uri} cannot be read: {cause}. Nothing was changed."
         return StorageError(message, path=uri, argument="storage_options" if "`" in cause else None)
     unsupported = _unsupported(text, uri)
     if unsupported is not None:
         return unsupported
     if isinstance(error, OSError) or _STORE.search(text):
-        return StorageError(f"the log of {uri} cannot be read: {text}", path=uri)
+        short = " ".join(for_people(text).split())[:MAX_QUOTED]
+        message = (
+            f"the log of {uri} cannot be read: {short}. Nothing was changed. Check the store and try again."
+        )
+        return StorageError(message, path=uri)
     return InvalidMetadataError(f"the Delta log of {uri} is damaged: {text}. Nothing was changed.")
 
 

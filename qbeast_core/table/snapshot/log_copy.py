@@ -6,27 +6,33 @@ other. A copy needs three round trips: the hint, a listing, and all files at onc
 
 from __future__ import annotations
 
-import re
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from qbeast_core.errors import InvalidMetadataError, StorageError
 from qbeast_core.io.stores.store import Entry, Store, map_files
 from qbeast_core.io.stores.temporary_folder import TemporaryFolder
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.snapshot.log_files import (
+    COMMIT,
     LAST_CHECKPOINT,
+    SIDECARS,
     CheckpointFiles,
+    complete_checkpoints,
     hinted_checkpoint,
     newest_checkpoint,
+    sidecar_paths,
 )
+
+if TYPE_CHECKING:
+    from qbeast_core.table.snapshot.partition_texts import Respelling
 
 _PREFIX: Final = "qbeast-log-"
 _MAX_BYTES: Final = 256 << 20
-_COMMIT: Final = re.compile(rf"{LOG_DIRECTORY}/(\d{{20}})\.json")
 
 
 class LogCopy:
@@ -35,12 +41,13 @@ class LogCopy:
     The folder is deleted with the last reference to the copy.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, respell: Respelling | None = None) -> None:
         self._store = store
+        self._respell = respell
         folder = TemporaryFolder(Path(gettempdir()), _PREFIX)
         weakref.finalize(self, folder.close)
         self._root = folder.path
-        (self._root / LOG_DIRECTORY).mkdir()
+        (self._root / LOG_DIRECTORY / SIDECARS).mkdir(parents=True)
         self._newest = -1
         self.local_root: Path | None = None
 
@@ -48,6 +55,11 @@ class LogCopy:
     def uri(self) -> str:
         """URI of the table."""
         return self._store.uri
+
+    @property
+    def newest(self) -> int:
+        """The newest copied version; -1: there is none."""
+        return self._newest
 
     @property
     def path(self) -> str:
@@ -59,20 +71,23 @@ class LogCopy:
         entries = self._store.entries(LOG_DIRECTORY, after=f"{LOG_DIRECTORY}/{self._newest:020d}.json")
         self.add(None, entries)
 
-    def add(self, checkpoint: CheckpointFiles | None, entries: Sequence[Entry]) -> None:
+    def add(
+        self, checkpoint: CheckpointFiles | None, entries: Sequence[Entry], sidecars: Sequence[str] = ()
+    ) -> None:
         """Copy a checkpoint and the commits of `entries` after it; without a checkpoint, newer commits."""
         before = self._newest if checkpoint is None else checkpoint.version
-        commits = {int(m[1]): entry.path for entry in entries if (m := _COMMIT.fullmatch(entry.path))}
+        commits = {int(m[1]): entry.path for entry in entries if (m := COMMIT.fullmatch(entry.path))}
         newer = sorted(number for number in commits if number > before)
         if newer != list(range(before + 1, before + 1 + len(newer))):
             raise FileNotFoundError(LOG_DIRECTORY)
         paths = [commits[number] for number in newer]
         if checkpoint is not None:  # and the commit of its version, for the commit info
             paths += [*checkpoint.paths, *(commits[number] for number in commits if number == before)]
+            paths += sidecars
         bodies = map_files(self._store, self._store.get, paths)
         try:
             for path, body in zip(paths, bodies, strict=True):
-                (self._root / path).write_bytes(body)
+                (self._root / path).write_bytes(body if self._respell is None else self._respell(path, body))
         except OSError as error:  # the disk is full, or the folder was deleted
             raise FileNotFoundError(self._root) from error
         self._newest = before + len(newer)
@@ -114,3 +129,27 @@ def copy_log(store: Store) -> LogCopy | None:
         copy.add(checkpoint, entries)
         return copy
     return None
+
+
+def sound_copies(store: Store, version: int | None, respell: Respelling | None = None) -> Iterator[LogCopy]:
+    """Yield copies of a log without its hint: with each of its checkpoints, the newest first, and with commits alone.
+
+    Each copy ends at `version`, or at the newest version that any file of the log is about.
+    """
+    entries = store.entries(LOG_DIRECTORY)
+    commits = [entry for entry in entries if (m := COMMIT.fullmatch(entry.path)) and _is_up_to(m[1], version)]
+    checkpoints = complete_checkpoints([entry.path for entry in entries], version=version)
+    numbers = [int(entry.path[-25:-5]) for entry in commits] + [each.version for each in checkpoints]
+    end = max(numbers, default=-1) if version is None else version
+    for checkpoint in (*checkpoints, None):
+        copy = LogCopy(store, respell)
+        with suppress(FileNotFoundError, InvalidMetadataError, StorageError, ValueError):
+            copy.add(
+                checkpoint, commits, () if checkpoint is None else sidecar_paths(store, checkpoint.paths)
+            )
+            if copy.newest == end:
+                yield copy
+
+
+def _is_up_to(number: str, version: int | None) -> bool:
+    return version is None or int(number) <= version

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import orjson
 import polars as pl
 
-from qbeast_core.errors import CommitUnknownError, InvalidMetadataError
+from qbeast_core.errors import CommitUnknownError, InvalidMetadataError, StorageError
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.log.actions import CommitInfo, parse_commit
+from qbeast_core.log.files.commit_times import commit_times
 from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
@@ -27,6 +28,9 @@ PutResult: TypeAlias = Literal["won", "lost", "absent"]
 
 # The hint: it names the newest checkpoint or an earlier one.
 LAST_CHECKPOINT: Final = f"{LOG_DIRECTORY}/_last_checkpoint"
+SIDECARS: Final = "_sidecars"
+
+COMMIT: Final = re.compile(rf"{LOG_DIRECTORY}/(\d{{20}})\.json")
 
 _HEAD: Final = 1 << 16
 _CHECKPOINT: Final = re.compile(
@@ -61,31 +65,47 @@ def read_log(
     return _state(store, version, actions, newest)
 
 
-def read_commit_info(store: LogFiles, version: int) -> CommitInfo | None:
-    """Return the `commitInfo` of a version. None: the log has none."""
-    path = commit_path(version)
-    try:
-        head = store.get_range(path, 0, min(store.size(path), _HEAD))
-        first, ended, _ = head.partition(b"\n")
-        if not ended or b'"commitInfo"' not in first:  # it is not the first line, as it usually is
-            first = store.get(path)
-        return _info_of(first, version)
-    except FileNotFoundError:
-        return None
-
-
 def read_history(store: Store, *, version: int, limit: int | None = None) -> list[dict[str, Any]]:
     """Return the `commitInfo` of each commit up to `version` that the log still has, newest first.
 
-    `deltalake` is not used, because it cannot read a ``readVersion`` of -1, which conversions by Spark write.
+    Its `timestamp` is the time of the version by `commit_times`, which needs all commits. `deltalake` is not used,
+    because it cannot read a ``readVersion`` of -1, which conversions by Spark write.
     """
-    paths = set(store.list(LOG_DIRECTORY))
-    versions = [number for number in range(version, -1, -1) if commit_path(number) in paths][:limit]
-    infos = map_files(store, lambda number: read_commit_info(store, number), versions)
-    return [
-        {**({} if info is None else info.model_dump(exclude_none=True)), "version": number}
-        for number, info in zip(versions, infos, strict=True)
+    commits = [
+        {**({} if info is None else info.model_dump(exclude_none=True)), "timestamp": time, "version": number}
+        for number, info, time in _timed(store)
+        if number <= version
     ]
+    return commits[::-1][:limit]
+
+
+def version_at(store: Store, time_ms: int) -> tuple[int | None, tuple[int, int] | None]:
+    """Return the newest version that is not newer than a time, and the oldest version with its time.
+
+    None: all versions are newer; the log has no commit.
+    """
+    times = [(number, time) for number, _, time in _timed(store)]
+    versions = (number for number, time in reversed(times) if time <= time_ms)
+    return next(versions, None), next(iter(times), None)
+
+
+def _timed(store: Store) -> list[tuple[int, CommitInfo | None, int]]:
+    """Return number, info and time of each commit, oldest first."""
+    entries = {
+        int(m[1]): entry for entry in store.entries(LOG_DIRECTORY) if (m := COMMIT.fullmatch(entry.path))
+    }
+    numbers = sorted(entries)
+    infos = map_files(
+        store, lambda number: _read_commit_info(store, number, size=entries[number].size), numbers
+    )
+    times = commit_times([(info, entries[n].modified_ms) for n, info in zip(numbers, infos, strict=True)])
+    return list(zip(numbers, infos, times, strict=True))
+
+
+def newest_version(store: Store, version: int | None) -> int:
+    """Return the newest version that has a commit, up to `version`; -1 if there is none."""
+    found = (int(m[1]) for path in store.list(LOG_DIRECTORY) if (m := COMMIT.fullmatch(path)))
+    return max((number for number in found if version is None or number <= version), default=-1)
 
 
 def put_commit(store: Store, version: int, body: bytes, txn_id: str) -> PutResult:
@@ -137,7 +157,7 @@ def hinted_checkpoint(store: LogFiles, version: int | None) -> CheckpointFiles |
     """Return the checkpoint that the hint names if it is a single file. This saves a listing of the log."""
     try:
         hint: Any = orjson.loads(store.get(LAST_CHECKPOINT))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, StorageError, ValueError):
         return None
     number = hint.get("version") if isinstance(hint, dict) else None
     if not isinstance(number, int) or hint.get("parts") or hint.get("v2Checkpoint"):
@@ -148,12 +168,18 @@ def hinted_checkpoint(store: LogFiles, version: int | None) -> CheckpointFiles |
 def newest_checkpoint(names: Iterable[str], *, version: int | None) -> CheckpointFiles | None:
     """Return the newest complete checkpoint up to `version`.
 
-    Classic, multi-part and UUID-named (V2) checkpoints count. Other names are ignored: hints, checksums, compacted
-    logs, temporary files.
-
     >>> newest_checkpoint(["00000000000000000010.checkpoint.parquet", "_last_checkpoint"], version=12)
     CheckpointFiles(version=10, paths=('_delta_log/00000000000000000010.checkpoint.parquet',))
     >>> newest_checkpoint(["00000000000000000010.checkpoint.0000000001.0000000002.parquet"], version=12)
+    """
+    return next(iter(complete_checkpoints(names, version=version)), None)
+
+
+def complete_checkpoints(names: Iterable[str], *, version: int | None) -> list[CheckpointFiles]:
+    """Return the complete checkpoints up to `version`, the newest first.
+
+    Classic, multi-part and UUID-named (V2) checkpoints count. Other names are ignored: hints, checksums, compacted
+    logs, temporary files.
     """
     parts: dict[tuple[int, int], set[str]] = {}
     for name in {path.rpartition("/")[2] for path in names}:
@@ -168,10 +194,10 @@ def newest_checkpoint(names: Iterable[str], *, version: int | None) -> Checkpoin
         for (number, count), files in parts.items()
         if count == 1 or len(files) == count
     ]
-    if not complete:
-        return None
-    number, files = max(complete)
-    return CheckpointFiles(number, tuple(f"{LOG_DIRECTORY}/{name}" for name in files))
+    return [
+        CheckpointFiles(number, tuple(f"{LOG_DIRECTORY}/{name}" for name in files))
+        for number, files in sorted(complete, reverse=True)
+    ]
 
 
 def _unknown(store: Store, version: int, txn_id: str) -> CommitUnknownError:
@@ -194,7 +220,7 @@ def _state(
     """Read a checkpoint, if any, and the commits after it, or after a version."""
     parts: tuple[pl.DataFrame | bytes, ...] = ()
     if checkpoint is not None:
-        parts, after = _checkpoint_parts(store, checkpoint.paths, actions), checkpoint.version
+        parts, after = checkpoint_parts(store, checkpoint.paths, actions), checkpoint.version
     commits = map_files(store, store.get, [commit_path(number) for number in range(after + 1, version + 1)])
     return LogState(
         uri=store.uri,
@@ -202,7 +228,7 @@ def _state(
         checkpoint=parts,
         commits=tuple(commits),
         earlier=_before(store, after),
-        commit_info=_info_of(commits[-1], version) if commits else read_commit_info(store, version),
+        commit_info=_info_of(commits[-1], version) if commits else _read_commit_info(store, version),
         fingerprint=fingerprint(store, version),
     )
 
@@ -213,19 +239,43 @@ def _before(store: LogFiles, version: int) -> Iterator[bytes]:
             yield store.get(commit_path(number))
 
 
+def _read_commit_info(store: LogFiles, version: int, *, size: int | None = None) -> CommitInfo | None:
+    """Return the `commitInfo` of a version. None: the log has none."""
+    path = commit_path(version)
+    try:
+        head = store.get_range(path, 0, min(store.size(path) if size is None else size, _HEAD))
+        first, ended, _ = head.partition(b"\n")
+        if not ended or b'"commitInfo"' not in first:  # it is not the first line, as it usually is
+            first = store.get(path)
+        return _info_of(first, version)
+    except FileNotFoundError:
+        return None
+
+
 def _info_of(body: bytes, version: int) -> CommitInfo | None:
     lines = (line for line in body.splitlines() if b'"commitInfo"' in line)
     return parse_commit(b"\n".join(lines), version=version).commit_info
 
 
-def _checkpoint_parts(
+def checkpoint_parts(
     store: LogFiles, paths: Sequence[str], actions: Sequence[str]
 ) -> tuple[pl.DataFrame | bytes, ...]:
+    """Read some kinds of actions from the files of a checkpoint and its sidecars."""
     parts = [
         store.get(path) if path.endswith(".json") else _read_parquet(store, path, actions) for path in paths
     ]
+    return *parts, *(_read_parquet(store, path, actions) for path in _sidecars(parts))
+
+
+def sidecar_paths(store: LogFiles, paths: Sequence[str]) -> list[str]:
+    """Return the sidecars that a checkpoint names."""
+    parts = [store.get(path) if path.endswith(".json") else _read_parquet(store, path, ()) for path in paths]
+    return _sidecars(parts)
+
+
+def _sidecars(parts: Iterable[pl.DataFrame | bytes]) -> list[str]:
     names = [FilePath.of_log(action["path"]).name for part in parts for action in actions_of(part, "sidecar")]
-    return *parts, *(_read_parquet(store, f"{LOG_DIRECTORY}/_sidecars/{name}", actions) for name in names)
+    return [f"{LOG_DIRECTORY}/{SIDECARS}/{name}" for name in names]
 
 
 def _read_parquet(store: LogFiles, path: str, actions: Sequence[str]) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -22,7 +22,7 @@ from qbeast_core.errors import (
     VersionNotFoundError,
 )
 from qbeast_core.io.stores.location import resolve_location
-from qbeast_core.io.stores.store import checked_options, open_store
+from qbeast_core.io.stores.store import Store, checked_options, open_store
 from qbeast_core.log.actions import CommitInfo, Metadata, Protocol
 from qbeast_core.log.columns.bounds import sound_bounds
 from qbeast_core.log.columns.partition_values import PartitionTexts, partition_texts
@@ -47,13 +47,14 @@ from qbeast_core.support.logs import LOG
 from qbeast_core.table.data.foreign_schema import visible_columns
 from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta
-from qbeast_core.table.snapshot.log_files import commit_path, fingerprint, read_commit_info, read_log
+from qbeast_core.table.snapshot.log_files import commit_path, fingerprint, read_log, version_at
 from qbeast_core.table.snapshot.lru_cache import LruCache
 
 # URI, whether absolute paths are allowed, and storage options.
 _Place: TypeAlias = tuple[str, bool, tuple[tuple[str, str], ...]]
 
 _CACHED_TABLES: Final = 8
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _COPIES_OF_FILES: Final = 4  # memory of a snapshot, as a multiple of its frame of files
 
@@ -208,9 +209,11 @@ def load_snapshot(
     refuse_forked(str(uri))
     options = MappingProxyType(checked_options(storage_options))
     store = open_store(uri, options, allow_absolute_paths=allow_absolute_paths)
+    if timestamp is not None:
+        number = _version_at(store, timestamp, options)
     missing: FileNotFoundError | None = None
     for _ in range(2):  # try again if another process cleans up the log meanwhile
-        source, known = open_delta(store, version=number, timestamp=timestamp, storage_options=options)
+        source, known = open_delta(store, version=number, storage_options=options)
         try:
             actions = ("add", "remove") if needs_removes(known.files) else ("add",)
             domains = ("domainMetadata",) if _has_domains(known.protocol) else ()
@@ -219,9 +222,7 @@ def load_snapshot(
             missing = error
             continue
         snapshot = _snapshot(source, known, log)
-        if timestamp is not None:
-            _refuse_too_young(snapshot, timestamp)
-        elif version is None:
+        if version is None:
             keep(snapshot)
         return snapshot
     message = f"a file of the log of {store.uri} is missing: {missing}. Nothing was changed."
@@ -355,28 +356,37 @@ def _has_domains(protocol: Protocol) -> bool:
 
 def timestamp_of(info: CommitInfo | None) -> int:
     """Return the time of a commit, milliseconds since 1970 UTC; 0 if unknown."""
-    stamps = () if info is None else (info.in_commit_timestamp, info.timestamp)
-    return next((stamp for stamp in stamps if stamp is not None), 0)
+    return 0 if info is None else info.time or 0
 
 
-def _refuse_too_young(snapshot: Snapshot, timestamp: datetime) -> None:
-    """Raise if all versions are newer than a time: `deltalake` returns the oldest one then."""
-    if snapshot.timestamp_ms <= timestamp.timestamp() * 1000:
-        return
-    if snapshot.version == 0 or read_commit_info(snapshot.source.store, snapshot.version - 1) is None:
-        problem = f"{snapshot.uri} has no version as old as {timestamp.isoformat()}"
-        message = f"{problem}; its oldest is {snapshot.version}. Table.history() lists them."
-        raise VersionNotFoundError(message, path=snapshot.uri, version=timestamp)
+def _version_at(store: Store, timestamp: datetime, options: Mapping[str, str]) -> int:
+    """Return the newest version that is not newer than a time, by the times that `Table.history` shows."""
+    try:
+        number, oldest = version_at(store, (timestamp - _EPOCH) // timedelta(milliseconds=1))
+    except StorageError:
+        open_delta(store, storage_options=options)  # its errors have more advice
+        raise
+    if number is not None:
+        return number
+    if oldest is None:
+        open_delta(store, storage_options=options)  # raises if there is no table
+    its = (
+        ""
+        if oldest is None
+        else f"; its oldest is {oldest[0]}, of {_EPOCH + timedelta(milliseconds=oldest[1])}"
+    )
+    problem = f"{store.uri} has no version as old as {timestamp.isoformat()}{its}"
+    message = f"{problem}. Table.history() lists them."
+    raise VersionNotFoundError(message, path=store.uri, version=timestamp)
 
 
 def read_live_files(snapshot: Snapshot) -> LiveFiles:
     """Return the files of a snapshot with all fields of the log, and files that only Spark takes for live."""
-    store = snapshot.source.store
     try:
-        log = read_log(store, snapshot.version)
+        log = read_log(snapshot.source.log, snapshot.version)
     except FileNotFoundError as error:
-        message = f"a file of the log of {store.uri} is missing: {error}. Nothing was changed; try again."
-        raise StorageError(message, path=store.uri) from error
+        message = f"a file of the log of {snapshot.uri} is missing: {error}. Nothing was changed; try again."
+        raise StorageError(message, path=snapshot.uri) from error
     return whole_files(snapshot.files["path"].to_list(), log)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +22,7 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.log.rebase import found_dialect
 from qbeast_core.log.sample_column import without_values
-from qbeast_core.log.schema import merged_schema, noted_fields, schema_to_delta
+from qbeast_core.log.schema import merged_schema, noted_fields, schema_to_delta, without_nulls
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries
@@ -98,8 +98,10 @@ class PlannedTable:
         )
 
 
-def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions) -> PlannedTable:
-    """Return the table after a write of rows with these columns."""
+def prepare(
+    frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions, *, required: Collection[str] = ()
+) -> PlannedTable:
+    """Return the table after a write of rows with these columns. In a new schema, `required` ones allow no nulls."""
     appending = target is not None and options.mode == "append"
     state = IndexState(target) if target is not None and appending else None
     latest = target.config.latest if target is not None else None
@@ -109,7 +111,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     sample_column = _sample_column(frame, target, options, dialect)
     given = frame.columns
     frame = _with_optional(without_values(frame, sample_column), target, options)
-    frame, schema_json = _fitted(frame, target, options)
+    frame, schema_json = _fitted(frame, target, options, required)
     if target is not None and appending and latest is not None:
         refuse_lost_columns(target.uri, latest, frame.schema, target.columns, done="written")
     specs = _specs(target, state, options, frame.schema)
@@ -148,11 +150,13 @@ def _with_spark_entries(metadata: Metadata, specs: Sequence[ColumnSpec], size: i
     return metadata.model_copy(update={"configuration": {**metadata.configuration, **entries}})
 
 
-def _fitted(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions) -> tuple[pl.DataFrame, str]:
+def _fitted(
+    frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions, required: Collection[str]
+) -> tuple[pl.DataFrame, str]:
     """Return a frame without rows with the columns of the table after the write, and their Delta schema."""
     if target is None or options.schema_mode == "overwrite":
         _refuse_lost_clustering(target, frame.schema)
-        schema_json = schema_to_delta(frame.schema)
+        schema_json = without_nulls(schema_to_delta(frame.schema), required)
         return frame, schema_json if target is None else with_notes(schema_json, target.schema_json)
     refuse_taken_name(target.uri, target.schema_json)
     merge, replaces = options.schema_mode == "merge", options.mode == "overwrite"

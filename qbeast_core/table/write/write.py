@@ -28,6 +28,7 @@ from qbeast_core.table.data.rules.identities import drawn_for
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.numbered import numbered
 from qbeast_core.table.engine.protocol import Engine, PlannedRows, Rows, Source
+from qbeast_core.table.engine.stream import required_columns
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.plain_files import rows_of
 from qbeast_core.table.index.design_effect import (
@@ -75,8 +76,9 @@ def _write(
     source: Source, target: Snapshot | None, options: WriteOptions, *, uri: str, engine: Engine
 ) -> WriteResult:
     """Plan, write the files, and commit."""
+    required = required_columns(source)
     source, drawn, reserved = _with_numbers(source, target, options)
-    planned = prepare(source.empty, target, options)
+    planned = prepare(source.empty, target, options, required=required)
     files = planned.target(uri, options)
     refuse_unsafe_locking(uri, options.storage_options)
     rows = engine.open(source, files, options.progress)

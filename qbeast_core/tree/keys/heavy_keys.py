@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.space.arrays import I32Array, I64Array, U32Array
+from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U32Array
 from qbeast_core.tree.keys.key_sketch import mixed
 
 # A key is heavy if it has at least two rows, and one in this many rows that no heavier key has.
@@ -32,6 +32,10 @@ class HeavyKeys:
 
     def __len__(self) -> int:
         return len(self.weights)
+
+    def those(self, marked: BoolArray) -> HeavyKeys:
+        """Return some of the keys."""
+        return HeavyKeys(self.weights[marked], self.rows[marked], self.firsts[marked])
 
     @staticmethod
     def none() -> HeavyKeys:

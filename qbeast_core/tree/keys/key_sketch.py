@@ -64,6 +64,21 @@ class KeySketch:
         counters = to_counters(weights[begins], counts, width)
         return KeySketch(len(weights), int(np.dot(counts, counts)), weights[:0], counters)
 
+    def without(self, weights: I32Array, counts: I64Array) -> KeySketch:
+        """Return the sketch of the rows without those of some keys.
+
+        >>> sketch = KeySketch.of(np.array([1, 1, 5, 7], dtype=np.int32))
+        >>> left = sketch.without(np.array([1], dtype=np.int32), np.array([2]))
+        >>> left.rows, left.squares, left.weights.tolist(), left.numbers.tolist()
+        (2, 2, [5, 7], [1, 1])
+        """
+        rows, squares = self.rows - int(counts.sum()), self.squares - int(np.dot(counts, counts))
+        if self.is_listed:
+            left = ~np.isin(self.weights, weights)
+            return KeySketch(rows, squares, self.weights[left], self.numbers[left])
+        counters = self.numbers - to_counters(weights, counts, len(self.numbers))
+        return KeySketch(rows, squares, self.weights, counters)
+
 
 def to_counters(weights: I32Array, counts: I64Array | None, width: int) -> I64Array:
     """Return the counters of keys; each key counts once if `counts` is None."""

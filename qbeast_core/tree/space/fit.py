@@ -151,7 +151,13 @@ def refit_column(current_fit: Fitted, data: ColumnData, growth: Growth) -> Trans
     """
     current = current_fit[1]
     if isinstance(current, LinearTransformation):
-        return _refit_linear(current, _extended(data.column, data.bounds))
+        column = _extended(data.column, data.bounds)
+        is_first = not growth.rows and data.dialect == "qbeast-spark"
+        if is_first and column.lowest is None and 0 < data.rows == column.nulls:
+            return (
+                NullToZeroTransformation()
+            )  # the JVM fails to append nulls to a linear column without values
+        return _refit_linear(current, column)
     if isinstance(current, OneValueTransformation):
         return _refit_single_value(current_fit, data)
     if not isinstance(current, QuantilesTransformation):

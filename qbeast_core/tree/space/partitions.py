@@ -10,6 +10,7 @@ import polars as pl
 
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.own_column import own_column
+from qbeast_core.support.joins import join_equal
 
 _NUMBER: Final = own_column("tree")
 
@@ -44,7 +45,7 @@ class Partitions:
         values = distinct_values(rows)
         if not self.columns:
             return Partitions(values)
-        new = values.join(self.values, on=self.columns, how="anti", nulls_equal=True)
+        new = join_equal(values, self.values, self.columns, "anti", nulls_equal=True)
         return Partitions(pl.concat([self.values, new.sort(self.columns)])) if new.height else self
 
     def numbers(self, rows: pl.DataFrame) -> I64Array | None:
@@ -52,9 +53,8 @@ class Partitions:
         if not self.columns:
             return None
         values = self.values.with_row_index(_NUMBER)
-        joined = with_stored_values(rows.select(self.columns), self.columns).join(
-            values, on=self.columns, how="left", nulls_equal=True, maintain_order="left"
-        )
+        stored = with_stored_values(rows.select(self.columns), self.columns)
+        joined = join_equal(stored, values, self.columns, "left", nulls_equal=True, maintain_order="left")
         numbers: I64Array = joined[_NUMBER].cast(pl.Int64).fill_null(-1).to_numpy()
         return numbers
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from itertools import product
 
 import polars as pl
 from hypothesis import strategies as st
@@ -37,6 +38,10 @@ ROWS = pl.DataFrame(
         "z": pl.Series(TIMES, dtype=pl.Datetime("us", "UTC")),
         "l": [[1, 2], [], None, [None], [3, 1], [7], [2], [0, None]],
         "g": pl.DataFrame(FIELDS).to_struct(),
+        "g.f": pl.Series([9, None, 2, 7, 0, -1, 5, 1], dtype=pl.Int64),
+        "n": pl.Series(["1.005", "-1.005", "0.0045", None, "9.9995", "0", "1.125", "-2.5"]).cast(
+            pl.Decimal(8, 4)
+        ),
     }
 ).with_columns(pl.when(pl.col("id") != 2).then("g").alias("g"))
 """Few rows with the values that go wrong: limits of integers, NaN, nulls, texts with wildcards, times before 1970."""
@@ -56,7 +61,10 @@ def form(pattern: str, *parts: Texts) -> Texts:
 
 
 def _integers() -> Texts:
-    plain = one_of("t", "i", "i", "b", "g.f", "0", "1", "2", "-3", "7", "300", "3000000000", "NULL")
+    names = ("t", "i", "i", "b", "g.f", 'g."f"', '"g"."f"', '"g.f"', "(g).f")
+    plain = one_of(
+        *names, "0", "1", "2", "-3", "7", "300", "3000000000", "NULL", "nullif(1, 1)", "00000000000000000007"
+    )
     return st.recursive(
         plain,
         lambda inner: st.one_of(
@@ -78,7 +86,9 @@ def _integers() -> Texts:
             form("extract({} FROM {})", one_of("year", "dow", "month"), one_of("d", "z")),
             form("CAST({} AS BIGINT)", one_of("t", "i", "b", "x = 0.5", "m")),
             form("TRY_CAST({} AS {})", inner, one_of("SMALLINT", "INTEGER")),
-            form("CAST({} AS INTEGER)", one_of("m", "c", "2.5", "3.5", "-2.5")),
+            form("CAST({} AS INTEGER)", one_of("m", "n", "c", "2.5", "3.5", "-2.5")),
+            form("length({})", _nullable_texts()),
+            form("(d - ({}))", _days()),
             one_of("length(s)", "strpos(s, 'x')", "strpos(s, '')", "l[1]", "l[2]", "len(l)", "(d - DATE '2024-01-01')"),
         ),
         max_leaves=5,
@@ -86,7 +96,9 @@ def _integers() -> Texts:
 
 
 def _decimals() -> Texts:
-    plain = one_of("m", "0.1", "0.2", "0.3", "1.25", "-0.5", ".5", "2.", "99.99")
+    plain = one_of(
+        "m", "n", "0.1", "0.2", "0.3", "1.25", "-0.5", ".5", "2.", "99.99", "1.00000000000000000005"
+    )
     return st.recursive(
         plain,
         lambda inner: st.one_of(
@@ -96,7 +108,8 @@ def _decimals() -> Texts:
             form("-({})", inner),
             form("abs({})", inner),
             form("coalesce({}, {})", inner, inner),
-            form("CAST({} AS DECIMAL(12, 1))", one_of("m", "i", "1.25", "-0.55")),
+            form("CAST({} AS DECIMAL(12, 1))", one_of("m", "n", "i", "1.25", "-0.55")),
+            form("CAST({} AS DECIMAL(9, 2))", one_of("n", "m", "1.005", "-1.005", "0.00499999999999999999")),
             form("round({}, 1)", one_of("m", "1.25")),
             form("trunc({})", inner),
         ),
@@ -125,16 +138,22 @@ def _floats() -> Texts:
 
 
 def _texts() -> Texts:
-    plain = one_of("s", "u", "g.w", "''", "'x'", "'it''s ü'", "'abc'", "NULL")
+    plain = one_of("s", "u", "g.w", '"g"."w"', "''", "'x'", "'it''s ü'", "'abc'", "NULL", "nullif('x', 'x')")
     return st.recursive(
         plain,
         lambda inner: st.one_of(
             form("{}({})", one_of("upper", "lower", "trim", "ltrim"), inner),
-            form("substring({}, {}, {})", inner, one_of("1", "2"), one_of("0", "1", "2")),
-            form("{}({}, {})", one_of("left", "right"), inner, one_of("0", "1", "2")),
+            form("substring({}, {}, {})", inner, one_of("1", "2", "NULL"), one_of("0", "1", "2", "NULL")),
+            form("{}({}, {})", one_of("left", "right"), inner, one_of("0", "1", "2", "NULL", "99999999999")),
             form("({} || {})", inner, inner),
             form("concat({}, {})", inner, inner),
-            form("replace({}, {}, 'q')", inner, one_of("'x'", "'a'", "''")),
+            form(
+                "replace({}, {}, {})",
+                inner,
+                one_of("'x'", "'a'", "''", "NULL"),
+                one_of("'q'", "u", "NULL", "'$0'"),
+            ),
+            form("{}({}, {})", one_of("trim", "ltrim", "rtrim"), inner, one_of("'x'", "'ax'", "NULL")),
             form("coalesce({}, {})", inner, inner),
             form("CAST({} AS VARCHAR)", one_of("i", "t", "d", "c")),
         ),
@@ -142,8 +161,27 @@ def _texts() -> Texts:
     )
 
 
+def _nullable_texts() -> Texts:
+    return one_of(
+        "s", "u", "NULL", "replace(s, 'x', u)", "replace('x', 'x', u)", "trim(s, NULL)", "left(u, NULL)"
+    )
+
+
+def _days() -> Texts:
+    """Draw dates, also at the edges of their range."""
+    return st.one_of(
+        one_of("d", "DATE '0001-01-01'", "DATE '9999-12-31'", "NULL"),
+        form("d {} {}", one_of("+", "-"), one_of("1", "t", "t * 700000", "2000000", "90000000", "NULL")),
+    )
+
+
 def _times() -> Texts:
     return st.one_of(
+        form("({})", _days()),
+        form(
+            "({} {} INTERVAL {} {})",
+            one_of("d", "z"), one_of("+", "-"), one_of("200000", "99999", "0"), one_of("DAY", "MONTH", "YEAR", "HOUR")
+        ),
         one_of("d", "z", "DATE '2024-05-01'", "TIMESTAMP '2024-05-01 12:00:00'"),
         one_of("TIMESTAMPTZ '2024-05-01 12:00:00+02'", "TIMESTAMP '2024-05-01'"),
         form("date_trunc('{}', {})", one_of("month", "year", "week", "quarter", "day"), one_of("d", "z")),
@@ -152,13 +190,15 @@ def _times() -> Texts:
             "({} {} INTERVAL {} {})",
             one_of("d", "z"), one_of("+", "-"), one_of("1", "'3'", "29"), one_of("DAY", "MONTH", "YEAR", "HOUR")
         ),
-        form("(d {} {})", one_of("+", "-"), one_of("1", "30")),
         form("CAST({} AS {})", one_of("d", "z"), one_of("DATE", "TIMESTAMP", "TIMESTAMPTZ")),
     )  # fmt: skip
 
 
 COMPARED = one_of("=", "==", "<>", "!=", "<", "<=", ">", ">=")
 _NOT = one_of("", "NOT ")
+_LONG_NUMBERS = one_of(
+    "9" * 38, "1" + "0" * 30, "0." + "1" * 37, "0" * 60 + "7", "1" * 19 + ".5", "1e400", "1e-400"
+)
 _PATTERNS = one_of("'%'", "'x%'", "'%c'", "'%b%'", "'a_c'", "'_'", "''", "'ab%'", "'%''s%'", "'x!%y'")
 
 
@@ -191,11 +231,12 @@ def conditions() -> Texts:
             one_of("t", "i", "b", "m"), _NOT, one_of("1", "2.5", "NULL"), one_of("7", "0.1", "3000000000")
         ),
         form("{} {}{} {}", _texts(), _NOT, one_of("LIKE", "ILIKE"), _PATTERNS),
+        form("{} {} {}", one_of("i", "b", "m", "x"), COMPARED, form("{}{}", one_of("", "-"), _LONG_NUMBERS)),
         form("s {}LIKE 'x!%y' ESCAPE '!'", _NOT),
         form("{} {} {}", one_of("s", "u"), one_of("~", "!~"), one_of("'^a'", "'[xy]'", "'c$'", "''")),
         form(
             "{}({}, {})",
-            one_of("starts_with", "prefix", "ends_with", "contains"), _texts(), one_of("'a'", "'x'", "u", "''")
+            one_of("starts_with", "prefix", "ends_with", "contains"), _texts(), one_of("'a'", "'x'", "u", "''", "NULL")
         ),
         form("list_contains(l, {})", one_of("1", "NULL", "i")),
         form("isnan({})", _floats()),
@@ -219,3 +260,39 @@ def conditions() -> Texts:
         ),
         max_leaves=6,
     )
+
+
+_STRINGS = ["s", "u", "NULL", "nullif('x', 'x')", "'x'", "'abc'", "''"]
+_REAL = ["i", "x", "m", "NULL", "nullif(1, 1)", "2", "-1"]
+_COUNTS = ["NULL", "1", "2", "nullif(1, 1)"]
+_DAYS = ["d", "z", "NULL", "DATE '2024-02-29'", "CAST(NULL AS DATE)"]
+_CALLS = {
+    **dict.fromkeys(("starts_with", "ends_with", "contains", "prefix", "suffix", "strpos"), (_STRINGS, _STRINGS)),
+    **dict.fromkeys(("trim", "ltrim", "rtrim", "regexp_matches", "concat"), (_STRINGS, _STRINGS)),
+    **dict.fromkeys(("nullif", "greatest", "least"), (_STRINGS, _STRINGS)),
+    **dict.fromkeys(("replace", "coalesce"), (_STRINGS, _STRINGS, _STRINGS)),
+    **dict.fromkeys(("length", "lower", "upper"), (_STRINGS,)),
+    **dict.fromkeys(("left", "right"), (_STRINGS, _COUNTS)),
+    **dict.fromkeys(("abs", "sign", "floor", "ceil", "trunc", "-"), (_REAL,)),
+    **dict.fromkeys(("year", "month", "dayofweek", "week", "date"), (_DAYS,)),
+    "substring": (_STRINGS, _COUNTS, _COUNTS),
+    "round": (_REAL, _COUNTS),
+    "log": (["2", "NULL", "10"], ["abs(i) + 1", "NULL", "3"]),
+    "pow": (["i", "NULL", "2"], ["2", "NULL", "t"]),
+    "mod": (["i", "NULL", "t", "7"], ["3", "NULL", "t"]),
+    "isnan": (["x", "NULL"],),
+    "date_part": (["'year'", "NULL"], _DAYS),
+    "date_trunc": (["'month'", "NULL"], _DAYS),
+    "strftime": (_DAYS, ["'%Y'", "NULL"]),
+    "list_contains": (["l", "NULL"], ["i", "NULL", "1"]),
+    "if": (["c", "NULL", "TRUE"], ["i", "NULL"], ["t", "NULL"]),
+}  # fmt: skip
+NULLS = [
+    *(f"{name}({', '.join(values)})" for name, parts in _CALLS.items() for values in product(*parts)),
+    *("d + NULL", "d - NULL", "z + INTERVAL (NULL) DAY", "NULL || s", "s LIKE NULL", "NULL LIKE 'a'", "s ~ NULL"),
+    *("s ILIKE NULL", "s LIKE nullif('a', 'a')", "l[NULL]", "i IN (NULL)", "NULL IN (1, 2)", "i BETWEEN NULL AND 3"),
+    *("extract(year FROM NULL)", "-NULL", "i + NULL", "i // NULL", "NULL % i", "x / NULL", "NULL ^ 2", "NULL AND c"),
+    *("i + nullif(1, 1)", "d + nullif(1, 1)", "CASE NULL WHEN 1 THEN 2 ELSE 3 END", "CAST(NULL AS INTEGER)"),
+    *("CASE WHEN NULL THEN 2 ELSE 3 END", "NULL OR c", "NOT NULL"),
+]  # fmt: skip
+"""Calls with null, as a literal or a value, in every position of every function and operator."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -55,6 +57,15 @@ def names(advice: qbeast.Advice) -> list[str]:
 
 def opened(table: qbeast.Table, queries: list[str]) -> list[int]:
     return [table.explain(query).bytes_opened for query in queries]
+
+
+@pytest.mark.parametrize("query", ["nope > 1", "price >", "price", "mode + 1 > 0", pl.col("nope") > 1, 3])
+def test_invalid_query_is_named_as_the_argument(tmp_path: Path, query: Any) -> None:
+    table = write(tmp_path / "t", ["price"], ORDERS.head(100))
+    for ask in (table.advise, partial(qbeast.suggest_columns, ORDERS.head(100))):
+        with pytest.raises(qbeast.InvalidInputError, match=r"^`queries` ") as caught:
+            ask([query])
+        assert caught.value.argument == "queries"
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")

@@ -6,22 +6,27 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow.dataset as ds
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.table.data.query_batches import little_read_ahead, slices_within, takes_slices
+from qbeast_core.table.engine.stream import open_source
 from tests.helpers.examples import examples
 from tests.helpers.tables import assert_same_rows, folder
 
 BUDGET = 256 << 20
 VARIABLE = "POLARS_ROW_GROUP_PREFETCH_SIZE"
 
-needs_proc = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="the system has no /proc")
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/smaps_rollup").exists(), reason="the system has no /proc"
+)
 
 
 def wide_rows(rows: int, first: int, seed: int) -> pl.DataFrame:
@@ -64,25 +69,74 @@ def test_operations_on_parquet_keep_to_memory(tmp_path: Path, group_rows: int) -
     assert max(added.values()) <= BUDGET, {name: size >> 20 for name, size in added.items()}
 
 
+@needs_proc
+@pytest.mark.sweep
+@pytest.mark.parametrize(("texts", "repeats"), [(400, 50_000), (8, 3_000_000)], ids=["1 MiB", "57 MiB"])
+def test_long_texts_need_few_copies(tmp_path: Path, texts: int, repeats: int) -> None:
+    numbers = [f"{n:020}" for n in np.random.default_rng(3).integers(0, 1 << 60, texts)]
+    rows = pl.DataFrame({"row": range(texts), "c1": 0.5, "c2": 0.5, "s": numbers})
+    rows = rows.with_columns(pl.col("s").repeat_by(repeats).list.join(""))
+    rows.write_parquet(tmp_path / "rows.parquet")
+    del rows
+    write = added_bytes("write", tmp_path / "rows.parquet", tmp_path / "t")
+    optimize = added_bytes("optimize", tmp_path / "rows.parquet", tmp_path / "t")
+    assert max(write, optimize) <= BUDGET + 6 * 20 * repeats, (write >> 20, optimize >> 20)
+
+
+def test_first_slices_of_long_rows_are_small(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"a": range(60), "s": ["x" * 100_000] * 60})
+    rows.write_parquet(tmp_path / "rows.parquet")
+    slices = list(slices_within(pl.scan_parquet(tmp_path / "rows.parquet"), size_bytes=1 << 20))
+    assert pl.concat(slices).equals(rows)
+    assert max(part.height for part in slices) <= 10
+
+
+def test_batches_of_long_rows_of_a_dataset_are_small(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"a": range(60), "s": ["x" * 100_000] * 60})
+    rows.write_parquet(tmp_path / "rows.parquet")
+    dataset, requested = ds.dataset(tmp_path / "rows.parquet"), list[int]()
+
+    class Recorded:
+        schema = dataset.schema
+
+        def scanner(self, **options: Any) -> ds.Scanner:
+            requested.append(options["batch_size"])
+            return dataset.scanner(**options)
+
+    with open_source(Recorded()) as source:
+        assert_same_rows(pl.concat(source.batches(None, size_bytes=1 << 20)), rows, key="a")
+    assert max(requested) <= 16
+
+
+def test_small_files_of_long_texts_do_not_fit(tmp_path: Path) -> None:
+    """Compression stores them in a thousandth of their size."""
+    rows = pl.DataFrame({"a": range(20), "s": [f"{i:03}" * 40_000 for i in range(20)]})
+    qbeast.write_table(rows, tmp_path / "t", columns=["a"])
+    table = qbeast.open_table(tmp_path / "t")
+    assert table.files()["size_bytes"].sum() < 100_000
+    assert table.optimize(full=True, memory_bytes=4 << 20).engine == "spill"
+    assert_same_rows(table.read(), rows, key="a")
+
+
 @examples(8, sweep=100)
 @given(
-    group_rows=st.integers(1, 300),
+    group_rows=st.integers(1, 80),
     files=st.integers(1, 3),
-    size_bytes=st.sampled_from([1, 500, 3000, 1 << 20]),
+    size_bytes=st.sampled_from([40, 200, 900, 1 << 20]),
     query=st.sampled_from(["all", "columns", "values", "head"]),
 )
 def test_slices_of_parquet_hold_every_row(group_rows: int, files: int, size_bytes: int, query: str) -> None:
-    rows = pl.DataFrame({"a": range(400), "b": [str(i) for i in range(400)]})
+    rows = pl.DataFrame({"a": range(100), "b": [str(i) for i in range(100)]})
     with folder() as path:
         path.mkdir()
-        for number, part in enumerate(rows.iter_slices(-(-400 // files))):
+        for number, part in enumerate(rows.iter_slices(-(-100 // files))):
             part.write_parquet(path / f"{number}.parquet", row_group_size=group_rows)
         lazy = pl.scan_parquet(path / "*.parquet")
         queries = {
             "all": lazy,
             "columns": lazy.select("b", "a"),
             "values": lazy.with_columns(c=pl.col("a") * 2),
-            "head": lazy.head(321),
+            "head": lazy.head(81),
         }
         chosen = queries[query]
         assert takes_slices(chosen)

@@ -269,3 +269,25 @@ def test_joined_rows_stay_within_memory(tables: tuple[qbeast.Table, qbeast.Table
     assert little.rows_read == plenty.rows_read
     with pytest.raises(qbeast.InvalidInputError, match=r"the rows to join from .* take .* bytes of memory"):
         list(rounds(events.reader, replace(question, memory_bytes=1_500)))
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_equal_floats_are_joined(tmp_path: Path, how: str) -> None:
+    values = [-0.0, float("nan")]
+    rows = pl.DataFrame({"id": range(len(values)), "f": values}).sort("f")
+    qbeast.write_table(rows, tmp_path, columns=["id"])
+    others = pl.DataFrame({"f": [abs(value) for value in values], "w": 1}).sort("f")
+    join: Any = (others, "f", how)
+    count = (pl.col("w").count() if how == "left" else pl.len()).alias("n")
+    answer = qbeast.open_table(tmp_path).estimate(count, join=join, sample=1.0).frame["n"].item()
+    assert answer == (0 if how == "anti" else len(values))
+
+
+def test_groups_of_nan_are_counted(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"id": range(4), "f": [-0.0, 0.0, float("nan"), float("nan")]})
+    qbeast.write_table(rows[:2], tmp_path, columns=["id"])
+    qbeast.write_table(rows[2:], tmp_path, mode="append")
+    answer = qbeast.open_table(tmp_path).estimate(pl.len().alias("n"), by="f", sample=1.0).frame
+    assert_frame_equal(
+        answer.select("f", "n").sort("f"), rows.group_by("f").agg(n=pl.len()).sort("f"), check_dtypes=False
+    )

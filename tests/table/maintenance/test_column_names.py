@@ -379,3 +379,16 @@ def test_other_writer_appends_after_a_rename(tmp_path: Path) -> None:
     table.refresh().optimize()
     assert_rows(tmp_path, rows)
     assert qbeast.read_table(tmp_path, where="key = 700").height == 1
+
+
+def test_name_of_column_and_field_needs_backticks(tmp_path: Path) -> None:
+    rows = ROWS.select("id", "price", "s").with_columns(pl.col("id").alias("s.x"))
+    table = begin(tmp_path, rows)
+    with pytest.raises(qbeast.InvalidInputError, match=r"`s\.x` or `s`\.`x`"):
+        table.drop_column("s.x", upgrade_protocol=True)
+    table.drop_column("`s`.`x`", upgrade_protocol=True)
+    assert table.read().schema["s"] == pl.Struct({"y": pl.String})
+    table.drop_column("s.x")
+    assert table.columns == ["id", "price", "s"]
+    table.rename_column("`s`.`y`", "z")
+    assert table.read().schema["s"] == pl.Struct({"z": pl.String})

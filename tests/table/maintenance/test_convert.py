@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -206,6 +207,17 @@ def test_old_timestamps_of_spark_are_instants(tmp_path: Path) -> None:
     assert qbeast.read_table(tmp_path, where=pl.col("t") == INSTANT).height == 1
 
 
+def test_old_timestamps_are_found_by_whole_names(tmp_path: Path) -> None:
+    moments = pa.array([INSTANT], pa.timestamp("us", "UTC"))
+    nested = pa.StructArray.from_arrays([moments, pa.array([1])], ["t", "n"])
+    columns = {"a.t": moments, "a": pa.array([datetime(2024, 1, 1)]), "s": nested}
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table(columns), path, use_deprecated_int96_timestamps=True, store_schema=False)
+    qbeast.convert_table(tmp_path, ["a.t"])
+    assert qbeast.read_table(tmp_path)["a.t"].to_list() == [INSTANT]
+    assert qbeast.read_table(tmp_path)["s"].struct.field("t").to_list() == [INSTANT]
+
+
 def refused(path: Path, error: type[Exception], told: str, columns: Any = ("id",), **options: Any) -> None:
     before = sorted(path.rglob("*"))
     with pytest.raises(error, match=told):
@@ -289,13 +301,19 @@ def test_invalid_parquet_folder_raises_before_a_log(tmp_path: Path) -> None:
     refused(ours, qbeast.InvalidInputError, "whose log was lost")
 
 
+def test_name_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "p", ROWS)
+    next(path.glob("*.parquet")).rename(os.fsdecode(os.fsencode(path) + b"/\xff.parquet"))
+    refused(path, qbeast.InvalidInputError, "is not valid UTF-8")
+
+
 def test_converted_statistics_lose_no_row(tmp_path: Path) -> None:
     days = [date(2024, 1, 1), None, date(2024, 3, 1)]
     path = parquet(
         tmp_path / "p", pl.DataFrame({"x": [1.0, float("nan"), 2.0], "d": days, "s": ["a" * 50, "b", None]})
     )
     qbeast.convert_table(path, ["x"])
-    stats = json.loads(read_log(path).adds["part%200%C3%A9.parquet"]["stats"])
+    stats = json.loads(read_log(path).adds["part%200é.parquet"]["stats"])
     assert "x" not in stats["maxValues"]
     assert stats["minValues"]["d"] == "2024-01-01"
     assert qbeast.read_table(path, where=pl.col("x") > 100).height == 1

@@ -81,10 +81,13 @@ def test_each_optimize_moves_a_quarter_of_bytes(tmp_path: Path) -> None:
     while moved < 120:
         total = int(table.files()["size_bytes"].sum())
         with small_files(file_rows=40, page_rows=8):
-            older = table.optimize().plan.filter(reason="older revision")
+            result = table.optimize()
+        older = result.plan.filter(reason="older revision")
         assert older.height
         assert older.height == 1 or older["bytes"].sum() <= total / 4
         moved += int(older["rows"].sum())
+        assert result.rows_left == 120 - moved
+        assert ('optimize(into="newest") moves all of them' in str(result)) == (moved < 120)
     assert moved == 120, "each row moved once"
     assert set(columns_of_files(tmp_path)) == {("b",)}
     assert not table.metrics().health.rows_of_other_columns

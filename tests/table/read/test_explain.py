@@ -175,6 +175,15 @@ def test_unused_condition_has_reason_and_advice(where: str, reasons: list[str], 
         assert plan.rows_opened == plan.rows_total
 
 
+def test_filters_of_fields_are_unused_with_advice(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"id": range(9), "user": [{"country": "DE"}] * 9})
+    qbeast.write_table(rows, tmp_path, columns=["id"])
+    reasons = qbeast.open_table(tmp_path).explain("user.country = 'DE'").unused_conditions.values()
+    assert list(reasons) == [
+        "'user' is nested, and its fields have no index; write the field as a column, and index that"
+    ]
+
+
 @pytest.fixture(scope="module")
 def sales(tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
     n, path = pl.int_range(20_000), tmp_path_factory.mktemp("sales")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +13,7 @@ from deltalake.exceptions import DeltaError
 
 import qbeast
 from tests.helpers.change_races import check_no_orphans
+from tests.helpers.handmade_log import features, metadata, write_log
 from tests.helpers.races import landing_first
 
 ROWS = pl.DataFrame({"id": range(200), "x": [n / 7 for n in range(200)]})
@@ -136,3 +138,25 @@ def test_fields_without_nulls_are_checked(tmp_path: Path) -> None:
             good.with_columns(a=pl.struct(b=pl.lit(None, pl.Int64))), tmp_path / "t", mode="append"
         )
     assert qbeast.read_table(tmp_path / "t").height == 2
+
+
+def test_invariants_of_column_and_field_both_bind(tmp_path: Path) -> None:
+    def rule(text: str) -> dict[str, str]:
+        return {"delta.invariants": json.dumps({"expression": {"expression": text}})}
+
+    inner = {"name": "b", "type": "long", "nullable": True, "metadata": rule("a.b > 0")}
+    fields = [
+        {"name": "id", "type": "long", "nullable": True, "metadata": {}},
+        {"name": "a", "type": {"type": "struct", "fields": [inner]}, "nullable": True, "metadata": {}},
+        {"name": "a.b", "type": "long", "nullable": True, "metadata": rule("`a.b` < 0")},
+    ]
+    write_log(tmp_path, [features("invariants"), metadata({"type": "struct", "fields": fields}, {})])
+    qbeast.convert_table(tmp_path, columns=["id"])
+    for whole, field, names in ((-1, -1, "a.b"), (1, 1, "`a.b`"), (-1, 1, None)):
+        rows = pl.DataFrame({"id": [1], "a": [{"b": field}], "a.b": [whole]})
+        if names is None:
+            qbeast.write_table(rows, tmp_path, mode="append")
+        else:
+            with pytest.raises(qbeast.ConstraintViolationError, match=rf"'{names}'"):
+                qbeast.write_table(rows, tmp_path, mode="append")
+    assert qbeast.read_table(tmp_path).height == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,33 @@ def test_restore_keeps_the_mark(tmp_path: Path) -> None:
     path = table(tmp_path / "t")
     for start in range(3):
         qbeast.write_table(keys(start, 1), path, mode="append")
+    qbeast.open_table(path).restore(2)
+    qbeast.write_table(keys(9, 1), path, mode="append")
+    assert qbeast.read_table(path)["id"].sort().to_list() == [1, 4]
+
+
+def test_restore_keeps_the_mark_of_a_renamed_column(tmp_path: Path) -> None:
+    path = table(tmp_path / "t")
+    for start in range(3):
+        qbeast.write_table(keys(start, 1), path, mode="append")
+    qbeast.open_table(path).rename_column("id", "number", upgrade_protocol=True)
+    qbeast.open_table(path).restore(2)
+    qbeast.write_table(keys(9, 1), path, mode="append")
+    assert qbeast.read_table(path)["id"].sort().to_list() == [1, 4]
+
+
+def test_restore_keeps_the_mark_of_a_dropped_column(tmp_path: Path) -> None:
+    path = table(tmp_path / "t")
+    for start in range(3):
+        qbeast.write_table(keys(start, 1), path, mode="append")
+    renamed = qbeast.open_table(path).rename_column("id", "number", upgrade_protocol=True).version
+    log = Path(path) / "_delta_log"
+    actions = [json.loads(line) for line in (log / f"{renamed:020d}.json").read_text().splitlines()]
+    change = next(action for action in actions if "metaData" in action)
+    schema = json.loads(change["metaData"]["schemaString"])
+    schema["fields"] = [field for field in schema["fields"] if field["name"] != "number"]
+    change["metaData"]["schemaString"] = json.dumps(schema)  # as Spark drops a column
+    (log / f"{renamed + 1:020d}.json").write_text(json.dumps(change) + "\n")
     qbeast.open_table(path).restore(2)
     qbeast.write_table(keys(9, 1), path, mode="append")
     assert qbeast.read_table(path)["id"].sort().to_list() == [1, 4]

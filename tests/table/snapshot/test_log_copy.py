@@ -85,11 +85,6 @@ def of_an_older_hint(root: Path) -> None:
     log(root, "_last_checkpoint").write_bytes(hint)
 
 
-def of_a_hint_to_nothing(root: Path) -> None:
-    checkpoint(root, 3)
-    log(root, f"{3:020d}.checkpoint.parquet").unlink()
-
-
 def in_parts(root: Path) -> None:
     checkpoint(root, 2)
     whole = log(root, f"{2:020d}.checkpoint.parquet")
@@ -152,7 +147,7 @@ def with_a_gap(root: Path) -> None:
     commit(root, 3).unlink()
 
 
-@pytest.mark.parametrize("shape", [without_the_first_commit, with_a_gap, of_a_hint_to_nothing])
+@pytest.mark.parametrize("shape", [without_the_first_commit, with_a_gap])
 def test_damaged_log_raises_equally_in_both(far: Far, shape: Callable[[Path], None]) -> None:
     shape(far.root)
     far.upload()

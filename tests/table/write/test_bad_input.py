@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -217,6 +219,118 @@ def test_rows_delta_cannot_hold_raise(tmp_path: Path, rows: Any, error: type[qbe
     if "x" not in rows.columns or rows.schema["x"] != pl.Null:
         assert_refused(tmp_path, error, lambda: qbeast.write_table(rows, existing.uri, **append))
         assert_refused(tmp_path, error, lambda: existing.merge(rows, on="id"))
+
+
+@pytest.mark.parametrize("form", ["table", "reader", "suggest"])
+@pytest.mark.parametrize(
+    "colours",
+    [
+        pa.array([pa.MonthDayNano([1, 2, 3])]),
+        pa.array([[pa.MonthDayNano([1, 2, 3])]]),
+        pa.array([Decimal("1" * 40)], pa.decimal256(50, 0)),
+        pa.array([{"a": Decimal(1)}], pa.struct([("a", pa.decimal256(76, 40))])),
+        pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])]),
+        pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"]),
+        pa.ExtensionArray.from_storage(pa.opaque(pa.int32(), "x", "y"), pa.array([1], pa.int32())),
+        pa.array([1], pa.duration("s")),
+        pa.array([1], pa.time32("s")),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_refusals_name_the_column_of_arrow(tmp_path: Path, colours: pa.Array, form: str) -> None:
+    rows = pa.table({"id": [1], "colour": colours})
+    calls: dict[str, Callable[[], object]] = {
+        "table": lambda: qbeast.write_table(rows, tmp_path / "t", columns=["id"]),
+        "reader": lambda: qbeast.write_table(rows.to_reader(), tmp_path / "t", columns=["id"]),
+        "suggest": lambda: qbeast.suggest_columns(rows, ["id = 1"]),
+    }
+    assert_refused(
+        tmp_path, qbeast.SchemaMismatchError, calls[form], match="column 'colour'.*Cast or drop them"
+    )
+
+
+@pytest.mark.parametrize("colour", ["interval 1 day", "union_value(a := 1)", "[interval 1 day]"])
+def test_refusals_name_the_column_of_duckdb(tmp_path: Path, colour: str) -> None:
+    rows = duckdb.sql(f"SELECT 1 AS id, {colour} AS colour")
+    write = partial(qbeast.write_table, rows, tmp_path / "t", columns=["id"])
+    assert_refused(tmp_path, qbeast.SchemaMismatchError, write, match="column 'colour'")
+
+
+@pytest.mark.parametrize(
+    "colours",
+    [
+        ["a", 1],
+        [1j, 2],
+        [[1], ["a"]],
+        [2**70, 1],
+        [Decimal("1.5"), Decimal(10**40)],
+        pd.arrays.SparseArray([0, 1]),
+        pd.period_range("2020", periods=2, freq="M"),
+    ],
+    ids=repr,
+)
+def test_refusals_name_the_column_of_pandas(tmp_path: Path, colours: Any) -> None:
+    rows = pd.DataFrame({"id": [1, 2], "colour": colours})
+    write = partial(qbeast.write_table, rows, tmp_path / "t", columns=["id"])
+    assert_refused(tmp_path, qbeast.SchemaMismatchError, write, match="column 'colour'")
+
+
+def test_doubled_names_are_named(tmp_path: Path) -> None:
+    for rows in (
+        pd.DataFrame([[1, 2, 3]], columns=["id", "x", "id"]),
+        pa.table([[1], [2]], names=["id", "id"]).to_reader(),
+        duckdb.sql("SELECT 1 AS id, 2 AS id"),
+    ):
+        write = partial(qbeast.write_table, rows, tmp_path / "t", columns=["id"])
+        assert_refused(tmp_path, qbeast.InvalidInputError, write, match="the same name: 'id'")
+
+
+def failing_reader() -> pa.RecordBatchReader:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"id": pa.array([1])})
+        raise ZeroDivisionError
+
+    return pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), batches())
+
+
+def failing_relation() -> duckdb.DuckDBPyRelation:
+    return duckdb.sql("SELECT i AS id, cast(if(i < 100000, '1', 'x') AS int) AS c FROM range(200000) t(i)")
+
+
+def closed_relation() -> duckdb.DuckDBPyRelation:
+    with duckdb.connect() as connection:
+        return connection.sql("SELECT 1 AS id")
+
+
+SOURCES: dict[str, Callable[[], Any]] = {
+    "query": lambda: pl.LazyFrame({"id": ["a"]}).select(pl.col("id").cast(pl.Int64)),
+    "query without its column": lambda: pl.LazyFrame({"id": [1]}).select("id", "nothing"),
+    "query of no file": lambda: pl.scan_parquet("no such folder/rows.parquet"),
+    "reader": failing_reader,
+    "DuckDB": failing_relation,
+    "closed DuckDB": closed_relation,
+}
+
+
+@pytest.mark.parametrize("engine", ["memory", "spill"])
+@pytest.mark.parametrize("source", list(SOURCES))
+def test_sources_that_fail_raise_the_error_of_qbeast(tmp_path: Path, source: str, engine: Any) -> None:
+    resources = qbeast.Resources(engine=engine, spill_dir=str(tmp_path))
+    write = partial(qbeast.write_table, columns=["id"], resources=resources)
+    with pytest.raises(qbeast.InvalidInputError, match="nothing was written") as caught:
+        write(SOURCES[source](), tmp_path / "t")
+    assert caught.value.argument == "df"
+    assert not (tmp_path / "t").exists()
+
+
+def test_errors_of_the_users_own_code_pass(tmp_path: Path) -> None:
+    def frames() -> Iterator[pl.DataFrame]:
+        yield ROWS
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        qbeast.write_table(frames(), tmp_path / "t", columns=["id"])
+    assert not (tmp_path / "t").exists()
 
 
 def test_table_that_exists_is_kept(table: Path) -> None:

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 import qbeast
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.others import rows_of_others
 from tests.helpers.scattering import scatter
 from tests.helpers.small_files import resized
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, small_files
@@ -229,6 +230,22 @@ def test_nan_is_a_partition_value(tmp_path: Path) -> None:
     qbeast.write_table(rows, tmp_path / "t", mode="append")
     assert sorted(map(len, rows_by_file(tmp_path / "t").values())) == [2, 2, 2]
     assert qbeast.read_table(tmp_path / "t")["p"].is_nan().sum() == 6
+
+
+@pytest.mark.parametrize("values", [[math.nan], [1.0, math.nan], [-0.0, None], [-0.0, 0.0]], ids=str)
+def test_floats_are_values_of_partitions_in_any_order(tmp_path: Path, values: list[float | None]) -> None:
+    rows = pl.DataFrame({"row": range(len(values)), "p": pl.Series(values, dtype=pl.Float64)}).sort("p")
+    qbeast.write_table(rows, tmp_path, columns=["row"], partition_by=["p"])
+    qbeast.write_table(rows.with_columns(pl.col("row") + 10), tmp_path, mode="append")
+    table = qbeast.open_table(tmp_path)
+    table.update("row >= 10", {"row": "row + 10"})
+    table.merge(rows.with_columns(pl.col("row") + 20), on="row")
+    table.optimize(full=True)
+    assert table.metrics().frame.height
+    assert table.check().ok
+    expected = pl.concat([rows, rows.with_columns(pl.col("row") + 20)]).with_columns(pl.col("p") + 0.0)
+    assert_same_rows(rows_of_others(tmp_path).select("row", "p"), expected)
+    assert qbeast.read_table(tmp_path, where=pl.col("p").is_nan()).height == expected["p"].is_nan().sum()
 
 
 def test_removes_carry_the_partition_of_their_file(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -154,9 +155,9 @@ def _encode(
     leaves = [path for column in table.schema for path in _leaves(column.name, column.type)]
     levels_of = {path: levels.get(path, _ZSTD_LEVEL) for path in leaves}
     # Nested numbers are PLAIN: Polars up to 1.4 refuses the delta encoding inside a struct.
-    encodings = {
-        column.name: _encoding(column.type) for column in table.schema if column.name not in dictionary
-    }
+    # The writer knows leaves by their texts: a column "a.b" and the field b of a column "a" have one encoding.
+    own = {name for name, count in Counter(leaves).items() if count == 1} - dictionary
+    encodings = {column.name: _encoding(column.type) for column in table.schema if column.name in own}
     sink = pa.BufferOutputStream()
     options: dict[str, Any] = {
         "max_rows_per_page": page_rows,

@@ -12,8 +12,10 @@ import polars as pl
 from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.columns.declared_rules import DeclaredRules, declared_rules
+from qbeast_core.log.files.stats import names_text
 from qbeast_core.log.refusals import unsupported_rule
-from qbeast_core.support.plain_text import first_line
+from qbeast_core.query.sql.casts import half_up
+from qbeast_core.support.plain_text import reason_of
 from qbeast_core.table.data.expressions import UTC_NOW
 from qbeast_core.table.data.rules.row_rules import Check, ComputedColumn, RowRules, RuleKind
 
@@ -83,14 +85,14 @@ class _Compiler:
     def _checks(self, declared: DeclaredRules) -> Iterator[Check]:
         for name, text in declared.constraints.items():
             yield self.check("checkConstraints", "constraint", name, text)
-        for name, text in declared.invariants.items():
-            yield self.check("invariants", "invariant", name, text)
+        for path, text in declared.invariants.items():
+            yield self.check("invariants", "invariant", names_text([path]), text)
         for names in declared.not_null:
             if names[0] in self.schema:
                 filled = _field(names).is_not_null()
                 if len(names) > 1:  # a struct that is null has no fields
                     filled |= _field(names[:-1]).is_null()
-                name = ".".join(names)
+                name = names_text([names])
                 yield Check("field without nulls", name, f"{name} IS NOT NULL", filled)
 
     def _value(self, feature: str, name: str, text: str, scope: pl.Schema) -> pl.Expr:
@@ -103,7 +105,7 @@ class _Compiler:
         )
         if not same_kind and dtype not in (wanted, pl.Null()):
             _refuse(feature, name, text, f"it is {dtype}, and the column is {wanted}")
-        return expr if dtype == wanted else expr.cast(wanted)
+        return expr if dtype == wanted else half_up(expr, dtype, wanted).cast(wanted)
 
     def _expression(
         self, feature: str, name: str, text: str, scope: pl.Schema, dtype: pl.DataType
@@ -116,13 +118,13 @@ class _Compiler:
         try:
             return spark_expression(text, scope, dtype=dtype, clock=UTC_NOW)
         except (InvalidSqlError, UnknownColumnError) as error:
-            _refuse(feature, name, text, first_line(str(error)), error)
+            _refuse(feature, name, text, reason_of(error), error)
 
     def _type(self, feature: str, name: str, text: str, expr: pl.Expr) -> pl.DataType:
         try:
             types = self.schema.to_frame().lazy().select(expr.alias("value")).collect_schema()
         except pl.exceptions.PolarsError as error:
-            _refuse(feature, name, text, first_line(str(error)), error)
+            _refuse(feature, name, text, reason_of(error), error)
         return types["value"]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias
 import polars as pl
 
 from qbeast_core.errors import ConstraintViolationError, InvalidInputError
-from qbeast_core.support.plain_text import first_line
+from qbeast_core.support.plain_text import excerpt, reason_of
 
 if TYPE_CHECKING:  # workers that check rules do not read them
     from qbeast_core.log.columns.declared_rules import Identity
@@ -47,7 +47,8 @@ class Check:
         """Return the error about rows that break the rule."""
         values = str(dict(example))
         shown = values if len(values) <= _MAX_CHARACTERS else f"{values[:_MAX_CHARACTERS]}…"
-        msg = f"{rows:,} row(s) break the {self.kind} {self.name!r}, {self.text}: for example {shown}. {outcome}."
+        rule = f"{self.kind} {self.name!r}, {excerpt(self.text)}"
+        msg = f"{rows:,} row(s) break the {rule}: for example {shown}. {outcome}."
         return ConstraintViolationError(
             msg,
             constraint=self.name,
@@ -121,7 +122,7 @@ class AppliedRules:
                 check.broken.sum().cast(pl.Int64).alias(str(number))
                 for number, check in enumerate(self.checks)
             ).row(0)
-        except pl.exceptions.PolarsError as error:
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             _refuse(", ".join(check.text for check in self.checks), error, argument, outcome)
         for check, count in zip(self.checks, broken, strict=True):
             if count:
@@ -192,11 +193,11 @@ def _computed(
         return rows
     try:
         return rows.with_columns(column.expr.alias(column.name) for column in columns)
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         texts = ", ".join(f"{column.name} as {column.text}" for column in columns)
         _refuse(texts, error, argument, outcome)
 
 
-def _refuse(texts: str, error: pl.exceptions.PolarsError, argument: str, outcome: str) -> NoReturn:
-    msg = f"{texts} cannot be computed for every row: {first_line(str(error))}. {outcome}."
+def _refuse(texts: str, error: BaseException, argument: str, outcome: str) -> NoReturn:
+    msg = f"{excerpt(texts)} cannot be computed for every row: {reason_of(error)}. {outcome}."
     raise InvalidInputError(msg, argument=argument) from error

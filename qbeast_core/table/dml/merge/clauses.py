@@ -17,6 +17,9 @@ WhenMatched: TypeAlias = Literal["update", "delete", "ignore"]
 # Action for rows of the source that match no row of the table.
 WhenNew: TypeAlias = Literal["insert", "ignore"]
 
+# What to do if rows of the source without a match have equal keys.
+Duplicates: TypeAlias = Literal["error", "insert"]
+
 # Action for rows of the table that match no row of the source.
 WhenNotMatchedBySource: TypeAlias = Literal["delete", "ignore"]
 
@@ -36,6 +39,7 @@ class Clauses:
     when_not_matched: WhenNew = "insert"
     not_matched_if: Predicate | None = None
     insert: Mapping[str, Value] | None = None
+    duplicates: Duplicates = "error"
     when_not_matched_by_source: WhenNotMatchedBySource = "ignore"
     not_matched_by_source_if: Predicate | None = None
     source_name: str = "source"
@@ -68,6 +72,7 @@ class Clauses:
         """Validate the options for a table of these columns."""
         check_choice("when_matched", self.when_matched, get_args(WhenMatched), _OUTCOME)
         check_choice("when_not_matched", self.when_not_matched, get_args(WhenNew), _OUTCOME)
+        check_choice("duplicates", self.duplicates, get_args(Duplicates), _OUTCOME)
         by_source = self.when_not_matched_by_source
         check_choice("when_not_matched_by_source", by_source, get_args(WhenNotMatchedBySource), _OUTCOME)
         if self.schema_mode not in (None, "merge"):
@@ -80,6 +85,7 @@ class Clauses:
             ("update", self.update, ("update",), self.when_matched),
             ("not_matched_if", self.not_matched_if, ("insert",), self.when_not_matched),
             ("insert", self.insert, ("insert",), self.when_not_matched),
+            ("duplicates", None if self.duplicates == "error" else 1, ("insert",), self.when_not_matched),
             ("not_matched_by_source_if", self.not_matched_by_source_if, ("delete",), by_source),
         ):
             if value is not None and action not in actions:

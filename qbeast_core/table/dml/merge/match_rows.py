@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -13,6 +13,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.own_column import own_column
+from qbeast_core.support.joins import join_equal
 from qbeast_core.table.dml.count_rows import AT_ONCE
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
@@ -24,7 +25,6 @@ ROW: Final = own_column("row")
 SOURCE_ROW: Final = own_column("source_row")
 
 _FILE: Final = own_column("file")
-_SAME: Final = own_column("same")
 _UPDATES: Final = own_column("is_updated")
 
 
@@ -70,7 +70,7 @@ class Verdict:
 def judge(rows: pl.DataFrame, source: pl.DataFrame, clauses: Clauses, conditions: MergeConditions) -> Verdict:
     """Match rows of the table with the source and apply the conditions."""
     keys = list(clauses.keys)
-    pairs = _join_keys(rows, source, keys, how="inner", maintain_order="left_right")
+    pairs = join_equal(rows, source, keys, "inner", maintain_order="left_right")
     deletes = pl.repeat(clauses.when_matched == "delete", pairs.height, dtype=pl.Boolean, eager=True)
     if conditions.delete is not None:
         deletes = conditions.delete.mask(pairs)
@@ -83,34 +83,10 @@ def judge(rows: pl.DataFrame, source: pl.DataFrame, clauses: Clauses, conditions
     _refuse_several(acting, keys)
     not_matched = rows.clear()
     if clauses.when_not_matched_by_source == "delete":
-        alone = _join_keys(rows, source, keys, how="anti", maintain_order="left")
+        alone = join_equal(rows, source, keys, "anti", maintain_order="left")
         not_matched = alone.filter(conditions.not_matched.mask(alone))
     updated = acting.filter(_UPDATES).drop(_UPDATES)
     return Verdict(updated, acting.filter(~pl.col(_UPDATES)), not_matched, pairs[SOURCE_ROW].unique())
-
-
-def _join_keys(
-    rows: pl.DataFrame,
-    others: pl.DataFrame,
-    keys: Sequence[str],
-    *,
-    how: Literal["inner", "anti"],
-    maintain_order: Literal["none", "left", "left_right"] = "none",
-) -> pl.DataFrame:
-    """Join rows with equal keys. A null equals nothing, NaN equals NaN, and 0.0 equals -0.0.
-
-    >>> nan = pl.DataFrame({"a": [float("nan")]})
-    >>> _join_keys(nan, nan, ["a"], how="inner").height
-    1
-    """
-    if len(keys) > 1 or not rows.schema[keys[0]].is_float():
-        return rows.join(others, on=keys, how=how, maintain_order=maintain_order)
-    # Polars 2.1 does not match NaN if both sides have one row and the key is one column. A second column avoids it.
-    same = pl.lit(value=True).alias(_SAME)
-    joined = rows.with_columns(same).join(
-        others.with_columns(same), on=[*keys, _SAME], how=how, maintain_order=maintain_order
-    )
-    return joined.drop(_SAME)
 
 
 def join_source(
@@ -118,7 +94,7 @@ def join_source(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows of the source joined with their matching keys, and the rows without a match."""
     numbered = source.with_row_index(SOURCE_ROW)
-    pairs = _join_keys(numbered, keys, on, how="inner")
+    pairs = join_equal(numbered, keys, on, "inner")
     matched = pairs.select(SOURCE_ROW).unique()
     rest = numbered.join(matched, on=SOURCE_ROW, how="anti", maintain_order="left")
     return pairs.drop(SOURCE_ROW), rest.drop(SOURCE_ROW)

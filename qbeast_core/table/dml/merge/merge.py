@@ -60,6 +60,7 @@ class Merge(Change):
         """See `Change`."""
         rules = self._rules(reader)
         matched = self.source.match(rules, reader, engine)
+        matched.doubled.refuse()
         updated, deleted, not_matched = matched.counts.sum(axis=1).tolist()
         files, lost = matched.files, matched.counts[1:].sum(axis=0)
         live = live_rows(reader)[files]

@@ -73,18 +73,32 @@ class MergeRules:
         numbered = self.numbered(source, whole=self.conditions.uses(self.clauses.source_name))
         return MatchRows(files, keep, numbered, self.clauses, self.conditions)
 
+    def inserted(self, source: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows to insert, of the rows of the source without a match."""
+        if not self._inserts_rows:
+            return source.clear()
+        condition = self.conditions.new
+        return (
+            source.filter(condition.mask(source.select(self._row))) if condition.constant is None else source
+        )
+
+    @property
+    def _inserts_rows(self) -> bool:
+        return self.clauses.when_not_matched == "insert" and self.conditions.new.constant is not False
+
+    @property
+    def _row(self) -> pl.Expr:
+        return pl.struct(pl.all()).alias(self.clauses.source_name)
+
     def new_rows(self, source: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows to insert for rows of the source without a match, like rows of the table."""
-        schema, condition = self.copied_schema, self.conditions.new
-        if self.clauses.when_not_matched != "insert" or condition.constant is False:
-            return pl.DataFrame(schema=schema)
-        row = pl.struct(pl.all()).alias(self.clauses.source_name)
-        if condition.constant is None:
-            source = source.filter(condition.mask(source.select(row)))
+        """Return what `inserted` returned like rows of the table."""
+        schema = self.copied_schema
+        if not self._inserts_rows:
+            return schema.to_frame()
         if self.inserts is None:
             values = source.select(list(self.given))
         else:
-            values = self.inserts.apply(source.select(row)).select(self.inserts.columns)
+            values = self.inserts.apply(source.select(self._row)).select(self.inserts.columns)
         rows = pl.concat([schema.to_frame(), values], how="diagonal")
         return rows if self.of_new_rows is None else self.of_new_rows.apply(rows, argument="source")
 

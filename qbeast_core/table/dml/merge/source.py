@@ -16,6 +16,7 @@ from qbeast_core.query.plan.select import select
 from qbeast_core.query.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.dml.match import UNKNOWN, live_rows
+from qbeast_core.table.dml.merge.new_keys import DoubledKeys, NewKeys
 from qbeast_core.table.dml.merge.rules import MergedRows, MergeRules
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.tasks.added_rows import AddedRows, FrameRows
@@ -42,6 +43,8 @@ class MergeMatches:
     # Change of the rows of `files`.
     change: RowChange
     added: AddedRows
+    # Rows of `added` with equal keys.
+    doubled: DoubledKeys
     source_rows: int
 
 
@@ -115,13 +118,17 @@ def _matches(
     source = rules.numbered(frame, whole=True)
     if rules.clauses.when_not_matched_by_source == "ignore":
         source = source.filter(mask)  # a delete of rows without a match needs all source rows
+    inserted = rules.inserted(frame.filter(~mask))
+    keys = NewKeys(rules)
+    keys.add(inserted)
     return MergeMatches(
         files=touched,
         counts=counts[:, touched],
         scan=plan,
         any_matched=bool(matched.any()),
         change=MergedRows(rules, source),
-        added=FrameRows(rules.new_rows(frame.filter(~mask))),
+        added=FrameRows(rules.new_rows(inserted)),
+        doubled=keys.doubled,
         source_rows=frame.height,
     )
 

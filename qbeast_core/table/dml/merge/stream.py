@@ -27,6 +27,7 @@ from qbeast_core.table.dml.merge.key_digest import (
     merge_digests,
 )
 from qbeast_core.table.dml.merge.match_rows import join_source
+from qbeast_core.table.dml.merge.new_keys import DoubledKeys, NewKeys
 from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
 from qbeast_core.table.dml.merge.source import (
     MAX_ROWS_MATCHED,
@@ -102,6 +103,7 @@ class StreamMergeSource:
             any_matched=matching.any_matched,
             change=MergedFiles(rules, str(self.spill.folder.path), {}, matching.stored_by_file),
             added=matching.added,
+            doubled=DoubledKeys.sum(matching.doubled),
             source_rows=digest.rows,
         )
 
@@ -143,6 +145,7 @@ class _Matching:
         self._new: list[pl.DataFrame] = []
         self._added: list[StoredPart] = []
         self.any_matched = False
+        self.doubled: list[DoubledKeys] = []
         self.stored: list[str] = []
         self.stored_by_file: dict[str, str] = {}
 
@@ -231,15 +234,19 @@ class _Matching:
                 bucket.delete()
             keys = keys.rename({self._spilled_file: _FILE})
             # A row is repeated for each file that it matches in: smaller slices keep the join within the budget.
+            new_keys = NewKeys(self._rules)
             max_files = int(keys.group_by(self._on).len()["len"].to_numpy().max(initial=1))
             for batch in part.batches(size_bytes=batch_bytes):
                 for source in batch.frame.iter_slices(max(batch.frame.height // max_files, 1)):
-                    yield self._joined(source, keys)
+                    yield self._joined(source, keys, new_keys)
+            self.doubled.append(new_keys.doubled)
             part.delete()
         self._store_new()
 
-    def _joined(self, source: pl.DataFrame, keys: pl.DataFrame) -> PlacedBatch:
-        pairs, new = join_source(source, keys, self._on)
+    def _joined(self, source: pl.DataFrame, keys: pl.DataFrame, new_keys: NewKeys) -> PlacedBatch:
+        pairs, alone = join_source(source, keys, self._on)
+        new = self._rules.inserted(alone)
+        new_keys.add(new)
         self.any_matched = self.any_matched or pairs.height > 0
         self._new.append(self._rules.new_rows(new))
         if sum(int(frame.estimated_size()) for frame in self._new) >= self._spill.budget.batch_bytes:

@@ -18,7 +18,8 @@ from qbeast_core.space.arrays import U64Array
 from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import FileSettings, delete_data_files
-from qbeast_core.table.engine.budget import Budget, has_any_width
+from qbeast_core.table.data.query_batches import has_any_width
+from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.protocol import Rows, Source
 from qbeast_core.table.engine.spill.ahead import map_ahead

@@ -32,10 +32,19 @@ def find_column(snapshot: Snapshot, column: object) -> FieldPath:
     if not isinstance(column, str):
         problem = "must be the name of a column, or of a field: 'address.street'"
         invalid_argument("column", problem, _OUTCOME, value=column)
-    paths = field_paths(snapshot.schema_json)
-    if column not in paths or paths[column][0].lower() == WEIGHT_COLUMN:
-        unknown_columns("column", [column], paths, _OUTCOME)
-    return paths[column]
+    paths = [path for path in field_paths(snapshot.schema_json) if path[0].lower() != WEIGHT_COLUMN]
+    matches = [path for path in paths if column in (".".join(path), _quoted(path))]
+    if not matches:
+        unknown_columns("column", [column], map(".".join, paths), _OUTCOME)
+    if len(matches) > 1:
+        msg = f"`column` {column!r} names a column and a field, or two fields; {_OUTCOME}. "
+        cure = f"Put each name into backticks: {' or '.join(map(_quoted, matches))}."
+        raise InvalidInputError(msg + cure, argument="column", value=column)
+    return matches[0]
+
+
+def _quoted(path: FieldPath) -> str:
+    return ".".join(f"`{name.replace('`', '``')}`" for name in path)
 
 
 def refuse_without_mapping(snapshot: Snapshot) -> NoReturn:
@@ -45,7 +54,7 @@ def refuse_without_mapping(snapshot: Snapshot) -> NoReturn:
         "upgrade_protocol=True adds the table feature columnMapping, which cannot be removed. Then these refuse the "
         "table: Polars' "
         "scan_delta; to_pandas, to_pyarrow_table, optimize and alter of deltalake (QueryBuilder and write_deltalake go "
-        "on); and Spark with Delta before 2.3."
+        "on); Daft; and Spark with Delta before 2.3."
     )
     raise UnsupportedTableError(msg, path=snapshot.uri, feature="columnMapping")
 

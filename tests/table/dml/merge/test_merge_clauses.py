@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,7 +24,7 @@ from qbeast_core.table.engine.tasks.added_rows import store_rows
 from tests.helpers.changes import changes, spread
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import ROW
-from tests.helpers.tables import assert_same_rows, small_files
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
@@ -70,7 +71,7 @@ def test_multiple_matches_of_a_row_raise(path: Path, table: qbeast.Table, rows: 
         table.merge(twice, ROW)
     assert read_log(path).version == 1
     new = pl.concat([spread(2, 5000)] * 2)
-    assert table.merge(new, ROW, matched_if=f"source.{ROW} > 99").rows_inserted == 4
+    assert table.merge(new, ROW, matched_if=f"source.{ROW} > 99", duplicates="insert").rows_inserted == 4
     assert table.merge(twice, ROW, when_matched="delete", when_not_matched="ignore").rows_deleted == 3
     assert not table.merge(new, ROW, when_matched="ignore").committed
 
@@ -141,6 +142,13 @@ def test_history_matches_delta(table: qbeast.Table, rows: pl.DataFrame) -> None:
         ("a", {"when_matched": "delete", "update": {"a": 1}}, qbeast.InvalidInputError, "has no effect"),
         ("a", {"not_matched_by_source_if": "a > 1"}, qbeast.InvalidInputError, "has no effect"),
         ("a", {"when_not_matched": "ignore", "insert": {"a": 1}}, qbeast.InvalidInputError, "has no effect"),
+        (
+            "a",
+            {"when_not_matched": "ignore", "duplicates": "insert"},
+            qbeast.InvalidInputError,
+            "has no effect",
+        ),
+        ("a", {"duplicates": "keep"}, qbeast.InvalidInputError, "must be"),
         ("a", {}, qbeast.SchemaMismatchError, "column 'd' is missing"),
         ("a", {"not_matched_if": "a > 1"}, qbeast.SchemaMismatchError, "'d' is missing"),
         ("a", {"source_name": "s"}, qbeast.InvalidInputError, "source_name"),
@@ -154,6 +162,19 @@ def test_invalid_merges_raise(
     with pytest.raises(error, match=message):
         qbeast.open_table(tmp_path / "t").merge(rows.drop("d"), on, **options)
     assert read_log(tmp_path / "t").version == 0
+
+
+@pytest.mark.parametrize("resources", [MEMORY, SPILL], ids=["memory", "spill"])
+def test_only_rows_to_insert_need_keys_of_their_own(tmp_path: Path, resources: qbeast.Resources) -> None:
+    nan = float("nan")
+    keys = pl.Series([nan, nan, -0.0, 0.0, 1.0, 1.0, None, None])
+    source = pl.DataFrame({"x": keys, "v": range(8)})
+    qbeast.write_table(pl.DataFrame({"x": [1.0], "v": [9]}), tmp_path, columns=["v"])
+    merge = partial(qbeast.open_table(tmp_path).merge, source, "x", resources=resources)
+    with pytest.raises(qbeast.InvalidInputError, match=r"^2 row.* nothing was changed"):
+        merge(when_matched="delete", dry_run=True)
+    assert merge(when_matched="delete", not_matched_if="source.v in (0, 2, 6, 7)").rows_inserted == 4
+    assert_same_rows(qbeast.read_table(tmp_path), source[[0, 2, 6, 7]], key="v")
 
 
 def test_insert_conditions_see_only_the_source(tmp_path: Path) -> None:
