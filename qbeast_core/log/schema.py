@@ -52,7 +52,8 @@ def schema_to_delta(schema: pl.Schema) -> str:
         if len(nulls) == len(unknown):
             message = (
                 f"all values of {', '.join(nulls)} are null, so the type is not known. Nothing was written. Cast the "
-                f"column, for example pl.col({nulls[0].partition('.')[0]!r}).cast(pl.String), or drop it."
+                f"column, for example pl.col({nulls[0].partition('.')[0]!r}).cast(pl.String) or CAST(... AS STRING) in "
+                "SQL, or drop it."
             )
             raise InvalidInputError(message, argument="df")
         listed = ", ".join(f"{path} ({dtype})" for path, dtype in unknown)
