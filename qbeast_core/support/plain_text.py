@@ -144,7 +144,7 @@ def concise(message: str) -> str:
     """Return a message that quotes no more than the start of a long text, path or name, and leaves its own words.
 
     >>> concise(f"`where` {'x = 1 OR ' * 1000!r} has no such column; nothing was read")[-45:]
-    'OR x =…' has no such column; nothing was read"
+    "OR x =…' has no such column; nothing was read"
     """
     if len(message) <= MAX_QUOTED:
         return message
