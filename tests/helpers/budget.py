@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Generator
+from math import inf
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
 import pytest
@@ -34,7 +35,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     costs_s: list[float] = []
     passed = True
-    while passed and len(costs_s) < RUNS and min(costs_s, default=1.0) > LIMIT_S:
+    while passed and len(costs_s) < RUNS and min(costs_s, default=inf) > LIMIT_S:
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
         passed = all(report.passed for report in reports)
         costs_s.append(_quiet_s(item.stash[_SPENT_S]))
