@@ -22,7 +22,7 @@ MIN_SHIFT_OF_SAMPLE: Final = 0.1
 _MAX_ERRORS: Final = NormalDist().inv_cdf(1 - MIN_CHANCE / 2)
 
 
-# The squares that a sample explains have an error of their own: fewer of these errors are no deviation.
+# The squares that a sample explains have an error of their own. A difference of fewer errors is not a deviation.
 _SQUARES_ERRORS: Final = 2.0
 
 

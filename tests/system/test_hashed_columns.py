@@ -115,9 +115,8 @@ PARTS: list[list[Callable[[Path], object]]] = [
         append,
         lambda table: qbeast.open_table(table).update("id % 5 = 1", {"visits": "visits + 9000"}),
         lambda table: qbeast.open_table(table).delete("id % 5 = 2"),
-        merge,
-        lambda table: qbeast.open_table(table).restore(2),
     ],
+    [append, merge, lambda table: qbeast.open_table(table).restore(2)],
     [optimize_rows_of_others, redraw],
     [
         append,

@@ -20,7 +20,9 @@ _NO_BUCKET: Final = (
 _OTHER_REGION: Final = (
     "the bucket is in another region: set it in `storage_options` or the environment (AWS_REGION)"
 )
-_NO_CREDENTIALS: Final = "there are no usable credentials: give them in `storage_options` or the environment"
+_NO_CREDENTIALS: Final = (
+    "credentials are missing or not usable: set them in `storage_options` or the environment"
+)
 _PLAIN_HTTP: Final = (
     "the endpoint is http, which has to be allowed: AWS_ALLOW_HTTP='true' in `storage_options`"
 )
@@ -34,10 +36,8 @@ _LATE: Final = "the store did not respond in time: check the network, or try aga
 _REASONS: Final = (
     (r"NoSuchBucket|ContainerNotFound|specified (?:bucket|container) does not exist", _NO_BUCKET),
     (r"PermanentRedirect|AuthorizationHeaderMalformed|incorrectly configured region", _OTHER_REGION),
-    (
-        r"api/token|169\.254\.169\.254|credentials?\b",
-        _NO_CREDENTIALS,
-    ),  # the metadata service of a cloud machine
+    # The first two are the metadata service of a cloud machine.
+    (r"api/token|169\.254\.169\.254|credentials?\b", _NO_CREDENTIALS),
     (r"URL scheme is not allowed", _PLAIN_HTTP),
     (r"dns error|Connection refused|tcp connect|builder error|Executor has crashed", _NO_STORE),
     (r"denied|Unauthorized|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|AuthenticationFailed", _REFUSED),

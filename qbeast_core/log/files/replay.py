@@ -50,6 +50,9 @@ FIELD_KEYS: Final[Mapping[str, str]] = {
 # Columns of a frame of tags; `deletion_vector` is the descriptor as JSON text, null where there is none.
 TAG_COLUMNS: Final = ("path", *TAG_KEYS, "deletion_vector", *FIELD_KEYS)
 
+# A field that actions of a kind have, if it is not `path`.
+_NAMED_BY: Final[Mapping[str, str]] = {"domainMetadata": "domain", "metaData": "schemaString"}
+
 _WEIGHT: Final = (-(2**31), 2**31 - 1)
 _BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "revision": (0, 2**62),
@@ -173,7 +176,7 @@ def domains_of(log: LogState, *, known: Mapping[str, str]) -> dict[str, str]:
 
 
 def actions_of(
-    part: pl.DataFrame | bytes, kind: Literal["add", "remove", "sidecar", "domainMetadata"]
+    part: pl.DataFrame | bytes, kind: Literal["add", "remove", "metaData", "sidecar", "domainMetadata"]
 ) -> Iterator[dict[str, Any]]:
     r"""Yield the actions of a kind out of the lines of a commit, or out of a checkpoint, unchanged.
 
@@ -190,7 +193,7 @@ def actions_of(
 
 
 def _rows(frame: pl.DataFrame, kind: str) -> pl.DataFrame:
-    key = "domain" if kind == "domainMetadata" else "path"
+    key = _NAMED_BY.get(kind, "path")
     return frame.select(pl.col(kind).struct.unnest()).filter(pl.col(key).is_not_null())
 
 
@@ -262,7 +265,7 @@ def _taken_back(listed: pl.Series, log: LogState, known: pl.DataFrame | None) ->
     """Return the paths, as they are spelled, that are not live any more: a replay by decoded paths.
 
     A checkpoint may name a file as live and as removed, spelled differently: its order does not count, so only the
-    commits before it decide. A remove that never expires says itself that the file lives on.
+    commits before it decide. A remove that never expires belongs to a file that lives on.
     """
     newest: dict[FileKey, str | None] = {}
     for path, vector in () if known is None else known.select("path", "deletion_vector").iter_rows():

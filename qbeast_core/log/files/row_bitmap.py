@@ -120,9 +120,8 @@ def _containers(cursor: _Cursor, high: int) -> Iterator[_Container]:
         first = (high << 32) + key * _CONTAINER_ROWS
         if is_run:
             values = cursor.take("<u2", 2 * cursor.number("<u2"))
-            if (
-                int(values[1::2].astype(np.int64).sum()) + len(values) // 2 != count
-            ):  # before runs are expanded
+            listed = int(values[1::2].astype(np.int64).sum()) + len(values) // 2
+            if listed != count:  # before runs are expanded
                 _refuse("a container does not list as many rows as it claims")
             yield _Container(first, count, "runs", values)
         elif count > _MAX_LISTED:

@@ -174,9 +174,7 @@ class Lowering:
         if column is None:
             whole = ".".join((name, *fields))
             if fields and self._match(whole, self.schema):
-                invalid_sql(
-                    f"there is no column {name!r} with fields; to name the column {whole!r}, quote all of it"
-                )
+                invalid_sql(f"column {name!r} does not exist; for the column {whole!r}, quote the whole name")
             raise UnknownColumnError(whole)
         return self._field(of_type(pl.col(column), self.schema[column]), fields)
 
@@ -185,7 +183,9 @@ class Lowering:
             fields: dict[str, Any] = dict(value.dtype) if isinstance(value.dtype, pl.Struct) else {}
             field = self._match(name, fields)
             if field is None:
-                invalid_sql(f"there is no field {name[:60]!r} in a value of type {shown(value.dtype)[:200]}")
+                invalid_sql(
+                    f"field {name[:60]!r} does not exist in a value of type {shown(value.dtype)[:200]}"
+                )
             value = of_type(value.expr.struct.field(field), fields[field])
         return value
 

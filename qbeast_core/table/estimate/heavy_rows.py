@@ -83,7 +83,7 @@ def heavy_rows(reader: Reader, opened: Selection, *, rows: int, whole_keys: bool
                 apart=tuple(s for s, several in zip(stretches, is_long, strict=True) if not several),
             )
     return HeavyRows(
-        files, keys, {number: listed[number].those(is_heavy) for number, is_heavy in places.items()}
+        files, keys, {number: listed[number].select(is_heavy) for number, is_heavy in places.items()}
     )
 
 

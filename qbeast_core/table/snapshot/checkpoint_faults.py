@@ -39,9 +39,8 @@ def checkpoint_faults(store: Store) -> list[CheckpointFault]:
         try:
             count = _counted(checkpoint_parts(store, checkpoint.paths, _READ))
         except FileNotFoundError as error:
-            if all(
-                stored_size(store, path) is not None for path in checkpoint.paths
-            ):  # else it was cleaned up
+            # Otherwise it was cleaned up.
+            if all(stored_size(store, path) is not None for path in checkpoint.paths):
                 faults.append(CheckpointFault(checkpoint.paths, f"a file that it needs is missing: {error}"))
         except (InvalidMetadataError, StorageError, ValueError) as error:
             faults.append(CheckpointFault(checkpoint.paths, f"it cannot be read: {error.__cause__ or error}"))

@@ -41,7 +41,7 @@ from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead, l
 from qbeast_core.table.snapshot.checkpoint_faults import checkpoint_faults, warn_of_faults
 from qbeast_core.table.snapshot.log_copy import LogCopy, copy_log, sound_copies
 from qbeast_core.table.snapshot.log_files import LAST_CHECKPOINT, SIDECARS, LogFiles, commit_path
-from qbeast_core.table.snapshot.partition_texts import respelling
+from qbeast_core.table.snapshot.partition_texts import text_rewriter
 
 _STATS: Final = ("min", "max", "null_count")
 _NOTHING: Final = pl.Struct([])
@@ -176,8 +176,8 @@ def _open_without_broken(
     Partition values whose text it does not parse are written in another way.
     """
     is_cut = isinstance(error, InvalidMetadataError)
-    respell = respelling(store, version) if _OTHER_TEXT in f"{error} {error.__cause__}" else None
-    for copy in sound_copies(store, version, respell):
+    rewrite = text_rewriter(store, version) if _OTHER_TEXT in f"{error} {error.__cause__}" else None
+    for copy in sound_copies(store, version, rewrite):
         is_cut = False
         with suppress(InvalidMetadataError, StorageError, TableNotFoundError), delta_errors(store.uri):
             table = DeltaTable(copy.path)

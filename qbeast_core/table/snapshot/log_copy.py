@@ -29,7 +29,7 @@ from qbeast_core.table.snapshot.log_files import (
 )
 
 if TYPE_CHECKING:
-    from qbeast_core.table.snapshot.partition_texts import Respelling
+    from qbeast_core.table.snapshot.partition_texts import RewriteFile
 
 _PREFIX: Final = "qbeast-log-"
 _MAX_BYTES: Final = 256 << 20
@@ -41,9 +41,9 @@ class LogCopy:
     The folder is deleted with the last reference to the copy.
     """
 
-    def __init__(self, store: Store, respell: Respelling | None = None) -> None:
+    def __init__(self, store: Store, rewrite: RewriteFile | None = None) -> None:
         self._store = store
-        self._respell = respell
+        self._rewrite = rewrite
         folder = TemporaryFolder(Path(gettempdir()), _PREFIX)
         weakref.finalize(self, folder.close)
         self._root = folder.path
@@ -58,7 +58,7 @@ class LogCopy:
 
     @property
     def newest(self) -> int:
-        """The newest copied version; -1: there is none."""
+        """The newest copied version, -1 without one."""
         return self._newest
 
     @property
@@ -87,7 +87,7 @@ class LogCopy:
         bodies = map_files(self._store, self._store.get, paths)
         try:
             for path, body in zip(paths, bodies, strict=True):
-                (self._root / path).write_bytes(body if self._respell is None else self._respell(path, body))
+                (self._root / path).write_bytes(body if self._rewrite is None else self._rewrite(path, body))
         except OSError as error:  # the disk is full, or the folder was deleted
             raise FileNotFoundError(self._root) from error
         self._newest = before + len(newer)
@@ -131,7 +131,7 @@ def copy_log(store: Store) -> LogCopy | None:
     return None
 
 
-def sound_copies(store: Store, version: int | None, respell: Respelling | None = None) -> Iterator[LogCopy]:
+def sound_copies(store: Store, version: int | None, rewrite: RewriteFile | None = None) -> Iterator[LogCopy]:
     """Yield copies of a log without its hint: with each of its checkpoints, the newest first, and with commits alone.
 
     Each copy ends at `version`, or at the newest version that any file of the log is about.
@@ -141,8 +141,10 @@ def sound_copies(store: Store, version: int | None, respell: Respelling | None =
     checkpoints = complete_checkpoints([entry.path for entry in entries], version=version)
     numbers = [int(entry.path[-25:-5]) for entry in commits] + [each.version for each in checkpoints]
     end = max(numbers, default=-1) if version is None else version
+    if end not in numbers:  # nothing to copy: a version that does not exist costs one listing
+        return
     for checkpoint in (*checkpoints, None):
-        copy = LogCopy(store, respell)
+        copy = LogCopy(store, rewrite)
         with suppress(FileNotFoundError, InvalidMetadataError, StorageError, ValueError):
             copy.add(
                 checkpoint, commits, () if checkpoint is None else sidecar_paths(store, checkpoint.paths)

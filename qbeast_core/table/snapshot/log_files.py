@@ -103,7 +103,7 @@ def _timed(store: Store) -> list[tuple[int, CommitInfo | None, int]]:
 
 
 def newest_version(store: Store, version: int | None) -> int:
-    """Return the newest version that has a commit, up to `version`; -1 if there is none."""
+    """Return the newest version that has a commit, up to `version`, -1 without one."""
     found = (int(m[1]) for path in store.list(LOG_DIRECTORY) if (m := COMMIT.fullmatch(path)))
     return max((number for number in found if version is None or number <= version), default=-1)
 

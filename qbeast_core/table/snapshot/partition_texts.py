@@ -18,18 +18,18 @@ from qbeast_core.errors import QbeastError
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.columns.partition_values import partition_texts, typed_values
 from qbeast_core.log.columns.stored import physical_name
-from qbeast_core.log.files.replay import LogState
+from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.log.schema import type_from_delta
 from qbeast_core.table.snapshot.log_files import newest_version, read_log
 
 # Returns a file of a log, by its path and bytes, with other texts of partition values.
-Respelling: TypeAlias = Callable[[str, bytes], bytes]
+RewriteFile: TypeAlias = Callable[[str, bytes], bytes]
 
 _KINDS = ("add", "remove", "cdc")
 _ENTRIES = pl.List(pl.Struct({"key": pl.String, "value": pl.String}))
 
 
-def respelling(store: Store, version: int | None) -> Respelling | None:
+def text_rewriter(store: Store, version: int | None) -> RewriteFile | None:
     """Return a function that rewrites the files of a log for `deltalake`. None: its metadata cannot be read."""
     try:
         log = read_log(store, newest_version(store, version), actions=("metaData",))
@@ -39,26 +39,21 @@ def respelling(store: Store, version: int | None) -> Respelling | None:
 
     @cache
     def text_of(name: str, text: str | None) -> str | None:
-        return text if text is None or name not in types else _respelled(text, types[name])
+        return text if text is None or name not in types else _rewritten(text, types[name])
 
-    def respell(path: str, body: bytes) -> bytes:
+    def rewrite(path: str, body: bytes) -> bytes:
         if path.endswith(".json"):
             return b"\n".join(_line(line, text_of) for line in body.splitlines()) + b"\n"
         return _checkpoint(body, text_of) if path.endswith(".parquet") else body
 
-    return respell
+    return rewrite
 
 
 def _partition_types(log: LogState) -> dict[str, pl.DataType]:
     """Return the types of the partition columns by their names in files."""
     found: dict[str, Any] = {}
     for part in (*log.checkpoint, *log.commits):
-        if isinstance(part, bytes):
-            actions = [orjson.loads(line) for line in part.splitlines() if b'"metaData"' in line]
-            found = next((action["metaData"] for action in actions if action.get("metaData")), found)
-        elif "metaData" in part:
-            rows = part["metaData"].struct.unnest()
-            found = next(iter(rows.filter(pl.col("schemaString").is_not_null()).to_dicts()), found)
+        found = next(actions_of(part, "metaData"), found)
     fields: Mapping[str, Any] = {
         field["name"]: field for field in orjson.loads(found["schemaString"])["fields"]
     }
@@ -66,7 +61,7 @@ def _partition_types(log: LogState) -> dict[str, pl.DataType]:
     return {physical_name(field): type_from_delta(field["type"]) for field in partitions}
 
 
-def _respelled(text: str, dtype: pl.DataType) -> str | None:
+def _rewritten(text: str, dtype: pl.DataType) -> str | None:
     """Return the text of a value as we write it; unchanged if it is not exactly a value of the type."""
     try:
         values = typed_values(pl.Series([text]), dtype)
@@ -98,9 +93,9 @@ def _checkpoint(body: bytes, text_of: Callable[[str, str | None], str | None]) -
         if new == entries:
             continue
         olds, news = (pl.Series(side, dtype=_ENTRIES.inner) for side in (entries, new))
-        spelled = values.list.eval(pl.element().replace_strict(olds, news, return_dtype=_ENTRIES.inner))
+        rewritten = values.list.eval(pl.element().replace_strict(olds, news, return_dtype=_ENTRIES.inner))
         whole = pl.col(kind).struct.with_fields(
-            spelled.cast(pl.Map(pl.String(), pl.String())).alias("partitionValues")
+            rewritten.cast(pl.Map(pl.String(), pl.String())).alias("partitionValues")
         )
         frame = frame.with_columns(whole)
     buffer = io.BytesIO()

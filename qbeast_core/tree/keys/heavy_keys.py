@@ -33,7 +33,7 @@ class HeavyKeys:
     def __len__(self) -> int:
         return len(self.weights)
 
-    def those(self, marked: BoolArray) -> HeavyKeys:
+    def select(self, marked: BoolArray) -> HeavyKeys:
         """Return some of the keys."""
         return HeavyKeys(self.weights[marked], self.rows[marked], self.firsts[marked])
 

@@ -154,9 +154,8 @@ def refit_column(current_fit: Fitted, data: ColumnData, growth: Growth) -> Trans
         column = _extended(data.column, data.bounds)
         is_first = not growth.rows and data.dialect == "qbeast-spark"
         if is_first and column.lowest is None and 0 < data.rows == column.nulls:
-            return (
-                NullToZeroTransformation()
-            )  # the JVM fails to append nulls to a linear column without values
+            # The JVM fails to append nulls to a linear column without values.
+            return NullToZeroTransformation()
         return _refit_linear(current, column)
     if isinstance(current, OneValueTransformation):
         return _refit_single_value(current_fit, data)

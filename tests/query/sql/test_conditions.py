@@ -121,7 +121,7 @@ INVALID = {
     "i = 's'": "not a value of type",
     "s = 5": "cast one of them",
     "d = '2024-05-01 10:00:00'": "not a value of type DATE",
-    "g.nope = 1": "no field 'nope'",
+    "g.nope = 1": "field 'nope' does not exist",
     "x % 2 = 1": "cast the operands",
     "s ~ '('": "regular expression",
     "z - z > INTERVAL 1 MONTH": "exact length",

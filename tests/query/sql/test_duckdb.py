@@ -14,6 +14,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.sql.lower import sql_expression
 from qbeast_core.table.data.expressions import condition_of
 from tests.helpers.examples import examples
+from tests.query.sql.oracle import with_rows
 from tests.query.sql.texts import NULLS, ROWS, conditions
 
 if TYPE_CHECKING:
@@ -25,10 +26,7 @@ tries = examples(2, sweep=20_000, parent=settings(suppress_health_check=HEALTH, 
 
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("given", ROWS.to_arrow())
-        connection.execute("CREATE TABLE rows AS SELECT * FROM given")
+    with with_rows(ROWS) as connection:
         yield connection
 
 

@@ -14,6 +14,7 @@ import pytest
 import qbeast
 from qbeast_core.query.sql.lower import sql_expression
 from qbeast_core.query.sql.tokens import InvalidSqlError
+from tests.query.sql.oracle import with_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,10 +67,7 @@ USUAL = [*TEXTS[::97], "d + i * 1000000000", "d + INTERVAL 9999 YEAR", "CAST(x A
 
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("given", ROWS.to_arrow())
-        connection.execute("CREATE TABLE rows AS SELECT * FROM given")
+    with with_rows(ROWS) as connection:
         yield connection
 
 

@@ -91,7 +91,7 @@ def assert_answers(actual: qbeast.Estimate, truth: pl.DataFrame) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-@examples(2, sweep=90)
+@examples(1, sweep=90)
 @given(st.integers(0, 150), st.integers(1, 40), st.sampled_from(["key", "index"]), st.data())
 def test_values_per_key_equal_two_aggregations(count: int, users: int, key: str, data: st.DataObject) -> None:
     """For tables with a sampling key or an index of the key, after appends, deletes, and with staged files."""

@@ -225,12 +225,18 @@ def test_column_that_only_old_files_need_may_change(tmp_path: Path) -> None:
     assert "long" in schema_to_delta(table.schema)
 
 
+@pytest.fixture(scope="module")
+def appended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a table with rows by two lists of columns."""
+    path = tmp_path_factory.mktemp("appended") / "t"
+    new(path).reindex(["b"])
+    qbeast.write_table(MORE, path, mode="append")
+    return path
+
+
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
-def test_lost_revision_is_repaired_without_loss_of_rows(tmp_path: Path) -> None:
-    table = new(tmp_path / "t")
-    table.reindex(["b"])
-    qbeast.write_table(MORE, tmp_path / "t", mode="append")
-    shutil.copytree(tmp_path / "t", tmp_path / "damaged")
+def test_lost_revision_is_repaired_without_loss_of_rows(appended: Path, tmp_path: Path) -> None:
+    shutil.copytree(appended, tmp_path / "damaged")
     log = tmp_path / "damaged" / "_delta_log" / f"{1:020}.json"
     log.write_text(log.read_text().replace('"qbeast.revision.2":"{', '"qbeast.revision.2":"oops'))
     rows, damaged = pl.concat([ROWS, MORE]), qbeast.open_table(tmp_path / "damaged")

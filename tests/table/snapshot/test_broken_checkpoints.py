@@ -16,6 +16,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.errors import QbeastWarning
+from qbeast_core.table.snapshot import log_copy
 from tests.golden.delta_tables import copied
 from tests.helpers.handmade_log import PROTOCOL, add, metadata, write_log
 
@@ -34,6 +35,14 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(1, NEWEST + 1):
         shutil.copy(path / "file", path / str(number))
     return path
+
+
+def test_missing_version_copies_no_log(sound: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied_logs: list[object] = []
+    monkeypatch.setattr(log_copy.LogCopy, "add", lambda *parts: copied_logs.append(parts))
+    with pytest.raises(qbeast.VersionNotFoundError):
+        qbeast.open_table(sound, version=NEWEST + 1)
+    assert not copied_logs
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def test_messages_are_sorted_by_user_action(report: str, expected: type[Exceptio
         ),
         (
             "Kernel error -> Operation not supported: an error occurred while loading credentials, no IMDS token",
-            "no usable credentials",
+            "credentials are missing",
         ),
         ("Generic S3 error ... 403 Forbidden: InvalidAccessKeyId", "refuses these credentials"),
     ],
