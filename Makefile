@@ -85,7 +85,7 @@ readers: $(VENV)/readers/.done # for `make sweep`
 floors: $(VENV)-floors/.done # for `make sweep`
 
 pytest-floors: $(VENV)-floors/.done # run the tests without Spark on the lowest versions; for `make sweep`
-	$(VENV)-floors/bin/python -m pytest -q -n $(WORKERS) --dist worksteal --no-budget --ignore=tests/spark
+	$(VENV)-floors/bin/python -m pytest -q -n $(WORKERS) --dist worksteal --no-budget --ignore=tests/spark --ignore=tests/interop
 
 stores: $(VENV)/stores/.done # S3 and Azure servers for `make sweep`, if Go and Node are installed
 
@@ -176,7 +176,7 @@ $(VENV)-floors/.done: $(VENV)/.pip pyproject.toml
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --upgrade -c constraints.txt pip
 	$(BIN)/python -c '$(LOWEST)' > $(@D)/lowest.txt
-	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --no-compile -c $(@D)/lowest.txt -e '.[cli,plot]' --group test
+	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --no-compile -c $(@D)/lowest.txt -e '.[cli,plot]' --group test --group docs --group spark
 	@touch $@
 
 $(VENV)/.power: $(VENV)/.pip pyproject.toml
