@@ -40,8 +40,8 @@ def frame_of(table: pa.Table) -> tuple[pl.DataFrame, list[str]]:
     for field, column in zip(table.schema, table.columns, strict=True):
         try:
             columns[field.name] = _plain_column(column)
-        except _FAULTS:
-            problems.append(f"column {field.name!r} has type {field.type}")
+        except _FAULTS as error:
+            problems.append(_problem(field, error))
     plain = pa.table(columns)
     try:
         return pl.DataFrame(plain), problems
@@ -71,13 +71,16 @@ def _each(tables: Sequence[pa.Table], problems: list[str]) -> tuple[pl.DataFrame
         (field,) = table.schema
         try:
             frames.append(pl.DataFrame(pa.table({field.name: _plain_column(table.column(0))})))
-        except pl.exceptions.PolarsError as error:
-            problems.append(
-                f"column {field.name!r} of type {field.type} cannot be read: {first_line(str(error))}"
-            )
-        except _FAULTS:
-            problems.append(f"column {field.name!r} has type {field.type}")
+        except _FAULTS as error:
+            problems.append(_problem(field, error))
     return pl.concat(frames, how="horizontal") if frames else pl.DataFrame(), problems
+
+
+def _problem(field: pa.Field, error: BaseException) -> str:
+    """Describe why a column cannot be read: by its values, or by its type."""
+    if isinstance(error, pl.exceptions.PolarsError | pa.ArrowInvalid):
+        return f"column {field.name!r} of type {field.type} cannot be read: {first_line(str(error))}"
+    return f"column {field.name!r} has type {field.type}"
 
 
 def _plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -95,10 +98,12 @@ def _is_plain_outside(dtype: pa.DataType) -> bool:
     is_plain: bool
     match dtype:
         case pa.TimestampType():
-            is_plain = dtype.tz in {None, "UTC"}
-        case pa.Decimal32Type() | pa.Decimal64Type() | pa.Decimal128Type():
+            is_plain = dtype.tz in {None, "UTC"} and dtype.unit != "s"  # Polars wraps seconds around
+        case pa.Decimal128Type():
             is_plain = dtype.scale >= 0
-        case pa.Decimal256Type() | pa.RunEndEncodedType() | pa.UnionType():
+        case pa.Decimal32Type() | pa.Decimal64Type() | pa.Decimal256Type():  # Polars panics at nested small ones
+            is_plain = False
+        case pa.RunEndEncodedType() | pa.UnionType():
             is_plain = False
         case pa.FixedSizeBinaryType():
             is_plain = dtype.byte_width > 0
@@ -132,6 +137,8 @@ def _plain(array: pa.Array) -> pa.Array:
     if isinstance(dtype, pa.StructType):
         names = [field.name for field in dtype]
         return pa.StructArray.from_arrays(list(map(_plain, array.flatten())), names, mask=array.is_null())
+    if isinstance(dtype, pa.MapType):
+        return _plain_map(array)
     wanted = _castable(dtype)
     return _plain_list(array) if wanted is None else array.cast(wanted)
 
@@ -151,10 +158,8 @@ def _decoded(array: pa.Array) -> pa.Array | None:
 def _castable(dtype: pa.DataType) -> pa.DataType | None:
     """Return the plain type that pyarrow casts a type to."""
     match dtype:
-        case pa.MapType():
-            return pa.map_(*(_plain(pa.nulls(0, inner)).type for inner in (dtype.key_type, dtype.item_type)))
         case pa.TimestampType():
-            return pa.timestamp(dtype.unit, "UTC")
+            return pa.timestamp("ms" if dtype.unit == "s" else dtype.unit, dtype.tz and "UTC")
         case pa.Decimal32Type() | pa.Decimal64Type() | pa.Decimal128Type() | pa.Decimal256Type():
             digits = min(dtype.precision - min(dtype.scale, 0), _MAX_DIGITS)
             return pa.decimal128(digits, max(dtype.scale, 0))
@@ -162,6 +167,12 @@ def _castable(dtype: pa.DataType) -> pa.DataType | None:
             return pa.binary()
         case _:
             return None
+
+
+def _plain_map(array: pa.MapArray) -> pa.Array:
+    """Return maps of plain values. `cast` of pyarrow 26 makes offsets out of bounds from views."""
+    offsets = pa.array(array.offsets.to_numpy())
+    return pa.MapArray.from_arrays(offsets, _plain(array.keys), _plain(array.items), mask=array.is_null())
 
 
 def _plain_list(array: pa.Array) -> pa.Array:

@@ -35,6 +35,8 @@ COLUMNS: Final[dict[str, pa.Array]] = {
     "short decimal256": pa.array(_PRICES, pa.decimal256(20, 1)),
     "wide decimal256 of short values": pa.array(_PRICES, pa.decimal256(50, 1)),
     "decimal32": pa.array(_PRICES, pa.decimal32(5, 1)),
+    "decimal64 in fields": pa.StructArray.from_arrays([pa.array(_PRICES, pa.decimal64(12, 1))], ["price"]),
+    "decimal32 in lists": pa.array([_PRICES, None, _PRICES[1:]], pa.list_(pa.decimal32(5, 1))),
     "hundreds": pa.array([Decimal(1500), None], pa.decimal128(5, -2)),
     "no bytes": pa.array([b"", None], pa.binary(0)),
     "some bytes": pa.array([b"ab", None], pa.binary(2)),
@@ -63,6 +65,32 @@ def test_columns_keep_their_values(name: str, first: int) -> None:
     without_chunks, problems = frame_of(pa.Table.from_batches([], pa.schema([("c", array.type)])))
     assert problems == []
     assert without_chunks.schema["c"] == frame.schema["c"]
+
+
+VALUES: Final[dict[str, pa.Array]] = {
+    name: COLUMNS[name] for name in ("runs", "list view", "text views", "decimal32", "named zone", "no values")
+}
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("name", list(VALUES))
+def test_maps_keep_values_of_any_encoding(name: str, first: int) -> None:
+    values = VALUES[name]
+    keys = pa.array([f"k{number}" for number in range(len(values))])
+    offsets = pa.array([0, 1, 1, 1, len(values)], pa.int32())
+    maps = pa.MapArray.from_arrays(offsets, keys, values, mask=pa.array([False, True, False, False]))[first:]
+    frame, problems = frame_of(pa.table({"c": maps}))
+    assert problems == []
+    assert frame["c"].to_list() == [pairs if pairs is None else dict(pairs) for pairs in maps.to_pylist()]
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "+05:30"])
+def test_seconds_beyond_64_bits_of_milliseconds_are_refused(zone: str | None) -> None:
+    seconds = pa.array([2**62], pa.timestamp("s", zone))
+    for column in (seconds, pa.StructArray.from_arrays([seconds], ["at"])):
+        frame, (problem,) = frame_of(pa.table({"c": column}))
+        assert frame.columns == []
+        assert problem.startswith("column 'c' of type ")
 
 
 def test_times_of_keys_and_values_keep_their_instants() -> None:
