@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import unquote
@@ -114,11 +116,16 @@ def _resolve_folder(text: str) -> str:
         if text.startswith("~"):
             cure = f"write ./{text} for a folder of that name"
             raise _invalid_path(shown, "it begins with ~, and there is no such user", cure)
+    if "\0" in text:  # decoded from a URL
+        raise _invalid_path(shown, "it has control characters", "choose a name without them")
     try:
         whole = os.path.realpath(text)  # as the system resolves "..", also behind links
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            os.lstat(whole)  # it may be too long
     except OSError as error:
         cause = f"it cannot be resolved ({error.strerror})"
-        raise _invalid_path(shown, cause, "give an absolute path") from error
+        cure = "choose a shorter name" if error.errno == errno.ENAMETOOLONG else "give an absolute path"
+        raise _invalid_path(shown, cause, cure) from error
     shown = repr(whole)
     if "\\" in whole:
         raise _invalid_path(shown, "deltalake reads a backslash as a slash", "choose a folder without one")
