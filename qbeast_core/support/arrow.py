@@ -101,8 +101,8 @@ def _is_plain_outside(dtype: pa.DataType) -> bool:
             is_plain = dtype.tz in {None, "UTC"} and dtype.unit != "s"  # Polars wraps seconds around
         case pa.Decimal128Type():
             is_plain = dtype.scale >= 0
-        case pa.Decimal32Type() | pa.Decimal64Type() | pa.Decimal256Type():  # Polars panics at nested small ones
-            is_plain = False
+        case pa.Decimal32Type() | pa.Decimal64Type() | pa.Decimal256Type():
+            is_plain = False  # Polars panics at small ones in lists
         case pa.RunEndEncodedType() | pa.UnionType():
             is_plain = False
         case pa.FixedSizeBinaryType():

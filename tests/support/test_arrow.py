@@ -68,7 +68,8 @@ def test_columns_keep_their_values(name: str, first: int) -> None:
 
 
 VALUES: Final[dict[str, pa.Array]] = {
-    name: COLUMNS[name] for name in ("runs", "list view", "text views", "decimal32", "named zone", "no values")
+    name: COLUMNS[name]
+    for name in ("runs", "list view", "text views", "decimal32", "named zone", "no values")
 }
 
 
