@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.table.data.query_batches import little_read_ahead, slices_within, takes_slices
+from qbeast_core.table.engine.spill.files import sampled
 from qbeast_core.table.engine.stream import open_source
 from tests.helpers.examples import examples
 from tests.helpers.tables import assert_same_rows, folder
@@ -76,11 +77,22 @@ def test_long_texts_need_few_copies(tmp_path: Path, texts: int, repeats: int) ->
     numbers = [f"{n:020}" for n in np.random.default_rng(3).integers(0, 1 << 60, texts)]
     rows = pl.DataFrame({"row": range(texts), "c1": 0.5, "c2": 0.5, "s": numbers})
     rows = rows.with_columns(pl.col("s").repeat_by(repeats).list.join(""))
-    rows.write_parquet(tmp_path / "rows.parquet")
+    # Polars decodes whole row groups.
+    rows.write_parquet(tmp_path / "rows.parquet", row_group_size=max(texts // 20, 1))
     del rows
     write = added_bytes("write", tmp_path / "rows.parquet", tmp_path / "t")
     optimize = added_bytes("optimize", tmp_path / "rows.parquet", tmp_path / "t")
-    assert max(write, optimize) <= BUDGET + 6 * 20 * repeats, (write >> 20, optimize >> 20)
+    # Two batches are on their way at a time, of one row each, in several forms.
+    assert max(write, optimize) <= 1.1 * BUDGET + 16 * 20 * repeats, (write >> 20, optimize >> 20)
+
+
+def test_sample_of_long_rows_is_small() -> None:
+    batches = [pl.DataFrame({"s": ["é" * 3_000_000, "short"], "b": [b"x" * 5_000_000, None]})] * 4
+    sample: list[bytes] = []
+    rows = pl.concat(sampled(batches, sample, total=8, rows=8))
+    assert rows.equals(pl.concat(batches))
+    assert sum(map(len, sample)) < 2_000_000
+    assert pl.concat(map(pl.read_ipc, sample))["s"].str.len_bytes().max() == 2 << 16
 
 
 def test_first_slices_of_long_rows_are_small(tmp_path: Path) -> None:

@@ -65,6 +65,14 @@ def choose_uncompressed(rows: pl.DataFrame, *, page_rows: int, dictionary: Seque
     return names
 
 
+def with_short_values(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows whose texts and binary values are cut to the bytes that matter to the choice of encodings."""
+    if rows.estimated_size() <= _VALUE_BYTES:
+        return rows
+    texts, binaries = pl.selectors.string(), pl.selectors.binary()
+    return rows.with_columns(texts.str.head(_VALUE_BYTES), binaries.bin.head(_VALUE_BYTES))
+
+
 def _leaves(path: str, column: pl.Series) -> Iterator[tuple[str, pl.Series]]:
     if isinstance(column.dtype, pl.List | pl.Array):
         yield from _leaves(f"{path}.list.element", column.drop_nulls().explode())

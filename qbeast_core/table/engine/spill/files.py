@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from qbeast_core.io.parquet.write.encodings import with_short_values
 from qbeast_core.space.arrays import I64Array, U64Array
 from qbeast_core.table.data.query_batches import within
 from qbeast_core.table.engine.spill.folder import SpillFolder
@@ -147,7 +148,7 @@ def sampled(
             stride = max(batch.height, total // _SAMPLED_BATCHES, 1)
             # Small frames that stay between freed batches would keep much memory of Polars' allocator in use.
             some = batch.gather_every(max(batch.height * total // (stride * rows), 1))
-            sample.append(bytes(as_bytes(some)))
+            sample.append(bytes(as_bytes(with_short_values(some))))
             next_sample += stride
         seen += batch.height
         yield batch

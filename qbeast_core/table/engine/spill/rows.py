@@ -183,14 +183,15 @@ class _Threads:
     def _scatter(self, task: PlaceTask, written: list[PlacedFile]) -> tuple[_Files, list[SpilledRange]]:
         is_spooled = isinstance(self.stream, SpilledRows)  # the rows are on disk already: compress the copy
         sample: list[bytes] = []
-        batches = self.stream.batches(None, size_bytes=self.spill.budget.batch_bytes)
+        budget = self.spill.budget
+        batches = self.stream.batches(None, size_bytes=budget.batch_bytes)
         ranges = self.spill.scatter(
             sampled(batches, sample, total=task.rows, rows=self._sampled_rows),
             partial(_placed, task),
             task.file_starts,
             task.target.shape.schema,
             packed=is_spooled,
-            at_once=self.spill.budget.cores,
+            at_once=budget.cores if self.row_bytes < budget.batch_bytes else 1,
         )
         rows = task.target.shape.fit(pl.concat([*map(pl.read_ipc, sample)] or [self.stream.empty]))
         size_bytes = int(task.rows * self.row_bytes)
