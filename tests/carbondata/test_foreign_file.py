@@ -57,6 +57,15 @@ def test_lost_store_is_not_damage() -> None:
         ForeignFile.open(file, "parquet", [COLUMN])
 
 
+@pytest.mark.parametrize("outside", [(-1, 2), (2, -1), (95, 6), (101, 0)])
+def test_bytes_outside_of_the_file_are_damage(outside: tuple[int, int]) -> None:
+    data = bytes(range(100))
+    _, file = stored(data)
+    assert [bytes(part) for part in file.read([(0, 3), (95, 5)])] == [data[:3], data[95:]]
+    with pytest.raises(Damaged, match="lie outside of its 100 bytes"):
+        file.read([(0, 3), outside])
+
+
 def test_other_bytes_raise() -> None:
     with pytest.raises(Damaged, match="not a parquet file"):
         ForeignFile.open(stored(b"PAR1" * 10)[1], "parquet", [COLUMN])

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -148,6 +149,34 @@ def test_collations_follow_names() -> None:
     changed = renamed(mapped.model_copy(update={"schema_string": text}), ("s",), "t")
     notes = json.loads(changed.schema_string)["fields"][0]["metadata"]
     assert notes["__COLLATIONS"] == {"t": "ICU.de", "t.key": "ICU.fr"}
+
+
+@pytest.mark.parametrize(
+    ("collation", "is_collated"),
+    [
+        ("spark.UTF8_BINARY", False),
+        ("spark.UTF8_BINARY.75", False),
+        ("spark.UTF8_LCASE", True),
+        ("icu.de_CI.75", True),
+    ],
+)
+def test_collations_of_bytes_are_plain_strings(collation: str, is_collated: bool) -> None:  # noqa: FBT001
+    flat, nested = table({"s": pl.String}), table({"r": pl.Struct({"s": pl.String})})
+    for metadata, name in ((flat, "s"), (nested, "r")):
+        schema = json.loads(metadata.schema_string)
+        field = schema["fields"][0]
+        field = field if name == "s" else field["type"]["fields"][0]
+        field["metadata"] = {"__COLLATIONS": {"s": collation}}
+        collated = metadata.model_copy(update={"schema_string": json.dumps(schema)})
+        assert StoredColumns.of(collated).collated == ({name} if is_collated else set())
+
+
+@pytest.mark.parametrize("version", ["V1", "V2"])
+def test_iceberg_tables_store_partition_columns_in_files(version: str) -> None:
+    for value, stored in (("true", ["p", "x"]), ("false", ["x"])):
+        metadata = table({"p": pl.Int64, "x": pl.Int64}, **{f"delta.enableIcebergCompat{version}": value})
+        columns = StoredColumns.of(metadata.model_copy(update={"partition_columns": ("p",)}))
+        assert columns.in_files(["p", "x"]) == stored
 
 
 def test_restored_metadata_uses_no_id_twice() -> None:

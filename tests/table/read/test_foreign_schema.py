@@ -44,6 +44,16 @@ def overwrite(table: Path, rows: pl.DataFrame) -> None:
     write_deltalake(str(table), rows.to_arrow(), mode="overwrite", schema_mode="overwrite")
 
 
+def test_lost_sampling_key_is_named(tmp_path: Path) -> None:
+    qbeast.write_table(ROWS, tmp_path, columns=[ROW], sample_by=["s"])
+    overwrite(tmp_path, ROWS.drop("s"))
+    opened = qbeast.open_table(tmp_path)
+    assert_same_rows(opened.scan().collect(), ROWS.drop("s"), ROW)
+    with pytest.raises(qbeast.InvalidColumnsError, match=r"sampling key \['s'\]") as caught:
+        opened.scan(sample=0.1)
+    assert caught.value.columns == ("s",)
+
+
 @pytest.mark.parametrize("name", LOST)
 def test_lost_indexed_columns_allow_reads_only(table: Path, name: str) -> None:
     rows = LOST[name]

@@ -68,6 +68,24 @@ def test_tasks_return_rows_of_the_scan(
     assert {task.schema for task in tasks if task.schema != actual.schema} == set()
 
 
+def test_tasks_have_about_the_requested_size(table: qbeast.Table) -> None:
+    size_bytes = int(table.files()["size_bytes"].sum())
+    for parts in (3, 7):
+        sizes = [read(pickle.dumps(task)).height for task in table.scan_tasks(task_bytes=size_bytes // parts)]
+        assert parts / 2 <= len(sizes) <= 2 * parts
+        assert max(sizes) <= 3 * sum(sizes) / len(sizes)
+
+
+def test_rows_equal_to_null_are_returned(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"id": range(30), "s": ["a", None, "b"] * 10})
+    qbeast.write_table(rows, tmp_path, columns=["id"])
+    table = qbeast.open_table(tmp_path)
+    where = pl.col("s").is_in(["a", None], nulls_equal=True)
+    (task,) = table.scan_tasks(where)
+    assert_same_rows(read(pickle.dumps(task)), rows.filter(where), key="id")
+    assert_same_rows(table.scan().filter(where).collect(), rows.filter(where), key="id")
+
+
 def test_task_without_rows_yields_empty_frame(table: qbeast.Table) -> None:
     tasks = table.scan_tasks(pl.col("s") == "no such", columns=["x"])
     assert all(pl.concat(task.read()).equals(pl.DataFrame(schema={"x": pl.Float64})) for task in tasks)

@@ -65,6 +65,8 @@ def test_messages_are_sorted_by_user_action(report: str, expected: type[Exceptio
             "credentials are missing",
         ),
         ("Generic S3 error ... 403 Forbidden: InvalidAccessKeyId", "refuses these credentials"),
+        ("Generic S3 error ... <Code>ExpiredToken</Code>", "refuses these credentials"),
+        ("Generic Azure error: the caller lacked the necessary privileges", "refuses these credentials"),
     ],
 )
 def test_other_failures_are_not_called_damage(report: str, cure: str) -> None:
