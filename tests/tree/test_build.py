@@ -54,7 +54,7 @@ def test_cubes_follow_file_order_and_count_rows(batch, cube_size):
     assert file_order(actual.cubes).tolist() == list(range(len(actual.counts)))
 
 
-@examples(20, sweep=1000)
+@examples(12, sweep=1000)
 @given(st.integers(1, 3), st.integers(1, 12), st.sampled_from([0, 1, 5]), st.data())
 def test_appends_lose_no_row_and_keep_order(d, cube_size, smallest, data):
     blocks: list = []

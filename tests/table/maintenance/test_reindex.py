@@ -80,7 +80,7 @@ def test_each_optimize_moves_a_quarter_of_bytes(tmp_path: Path) -> None:
     assert "120 rows are indexed by other columns" in str(health)
     while moved < 120:
         total = int(table.files()["size_bytes"].sum())
-        with small_files(file_rows=40, page_rows=8):
+        with small_files(file_rows=60, page_rows=8):
             result = table.optimize()
         older = result.plan.filter(reason="older revision")
         assert older.height
