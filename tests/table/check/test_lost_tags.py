@@ -201,7 +201,7 @@ def test_race_that_changes_tree_fails_repair(table: Path) -> None:
         opened.repair()
     opened = qbeast.open_table(table)
     opened.repair()
-    assert opened.check().ok, opened.check()
+    assert opened.check(data=False).ok
     check_invariants(table, may_stage=True)
 
 
