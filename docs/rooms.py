@@ -20,7 +20,7 @@ ABOVE = [
     ],
     [
         ("b", "qbeast · qbeast_core.api · api_admin", "public names, signatures, documentation"),
-        ("b", "qbeast_core.carbon_tables", "what users hold of CarbonData, and imports"),
+        ("b", "qbeast_carbondata", "tables of CarbonData: files as Arrow, imports"),
     ],
 ]
 ROOMS = {
@@ -42,7 +42,6 @@ ROOMS = {
 }
 BELOW = [
     [
-        ("b", "carbondata", "files of CarbonData as Arrow"),
         ("b", "estimate", "intervals and rules (pure)"),
         ("b", "progress", "callbacks and bars"),
     ],

@@ -47,17 +47,17 @@ from qbeast_core.errors import (
 if _typing.TYPE_CHECKING:
     __version__: str
 
-    from qbeast_core.api import estimate, open_table, read_table, scan_table, write_table
-    from qbeast_core.api_admin import convert_table, drop_table, table_exists, upgrade_table
-    from qbeast_core.carbon_tables.api import (
+    from qbeast_carbondata.tables.api import (
         import_carbondata,
         open_carbondata,
         read_carbondata,
         scan_carbondata,
     )
-    from qbeast_core.carbon_tables.explain import CarbonPlan
-    from qbeast_core.carbon_tables.importing import ImportResult
-    from qbeast_core.carbon_tables.table import CarbonTable
+    from qbeast_carbondata.tables.explain import CarbonPlan
+    from qbeast_carbondata.tables.importing import ImportResult
+    from qbeast_carbondata.tables.table import CarbonTable
+    from qbeast_core.api import estimate, open_table, read_table, scan_table, write_table
+    from qbeast_core.api_admin import convert_table, drop_table, table_exists, upgrade_table
     from qbeast_core.resources import Resources
     from qbeast_core.results import MetadataResult
     from qbeast_core.support.runtime import Progress
@@ -154,35 +154,40 @@ __all__ = [
 ]
 
 _HOMES = {
-    "api": ("estimate", "open_table", "read_table", "scan_table", "write_table"),
-    "api_admin": ("convert_table", "drop_table", "table_exists", "upgrade_table"),
-    "carbon_tables.api": ("import_carbondata", "open_carbondata", "read_carbondata", "scan_carbondata"),
-    "carbon_tables.explain": ("CarbonPlan",),
-    "carbon_tables.importing": ("ImportResult",),
-    "carbon_tables.table": ("CarbonTable",),
-    "resources": ("Resources",),
-    "results": ("MetadataResult",),
-    "support.runtime": ("Progress",),
-    "table.advise.advise": ("Advice",),
-    "table.advise.suggest": ("SuggestedColumns", "suggest_columns"),
-    "table.check.faults": ("CheckReport",),
-    "table.check.repair": ("RepairResult",),
-    "table.dml.plan": ("ChangeResult",),
-    "table.estimate.join": ("Join",),
-    "table.estimate.result": ("Estimate",),
-    "table.inspect.metrics": ("Metrics",),
-    "table.maintenance.convert": ("ConvertResult",),
-    "table.maintenance.dialect": ("DialectResult",),
-    "table.maintenance.drop": ("DropResult",),
-    "table.maintenance.reindex": ("ReindexResult",),
-    "table.maintenance.restore": ("RestoreResult",),
-    "table.maintenance.upgrade": ("UpgradeResult",),
-    "table.maintenance.vacuum": ("VacuumResult",),
-    "table.read.explain": ("Plan",),
-    "table.read.scan_task": ("ScanTask",),
-    "table.rewrite.optimize": ("OptimizeResult",),
-    "table.table": ("Table",),
-    "table.write.write": ("WriteResult",),
+    "qbeast_core.api": ("estimate", "open_table", "read_table", "scan_table", "write_table"),
+    "qbeast_core.api_admin": ("convert_table", "drop_table", "table_exists", "upgrade_table"),
+    "qbeast_carbondata.tables.api": (
+        "import_carbondata",
+        "open_carbondata",
+        "read_carbondata",
+        "scan_carbondata",
+    ),
+    "qbeast_carbondata.tables.explain": ("CarbonPlan",),
+    "qbeast_carbondata.tables.importing": ("ImportResult",),
+    "qbeast_carbondata.tables.table": ("CarbonTable",),
+    "qbeast_core.resources": ("Resources",),
+    "qbeast_core.results": ("MetadataResult",),
+    "qbeast_core.support.runtime": ("Progress",),
+    "qbeast_core.table.advise.advise": ("Advice",),
+    "qbeast_core.table.advise.suggest": ("SuggestedColumns", "suggest_columns"),
+    "qbeast_core.table.check.faults": ("CheckReport",),
+    "qbeast_core.table.check.repair": ("RepairResult",),
+    "qbeast_core.table.dml.plan": ("ChangeResult",),
+    "qbeast_core.table.estimate.join": ("Join",),
+    "qbeast_core.table.estimate.result": ("Estimate",),
+    "qbeast_core.table.inspect.metrics": ("Metrics",),
+    "qbeast_core.table.maintenance.convert": ("ConvertResult",),
+    "qbeast_core.table.maintenance.dialect": ("DialectResult",),
+    "qbeast_core.table.maintenance.drop": ("DropResult",),
+    "qbeast_core.table.maintenance.reindex": ("ReindexResult",),
+    "qbeast_core.table.maintenance.restore": ("RestoreResult",),
+    "qbeast_core.table.maintenance.upgrade": ("UpgradeResult",),
+    "qbeast_core.table.maintenance.vacuum": ("VacuumResult",),
+    "qbeast_core.table.read.explain": ("Plan",),
+    "qbeast_core.table.read.scan_task": ("ScanTask",),
+    "qbeast_core.table.rewrite.optimize": ("OptimizeResult",),
+    "qbeast_core.table.table": ("Table",),
+    "qbeast_core.table.write.write": ("WriteResult",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -201,7 +206,7 @@ if not _typing.TYPE_CHECKING:  # type checkers report a name that is missing
         if name == "__version__":
             value: object = _version()
         elif name in _MODULES:
-            value = getattr(_importlib.import_module(f"qbeast_core.{_MODULES[name]}"), name)
+            value = getattr(_importlib.import_module(_MODULES[name]), name)
         else:
             msg = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(msg, name=name, obj=_sys.modules[__name__])

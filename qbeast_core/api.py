@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from qbeast_core.errors import changing
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.plan.fractions import Sample, Share
 from qbeast_core.resources import Resources
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.write.write import WriteResult
 
 
+@changing
 @shows_progress("writing")
 def write_table(
     df: RowsLike | SparkFrame,

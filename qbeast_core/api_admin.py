@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from qbeast_core.errors import changing
 from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.io.stores.store import open_store
 from qbeast_core.resources import Resources
@@ -18,6 +19,7 @@ from qbeast_core.table.write.options import WriteOptions, metadata_of
 from qbeast_core.table.write.sampling_key import SampleBy
 
 
+@changing
 def convert_table(
     path: str | os.PathLike[str],
     columns: IndexColumns,
@@ -105,6 +107,7 @@ def convert_table(
         return convert(resolve_location(path), options, engine=local)
 
 
+@changing
 def upgrade_table(
     path: str | os.PathLike[str],
     *,
@@ -189,6 +192,7 @@ def table_exists(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
     return newest_version(open_store(path, storage_options)) is not None
 
 
+@changing
 def drop_table(
     path: str | os.PathLike[str], *, confirm: bool = False, storage_options: Mapping[str, str] | None = None
 ) -> DropResult:

@@ -38,16 +38,25 @@ accepts. `changed` says whether the call changed the table before it failed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final, NoReturn
+from functools import wraps
+from typing import Any, ClassVar, Final, NoReturn, ParamSpec, TypeVar
 
 from qbeast_core.support.plain_text import concise, for_people, without_secrets
 from qbeast_core.support.suggestions import did_you_mean, nearest, similar
 
+_Params = ParamSpec("_Params")
+_Result = TypeVar("_Result")
+
 _MAX_CHARACTERS: Final = 80
-_NOTHING: Final = re.compile(r"\b([Nn]othing) was(?= changed| committed| written)")
+_ENDS: Final = (".", "?", "!")
+# What became of the table, by `QbeastError.changed`. If it is unknown, the message explains it.
+_STILL: Final[Mapping[bool | None, str]] = {
+    False: "Nothing was changed.",
+    True: "Nothing more was changed. Versions that the call committed before stay.",
+    None: "",
+}
 
 
 def shown_cause(error: BaseException) -> BaseException:
@@ -65,19 +74,30 @@ def changed_before(changed: Callable[[], bool | None]) -> Generator[None]:
     except QbeastError as error:
         if error.changed is False:
             error.changed = changed()
-            if error.changed:
-                error.args = tuple(_of_later_step(arg) if isinstance(arg, str) else arg for arg in error.args)
         raise
 
 
-def _of_later_step(message: str) -> str:
-    """Return the message of a step for a call whose earlier steps are committed.
+def changing(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
+    """Complete the messages of errors by what became of the table. Functions that change it are decorated.
 
-    >>> _of_later_step("the disk is full. Nothing was committed.")
-    'the disk is full. Nothing more was committed. Versions that the call committed before stay.'
+    >>> @changing
+    ... def write() -> None:
+    ...     raise QbeastError("the disk is full")
+    >>> write()
+    Traceback (most recent call last):
+    ...
+    qbeast_core.errors.QbeastError: the disk is full. Nothing was changed.
     """
-    text = _NOTHING.sub(r"\g<1> more was", message)
-    return f"{text} Versions that the call committed before stay."
+
+    @wraps(call)
+    def completing(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
+        try:
+            return call(*args, **kwargs)
+        except QbeastError as error:
+            error.in_change = True
+            raise
+
+    return completing
 
 
 def _rebuild(cls: type[QbeastError], args: tuple[Any, ...], state: dict[str, Any]) -> QbeastError:
@@ -113,6 +133,9 @@ class QbeastError(_Shown, Exception):
     some of this was done. A second call continues.
     """
 
+    in_change: bool = False
+    """Whether the call that failed changes tables. The message then ends with what became of the table."""
+
     argument: str | None = None
     """Name of the argument that is invalid or that can help. None: the error is not about an argument."""
 
@@ -121,6 +144,11 @@ class QbeastError(_Shown, Exception):
 
     known: tuple[object, ...] = ()
     """Values that `argument` accepts, the most similar first; empty if they cannot be listed."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        still = _STILL[self.changed] if self.in_change else ""
+        return f"{text}{'' if text.endswith(_ENDS) else '.'} {still}" if still else text
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without ``__init__``, so that workers can return errors."""
@@ -150,7 +178,6 @@ class InvalidInputError(QbeastError, ValueError):
 def invalid_argument(
     argument: str,
     problem: str,
-    outcome: str,
     *,
     value: object = None,
     known: Iterable[object] = (),
@@ -158,47 +185,47 @@ def invalid_argument(
 ) -> NoReturn:
     """Raise `InvalidInputError` for the value of an argument. By default it suggests a similar known value.
 
-    >>> invalid_argument("mode", "must be one of two", "nothing was written", value="apend", known=["append"])
+    >>> invalid_argument("mode", "must be one of two", value="apend", known=["append"])
     Traceback (most recent call last):
     ...
-    qbeast_core.errors.InvalidInputError: `mode` must be one of two, not 'apend'; nothing was written. Did you mean...
+    qbeast_core.errors.InvalidInputError: `mode` must be one of two, not 'apend'. Did you mean...
     """
     known = tuple(known)
     guesses = similar(value, known) if isinstance(value, str) else []
     cure = cure or (f'Did you mean {argument}="{guesses[0]}"?' if guesses else "")
-    message = f"`{argument}` {problem}, not {_brief(value)}; {outcome}{cure and f'. {cure}'}"
+    message = f"`{argument}` {problem}, not {_brief(value)}{cure and f'. {cure}'}"
     raise InvalidInputError(message, argument=argument, value=value, known=known)
 
 
-def check_choice(argument: str, value: object, choices: Sequence[str | None], outcome: str) -> None:
+def check_choice(argument: str, value: object, choices: Sequence[str | None]) -> None:
     """Raise unless `value` is one of the choices; None among them means that the argument is optional."""
     if value not in choices:
         texts = [choice for choice in choices if choice is not None]
         quoted = [f'"{text}"' for text in texts]
         listed = ", ".join(quoted[:-1])
-        invalid_argument(argument, f"must be {listed} or {quoted[-1]}", outcome, value=value, known=texts)
+        invalid_argument(argument, f"must be {listed} or {quoted[-1]}", value=value, known=texts)
 
 
-def check_whole_number(argument: str, value: object, minimum: int, outcome: str) -> None:
+def check_whole_number(argument: str, value: object, minimum: int) -> None:
     """Raise `InvalidInputError` unless the value of an argument is a whole number, `minimum` or more.
 
-    >>> check_whole_number("rows", 3, 0, "nothing was read")
+    >>> check_whole_number("rows", 3, 0)
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        invalid_argument(argument, f"must be a whole number, {minimum} or more", outcome, value=value)
+        invalid_argument(argument, f"must be a whole number, {minimum} or more", value=value)
 
 
-def unknown_columns(argument: str, unknown: Sequence[str], known: Iterable[str], outcome: str) -> NoReturn:
+def unknown_columns(argument: str, unknown: Sequence[str], known: Iterable[str]) -> NoReturn:
     """Raise `InvalidInputError` for unknown columns. It suggests similar names.
 
-    >>> unknown_columns("on", ["idd"], ["id"], "nothing was changed")
+    >>> unknown_columns("on", ["idd"], ["id"])
     Traceback (most recent call last):
     ...
-    qbeast_core.errors.InvalidInputError: `on` names no such column(s): ['idd']; there are ['id']; nothing was...
+    qbeast_core.errors.InvalidInputError: `on` names no such column(s): ['idd']; there are ['id'].... Did...
     """
     columns = list(known)
     names = f"`{argument}` names no such column(s): {unknown}; there are {columns}"
-    message = f"{names}; {outcome}.{did_you_mean(map(str, unknown), columns)}"
+    message = f"{names}.{did_you_mean(map(str, unknown), columns)}"
     raise InvalidInputError(message, argument=argument, value=unknown, known=columns)
 
 

@@ -56,7 +56,7 @@ def combined(
     """
     if not isinstance(cast("object", resources), Resources | None):
         problem = "must be a qbeast.Resources, such as qbeast.Resources(memory_bytes=2 << 30)"
-        invalid_argument("resources", problem, "nothing was changed", value=resources)
+        invalid_argument("resources", problem, value=resources)
     chosen = resources or Resources()
     if memory_bytes is not None:
         chosen = replace(chosen, memory_bytes=memory_bytes)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from qbeast_core.carbon_tables.importing import ImportResult, WhichSegments, import_table
-from qbeast_core.carbon_tables.table import CarbonTable, OnUnreadable, open_carbondata
-from qbeast_core.carbondata.metadata.open_table import Segment
-from qbeast_core.carbondata.reader import TableReader
-from qbeast_core.carbondata.task import carbon_tasks
-from qbeast_core.errors import unknown_columns
+from qbeast_carbondata.metadata.open_table import Segment
+from qbeast_carbondata.reader import TableReader
+from qbeast_carbondata.tables.importing import ImportResult, WhichSegments, import_table
+from qbeast_carbondata.tables.table import CarbonTable, OnUnreadable, open_carbondata
+from qbeast_carbondata.task import carbon_tasks
+from qbeast_core.errors import changing, unknown_columns
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.spec.block import BlocksDialect
@@ -93,7 +93,7 @@ def read_carbondata(
     )
     unknown = [name for name in columns or () if name not in table.schema]
     if unknown:
-        unknown_columns("columns", unknown, table.schema, "nothing was read")
+        unknown_columns("columns", unknown, table.schema)
     names = list(table.schema) if columns is None else list(columns)
     if is_column(where):  # Spark applies it, and it may use any column
         condition: Any = where
@@ -104,6 +104,7 @@ def read_carbondata(
     return rows if columns is None else rows.select([quoted(name) for name in names])
 
 
+@changing
 @shows_progress("importing")
 def import_carbondata(
     spark: SparkSession,

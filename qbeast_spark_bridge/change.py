@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, changing
 from qbeast_core.progress import ProgressLike, shows_progress
 from qbeast_core.table.dml.change import Change, ChangeOptions, change_options, run_change
 from qbeast_core.table.dml.delete import Delete
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+@changing
 @shows_progress("deleting")
 def delete(
     spark: SparkSession,
@@ -95,6 +96,7 @@ def delete(
     return _run(spark, reader, change, options)
 
 
+@changing
 @shows_progress("updating")
 def update(
     spark: SparkSession,
@@ -151,6 +153,7 @@ def update(
     return _run(spark, reader, change, options)
 
 
+@changing
 @shows_progress("merging")
 def merge(
     source: DataFrame,
@@ -230,7 +233,7 @@ def merge(
     (10, 10)
     """
     if source.isStreaming:
-        msg = "source is a stream; nothing was changed. Merge its batches, in foreachBatch."
+        msg = "source is a stream. Merge its batches, in foreachBatch."
         raise InvalidInputError(msg, argument="source")
     reader = open_version(path, None, storage_options).reader
     options = change_options(dry_run, txn, commit_metadata, progress)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Literal
 
+from qbeast_core.errors import changing
 from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.plan.fractions import Share
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@changing
 @shows_progress("optimizing")
 def optimize(
     spark: SparkSession,
@@ -105,6 +107,7 @@ def optimize(
     return replace(result, engine="spark")
 
 
+@changing
 @shows_progress("reindexing")
 def reindex(
     spark: SparkSession,
@@ -165,6 +168,7 @@ def reindex(
     return reindex_table(reader, options, engine=SparkEngine(spark))[0]
 
 
+@changing
 def add_sample_column(
     spark: SparkSession,
     path: str | os.PathLike[str],
@@ -210,6 +214,7 @@ def add_sample_column(
     return add_column(reader, name, engine=SparkEngine(spark))[0]
 
 
+@changing
 def convert(
     spark: SparkSession,
     path: str | os.PathLike[str],
@@ -267,6 +272,7 @@ def convert(
     return convert_table(resolve_location(path), options, engine=SparkEngine(spark))
 
 
+@changing
 def upgrade(
     spark: SparkSession,
     path: str | os.PathLike[str],

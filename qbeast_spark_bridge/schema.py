@@ -100,8 +100,8 @@ def empty_frame(schema: StructType) -> pl.DataFrame:
     ]
     if problems:
         msg = (
-            f"{len(problems)} column(s) cannot be stored in a Delta table: {'; '.join(problems)}. "
-            "Nothing was written. Cast or drop them."
+            f"{len(problems)} column(s) cannot be stored in a Delta table: {'; '.join(problems)}"
+            ". Cast or drop them."
         )
         raise SchemaMismatchError(msg, problems=problems)
     # A list of Series, not a schema: a mapping would drop the second of two columns of one name.
@@ -109,7 +109,7 @@ def empty_frame(schema: StructType) -> pl.DataFrame:
     duplicates = [name for name, count in sorted(Counter(schema.names).items()) if count > 1]
     if duplicates:
         problems = [f"column {name!r} occurs more than once" for name in duplicates]
-        msg = f"the DataFrame has more than one column named {duplicates}; nothing was written. Rename them."
+        msg = f"the DataFrame has more than one column named {duplicates}. Rename them."
         raise SchemaMismatchError(msg, problems=problems)
     return pl.DataFrame(columns)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from qbeast_core.errors import InvalidInputError, invalid_argument
+from qbeast_core.errors import InvalidInputError, changing, invalid_argument
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.frames import is_spark_frame
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+@changing
 @shows_progress("writing")
 def write_table(
     df: DataFrame,
@@ -125,11 +126,9 @@ def write_frame(
         what = (
             "must be a Spark DataFrame; qbeast.write_table accepts frames of all kinds; call it as (df, path)"
         )
-        invalid_argument("df", what, "nothing was written", value=df)
+        invalid_argument("df", what, value=df)
     if df.isStreaming:
-        msg = (
-            'df is a stream; nothing was written. Use writeStream.format("qbeast"), or write in foreachBatch.'
-        )
+        msg = 'df is a stream. Use writeStream.format("qbeast"), or write in foreachBatch.'
         raise InvalidInputError(msg, argument="df")
     with persisted(df, enabled=persist) as rows:
         engine = SparkEngine(df.sparkSession)

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(
     path
-    for package in ("pyspark_qbeast", "qbeast", "qbeast_core", "qbeast_spark_bridge")
+    for package in ("pyspark_qbeast", "qbeast", "qbeast_carbondata", "qbeast_core", "qbeast_spark_bridge")
     for path in (ROOT / package).rglob("*.py")
 )
 MAX_LINES = 600

@@ -76,7 +76,7 @@ WORKERS = {
     "match": ("qbeast_spark_bridge.worker.match",),
     "change": ("qbeast_spark_bridge.worker.rewrite", "qbeast_core.table.dml.row_changes"),
     "feed": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.dml.write_feed"),
-    "carbondata": ("qbeast_spark_bridge.worker.read_task", "qbeast_core.carbondata.task"),
+    "carbondata": ("qbeast_spark_bridge.worker.read_task", "qbeast_carbondata.task"),
     "change in place": (
         "qbeast_spark_bridge.worker.transport",
         "qbeast_core.table.engine.tasks.changed_file",

@@ -85,13 +85,13 @@ def fresh_file(name: str, *, overwrite: bool) -> Path:
     """Return the path of a file that may be made."""
     path = Path(name)
     if not path.parent.is_dir():
-        msg = f"there is no folder {os.fspath(path.parent)!r}; nothing was written. Make it first."
+        msg = f"there is no folder {os.fspath(path.parent)!r}. Make it first."
         raise InvalidInputError(msg, argument="output")
     if path.is_dir():
-        msg = f"{name!r} is a folder; nothing was written. Name a file."
+        msg = f"{name!r} is a folder. Name a file."
         raise InvalidInputError(msg, argument="output")
     if path.exists() and not overwrite:
-        msg = f"there is a file {name!r}; nothing was written. Give --overwrite, or choose another name."
+        msg = f"there is a file {name!r}. Give --overwrite, or choose another name."
         raise InvalidInputError(msg, argument="output")
     return path
 
@@ -100,5 +100,5 @@ def _format_of(name: str) -> FileFormat:
     try:
         return ENDINGS[Path(name).suffix.lower()]
     except KeyError:
-        msg = f"{name!r} has no known ending; nothing was written. Give --format parquet, csv or jsonl."
+        msg = f"{name!r} has no known ending. Give --format parquet, csv or jsonl."
         raise InvalidInputError(msg, argument="format") from None

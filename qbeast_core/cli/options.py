@@ -119,7 +119,7 @@ def _as_bytes(_ctx: click.Context, _parameter: click.Parameter, text: str | None
     """Read ``2GiB``, ``512MB`` or a plain number of bytes."""
     from qbeast_core.table.engine.budget import bytes_of_text
 
-    return None if text is None else bytes_of_text(text, argument="--memory", outcome="nothing was done")
+    return None if text is None else bytes_of_text(text, argument="--memory")
 
 
 def _as_names(
@@ -229,7 +229,7 @@ def columns_of(columns: Sequence[str] | None, *, no_index: bool) -> Sequence[str
     """Return the columns to index from the options; empty for a table without index."""
     if columns is not None and (no_index or not columns):
         problem = "--no-index and --columns exclude each other" if columns else "--columns names no column"
-        msg = f"{problem}; nothing was written"
+        msg = f"{problem}"
         raise click.UsageError(msg, click.get_current_context())
     return () if no_index else columns
 

@@ -21,7 +21,6 @@ SourceFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "delta"]
 
 _ENDINGS: Final[Mapping[str, SourceFormat]] = {**ENDINGS, ".tsv": "csv"}
 _COMPRESSED: Final = (".gz", ".zst")
-_NOTHING: Final = "; nothing was written"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,17 +42,17 @@ class SourceOptions:
 def read_sources(sources: Sequence[str], options: SourceOptions, stdin: StandardInput) -> pl.LazyFrame:
     """Return the rows of all sources, one after the other; they must have the same columns."""
     if sources.count("-") > 1:
-        msg = f"the standard input can be read once{_NOTHING}"
+        msg = "the standard input can be read once"
         raise InvalidInputError(msg, argument="sources")
     frames = [_read(source, options, stdin) for source in sources]
     names = [frame.collect_schema().names() for frame in frames]
     unknown = sorted(set(options.types) - set(names[0]))
     if unknown:
-        msg = f"--type names no such column(s): {unknown}; the source has {names[0]}{_NOTHING}"
+        msg = f"--type names no such column(s): {unknown}; the source has {names[0]}"
         raise InvalidInputError(msg, argument="types")
     for source, own in zip(sources, names, strict=True):
         if own != names[0]:
-            msg = f"{source!r} has the columns {own}, {sources[0]!r} has {names[0]}{_NOTHING}. Write them one by one."
+            msg = f"{source!r} has the columns {own}, {sources[0]!r} has {names[0]}. Write them one by one."
             raise InvalidInputError(msg, argument="sources")
     return frames[0] if len(frames) == 1 else pl.concat(frames, how="vertical_relaxed")
 
@@ -67,7 +66,7 @@ def types_by_name(names: Mapping[str, str]) -> dict[str, pl.DataType]:
     try:
         return {column: type_of(name) for column, name in names.items()}
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
-        msg = f"no such type: {', '.join(sorted(set(names.values())))}{_NOTHING}. There are {NAMES}."
+        msg = f"no such type: {', '.join(sorted(set(names.values())))}. There are {NAMES}."
         raise InvalidInputError(msg, argument="types") from error
 
 
@@ -75,7 +74,7 @@ def _read(source: str, options: SourceOptions, stdin: StandardInput) -> pl.LazyF
     path, file_format = Path(source), options.file_format
     if source == "-":
         if file_format is None or file_format == "delta":
-            msg = f"the standard input needs a format{_NOTHING}. Give --format csv, jsonl or parquet."
+            msg = "the standard input needs a format. Give --format csv, jsonl or parquet."
             raise InvalidInputError(msg, argument="format")
         content = stdin()
         return _scan([content] if isinstance(content, Path) else content, file_format, options)
@@ -92,7 +91,7 @@ def _read(source: str, options: SourceOptions, stdin: StandardInput) -> pl.LazyF
         files = [file for file in map(Path, names) if file.is_file()]
     if not files:
         what = f"no Parquet, CSV or JSON lines file in {source!r}" if path.is_dir() else f"no {source!r}"
-        msg = f"there is {what}{_NOTHING}"
+        msg = f"there is {what}"
         raise InvalidInputError(msg, argument="sources")
     return _scan(files, file_format or _format_of(map(str, files), source), options)
 
@@ -114,7 +113,7 @@ def _scan(where: Any, file_format: SourceFormat, options: SourceOptions) -> pl.L
     store = None if options.storage_options is None else dict(options.storage_options)
     patterns = isinstance(where, str)  # an address; paths have been expanded
     if options.types and file_format in ("parquet", "delta"):
-        msg = f"--type is for CSV and JSON lines; {file_format} has types of its own{_NOTHING}"
+        msg = f"--type is for CSV and JSON lines; {file_format} has types of its own"
         raise InvalidInputError(msg, argument="types")
     match file_format:
         case "parquet":
@@ -173,12 +172,12 @@ def _format_of(names: Iterable[str], source: str) -> SourceFormat:
         file_format = _known(name)
         if file_format is None:
             msg = (
-                f"{name!r} has no known ending{_NOTHING}. Give --format parquet, csv, jsonl (one JSON object a line) "
+                f"{name!r} has no known ending. Give --format parquet, csv, jsonl (one JSON object a line) "
                 "or delta."
             )
             raise InvalidInputError(msg, argument="format")
         formats[file_format] = None
     if len(formats) > 1:
-        msg = f"{source!r} holds files of several formats, {', '.join(formats)}{_NOTHING}. Choose one with --format."
+        msg = f"{source!r} holds files of several formats, {', '.join(formats)}. Choose one with --format."
         raise InvalidInputError(msg, argument="format")
     return next(iter(formats))

@@ -228,7 +228,7 @@ def dump_commit(actions: Iterable[Action]) -> bytes:
         lines = ({_KEYS[type(action)]: action.model_dump(exclude_none=True)} for action in actions)
         return b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
     except (TypeError, ValueError) as error:  # callers check what users give; what they miss costs no orphans
-        message = f"the commit cannot be written as JSON: {error}. Nothing was committed."
+        message = f"the commit cannot be written as JSON: {error}."
         raise InvalidInputError(message) from error
 
 

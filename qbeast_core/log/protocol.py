@@ -74,7 +74,7 @@ def check_writable(
     if mode == "append":
         config = TableConfig.from_configuration(metadata.configuration)
         if config.newest_fault is not None:
-            raise InvalidMetadataError(damaged_index(config, path=path, refused="written"))
+            raise InvalidMetadataError(damaged_index(config, path=path))
 
 
 def in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:
@@ -179,7 +179,7 @@ def _refuse_newer(metadata: Metadata, path: str) -> None:
     problem = "a newer version of qbeast" if is_number else "a version of qbeast that is not a number"
     message = (
         f"{path} needs {problem}: {MIN_READER} is {text[:_MAX_DIGITS]!r}, and this version knows up to "
-        f"{READER_VERSION}. Nothing was changed. Upgrade qbeast: pip install --upgrade qbeast. Other Delta engines can "
+        f"{READER_VERSION}. Upgrade qbeast: pip install --upgrade qbeast. Other Delta engines can "
         "read the table."
     )
     raise UnsupportedTableError(message, path=path, feature=MIN_READER)

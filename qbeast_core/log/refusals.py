@@ -43,16 +43,16 @@ _DELTALAKE: Final = frozenset(
 )
 
 
-def damaged_index(config: TableConfig, *, path: str, refused: Literal["read", "written"]) -> str:
+def damaged_index(config: TableConfig, *, path: str) -> str:
     """Return the message about a newest revision that cannot be read: what still works, and the cure.
 
     >>> config = TableConfig.from_configuration({"qbeast.lastRevisionID": "one"})
-    >>> "convert_table('t'" in damaged_index(config, path="t", refused="written")
+    >>> "convert_table('t'" in damaged_index(config, path="t")
     True
     """
     if SAMPLE_BY in config.faults:
         return (
-            f"the sampling key of {path!r} is not known: {config.faults[SAMPLE_BY]} Nothing was {refused}; reads "
+            f"the sampling key of {path!r} is not known: {config.faults[SAMPLE_BY]} Reads "
             "without a sample still return every row. Go back to a version that can be read (Table.restore), or "
             'replace the rows with mode="overwrite" and sample_by=[...].'
         )
@@ -67,7 +67,7 @@ def damaged_index(config: TableConfig, *, path: str, refused: Literal["read", "w
             "back to a version that can be read (Table.restore)"
         )
     return (
-        f"the newest revision of {path!r} is not known: {config.newest_fault} Nothing was {refused}; whole reads and "
+        f"the newest revision of {path!r} is not known: {config.newest_fault} Whole reads and "
         f"filters still return every row. {cure}."
     )
 
@@ -83,7 +83,7 @@ def refusal(
     """Return why a table is refused, what works with it here, and what to do."""
     if list(features) == [APPEND_ONLY]:
         return (
-            f"{path} allows only appends ({APPEND_ONLY} is true); nothing was changed. Appends, optimize and reads "
+            f"{path} allows only appends ({APPEND_ONLY} is true). Appends, optimize and reads "
             f"work. To allow changes of its rows: Table.set_properties({{{APPEND_ONLY!r}: None}})."
         )
     meanings = [(feature, feature_of(feature).meaning) for feature in features]
@@ -93,7 +93,7 @@ def refusal(
     works = "Reads and samples work. " if verb == "written" and indexed else ""
     cure = cure_of(features, protocol, path)
     cure = f"Or {cure[0].lower()}{cure[1:]}" if works else cure
-    return f"{path} {cannot}: it uses {used}. Nothing was changed. {works}{cure}"
+    return f"{path} {cannot}: it uses {used}. {works}{cure}"
 
 
 def unsupported_rule(
@@ -105,7 +105,7 @@ def unsupported_rule(
     drop = f", or drop the rule: Table.set_properties({{{constraints[0]!r}: None}})" if constraints else ""
     return (
         f"rows cannot be written to {path}: qbeast does not support the expression {expression!r} of {name!r} "
-        f"({feature}): {reason}. Nothing was changed. Reads, samples, delete, optimize, convert_table and changes of "
+        f"({feature}): {reason}. Reads, samples, delete, optimize, convert_table and changes of "
         f"properties work. Append with an engine that checks them ({keeper}), and optimize then{drop}."
     )
 

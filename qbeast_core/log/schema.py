@@ -51,14 +51,14 @@ def schema_to_delta(schema: pl.Schema) -> str:
         nulls = [path for path, dtype in unknown if dtype == pl.Null]
         if len(nulls) == len(unknown):
             message = (
-                f"all values of {', '.join(nulls)} are null, so the type is not known. Nothing was written. Cast the "
+                f"all values of {', '.join(nulls)} are null, so the type is not known. Cast the "
                 f"column, for example pl.col({nulls[0].partition('.')[0]!r}).cast(pl.String) or CAST(... AS STRING) in "
                 "SQL, or drop it."
             )
             raise InvalidInputError(message, argument="df")
         listed = ", ".join(f"{path} ({dtype})" for path, dtype in unknown)
         message = (
-            f"Delta has no type for {listed}. Nothing was written; cast to one it has: signed "
+            f"Delta has no type for {listed}; cast to one it has: signed "
             'integers, floats, decimals, strings, binary, booleans, dates, Datetime("us") in UTC or no zone.'
         )
         raise InvalidInputError(message, argument="df")
@@ -239,7 +239,7 @@ class _UnknownTypeError(Exception):
 
 def _refused(name: str, dtype: str, path: str) -> UnsupportedTableError:
     message = (
-        f"column {name!r} of {path} holds values of type {dtype}, which qbeast does not support. Nothing was changed. "
+        f"column {name!r} of {path} holds values of type {dtype}, which qbeast does not support. "
         f"Copy the other columns into a new table: {delta_copy_call(path, without=name)}."
     )
     return UnsupportedTableError(message, path=path, feature=dtype)

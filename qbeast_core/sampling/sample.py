@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Final
 
@@ -13,10 +13,11 @@ import polars as pl
 from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.sampling.aggregates import TOTAL, Aggregates, Quantile
 from qbeast_core.sampling.deviation import Repeats, SeenRows
-from qbeast_core.sampling.distinct import count_keys
 from qbeast_core.sampling.runs import Runs
 from qbeast_core.sampling.sums import (
     GROUP,
+    MAX,
+    SHOWN,
     VALUE,
     WEIGHT,
     CountedKeys,
@@ -27,6 +28,8 @@ from qbeast_core.sampling.sums import (
     numbers_of,
 )
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.spec.own_column import own_column
+from qbeast_core.support.joins import join_equal
 from qbeast_core.support.sizing import sizing
 
 # A part is used if the sample has at least this many times the rows.
@@ -34,6 +37,9 @@ _MIN_PARTS: Final = 2
 
 # Maximum number of such groups: with more, the part is not much smaller than the sample.
 _MAX_SMALL_GROUPS: Final = 8
+
+# Prefix of the columns of keys that rows outside of the sample show.
+_CERTAIN: Final = own_column("certain")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,7 +180,7 @@ class KeySample:
         with it, but totals are not calibrated. `repeats` counts how often keys repeat (None: unknown). `farthest`
         returns the largest magnitude of each total.
         """
-        sampled, whole = count_keys(sampled, whole, by, aggregates.shown)
+        sampled, whole = _count_keys(sampled, whole, by, aggregates.shown)
         groups, (sampled_numbers, whole_numbers) = common_groups([sampled, whole], by)
         is_all = not by and not filtered
         rows = _placed(sampled.totals(), sampled_numbers, groups.height)
@@ -320,3 +326,44 @@ def _values(
         quantile.name: rows.select(GROUP, WEIGHT, value=pl.col(f"{VALUE}{number}")).drop_nulls("value")
         for number, quantile in enumerate(quantiles)
     }
+
+
+def _count_keys(sampled: Sums, whole: Sums, by: Sequence[str], numbers: Collection[int]) -> tuple[Sums, Sums]:
+    """Add distinct keys to the totals with these numbers. Keys of both parts count in `whole` alone, without error."""
+    if not numbers:
+        return sampled, whole
+    shown = {f"{TOTAL}{number}": f"{SHOWN}{index}" for index, number in enumerate(numbers)}
+    keys = _uncertain(sampled.keys, whole.keys, [*shown.values()])
+    schema = sampled.entries.collect_schema()
+    values = {name: pl.lit(0) for name in schema if name.startswith(TOTAL)}
+    values |= {total: pl.col(name) for total, name in shown.items()}
+    casts = [value.cast(schema[name]).alias(name) for name, value in values.items()]
+    one_each = keys.lazy().filter(pl.any_horizontal(shown.values())).select(WEIGHT, *by, *casts)
+    entries = pl.concat([sampled.entries, one_each.select(schema.names())])
+    return (
+        replace(sampled, groups=_with_counts(sampled.groups, keys, by, shown), entries=entries),
+        replace(whole, groups=_with_counts(whole.groups, whole.keys, by, shown)),
+    )
+
+
+def _uncertain(sampled: pl.DataFrame, whole: pl.DataFrame, shown: Sequence[str]) -> pl.DataFrame:
+    """Return the sampled keys; those that also occur in `whole` are not shown."""
+    on = [name for name in whole.columns if name != WEIGHT and name not in shown]
+    certain = whole.select(*on, *(pl.col(name).alias(f"{_CERTAIN}{name}") for name in shown))
+    is_certain = {name: pl.col(f"{_CERTAIN}{name}").fill_null(value=False) for name in shown}
+    joined = join_equal(sampled, certain, on, "left", nulls_equal=True)
+    return joined.with_columns(pl.col(name) & ~flag for name, flag in is_certain.items())
+
+
+def _with_counts(
+    groups: pl.DataFrame, keys: pl.DataFrame, by: Sequence[str], shown: Mapping[str, str]
+) -> pl.DataFrame:
+    """Return groups with the numbers of their keys."""
+    exprs = [pl.col(name).sum().alias(total) for total, name in shown.items()]
+    others = groups.drop(shown)
+    if by:
+        counted = join_equal(others, keys.group_by(by).agg(exprs), by, "left", nulls_equal=True)
+    else:
+        counted = others.hstack(keys.select(exprs))
+    maxima = [pl.lit(1).alias(f"{MAX}{total.removeprefix(TOTAL)}") for total in shown]
+    return counted.with_columns(pl.col([*shown]).fill_null(0), *maxima)

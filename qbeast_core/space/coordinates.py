@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import groupby
 from typing import NoReturn
 
 import numpy as np
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.space.arrays import F64Array
+from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U8Array, U64Array
 from qbeast_core.space.columns import IndexColumn, NumberColumn, StringColumn
+from qbeast_core.space.hashes.murmur import finalize, fold_words
 from qbeast_core.space.hashes.number_text import number_text
-from qbeast_core.space.hashes.scala_hash import bytes_hash, span_hash
-from qbeast_core.space.number_quantiles import number_ranks
 from qbeast_core.space.numbers import number_values
-from qbeast_core.space.string_quantiles import string_ranks
 from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,
     HashTransformation,
@@ -25,9 +28,20 @@ from qbeast_core.spec.transformation import (
     Transformation,
     typed_number,
 )
+from qbeast_core.support.sizing import sizing
 
 _BLOCK_ROWS = 1 << 16
 _LARGEST_HASH = 0x7FFFFFFF
+
+_BUCKETS = 1 << 13
+
+# A string is searched as 64-bit words: seven bytes, then how many bytes it has left, 8 for more than
+# seven. No padding is ambiguous then, and strings compare as their words do.
+_BYTES = 7
+_MORE = _BYTES + 1
+_KEEP = np.array([(1 << 64) - (1 << 8 * (8 - kept)) for kept in range(_MORE)], np.uint64)
+
+_SEED = 0x3C074A61
 
 
 def to_coordinates(transformation: Transformation, column: IndexColumn) -> F64Array:
@@ -132,7 +146,7 @@ def _hashed(column: IndexColumn) -> F64Array:
     if isinstance(column, StringColumn):
         hashes = bytes_hash(column.data, column.offsets)
     else:
-        hashes = span_hash(*number_text(column))
+        hashes = _span_hash(*number_text(column))
     return (hashes & np.int32(_LARGEST_HASH)) / _LARGEST_HASH
 
 
@@ -151,3 +165,214 @@ def _refuse(transformation: Transformation, what: str) -> NoReturn:
     name = type(transformation).__name__
     message = f"A {name} gives no coordinates to {what}: column and revision do not belong together"
     raise InvalidInputError(message, argument="transformation")
+
+
+def number_ranks(quantiles: Sequence[float], values: F64Array, *, first: bool = False) -> F64Array:
+    """Return the rank of each value among the quantiles, as a share.
+
+    >>> number_ranks([0.0, 10.0, 20.0], np.array([-1.0, 0.0, 5.0, 20.0, np.nan])).tolist()
+    [0.0, 0.0, 0.25, 1.0, 1.0]
+    """
+    knots = np.array(quantiles, np.float64)
+    scale = 1.0 if knots[-1] / 2 - knots[0] / 2 < np.finfo(np.float64).max / 2 else 0.5  # no gap overflows
+    gaps = np.diff(knots * scale)
+    # Entry i serves values from knot i - 1 on; those below all knots are held at the first one.
+    origin = np.concatenate([knots[:1], knots]) * scale
+    width = np.concatenate([[1.0], gaps, [1.0]])
+    width[width == 0] = 1.0  # between equal knots lies no value
+    rank = np.concatenate([[0.0], np.arange(len(knots), dtype=np.float64)])
+    find = partial(np.searchsorted, knots) if first else _Finder(knots)
+    entry = find(values)
+    if first:  # a value equal to the knot starts there
+        entry += knots[np.minimum(entry, len(knots) - 1)] == values
+    out: F64Array = values * scale
+    np.fmin(out, origin[-1], out=out)  # takes NaN to the last knot
+    np.maximum(out, origin[0], out=out)
+    out -= origin[entry]
+    out /= width[entry]
+    out += rank[entry]
+    out /= len(knots) - 1
+    return out
+
+
+class _Finder:
+    """`searchsorted` for many values: a guess by equal buckets, checked, and searched where it is wrong.
+
+    A search takes ten steps that mispredict; the guess takes none and is right unless several knots share
+    a bucket.
+    """
+
+    def __init__(self, knots: F64Array) -> None:
+        self.knots = knots
+        self.padded = np.concatenate([[-np.inf], knots, [np.inf]])
+        span = float(knots[-1] / 2 - knots[0] / 2) * 2
+        self.per_unit = _BUCKETS / span if 0 < span < np.inf else 0.0
+        edges = knots[0] + np.arange(_BUCKETS + 1) / (self.per_unit or 1.0)
+        self.first = np.searchsorted(knots, edges, "right")
+
+    def __call__(self, values: F64Array) -> I64Array:
+        if not 0 < self.per_unit < np.inf or len(values) < _BUCKETS:
+            return np.searchsorted(self.knots, values, "right")
+        with np.errstate(invalid="ignore", over="ignore"):  # NaN and infinities end in some bucket
+            place = (values - self.knots[0]) * self.per_unit
+            np.fmax(np.fmin(place, _BUCKETS, out=place), 0.0, out=place)
+        guess = self.first[place.astype(np.int64)]
+        guess += self.padded[guess + 1] <= values
+        np.minimum(guess, len(self.knots), out=guess)
+        right = (self.padded[guess] <= values) & (values < self.padded[guess + 1])
+        wrong = np.flatnonzero(~right)
+        guess[wrong] = np.searchsorted(self.knots, values[wrong], "right")
+        entries: I64Array = guess
+        return entries
+
+
+def string_ranks(quantiles: Sequence[str], column: StringColumn, *, first: bool = False) -> F64Array:
+    """Return the rank of each string among the quantiles, as a share.
+
+    >>> text = StringColumn(np.frombuffer(b"abbccc", np.uint8), np.array([0, 0, 1, 2, 6]))
+    >>> string_ranks(["a", "b", "c"], text).tolist()
+    [0.0, 0.0, 0.5, 0.5]
+    """
+    table = _table(tuple(quantiles))
+    ranks = np.empty(len(column))
+    for start in range(0, len(column), sizing().chunk_rows):  # the search needs 100 bytes per string
+        block = slice(start, min(start + sizing().chunk_rows, len(column)))
+        below, exact = _search(table.levels, column.slice(block.start, block.stop))
+        ranks[block] = table.last_rank[below]
+        if first:
+            ranks[block][exact] = table.first_rank[below[exact]]
+    return ranks
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Level:
+    """The distinct quantiles that agree in their first k words, in groups that word k separates."""
+
+    # Words of all groups, sorted, each once.
+    words: U64Array
+
+    # One entry a group and word, sorted; each group begins with one for what sorts below its words.
+    keys: I64Array
+
+    # How many distinct quantiles are not above a string whose search ends at this entry.
+    below: I64Array
+
+    # The group of the next level in which a string with the entry's word is sought, -1 for none.
+    child: I64Array
+
+    one_group: bool
+
+    def find(self, words: U64Array, groups: I64Array) -> tuple[I64Array, BoolArray]:
+        """Return the last entry not above each word in its group, and whether it is that word's own."""
+        # One sorted array serves all groups: the key of a word is its group's first number plus twice its place,
+        # odd for a word of the level and even for the gap behind it.
+        places = np.searchsorted(self.words, words, side="right")
+        match: BoolArray = self.words[places - 1] == words  # place 0 looks at the last word: larger
+        if self.one_group:
+            return places, match
+        keys = groups * _stride(self.words) + 2 * places - match
+        entries = np.searchsorted(self.keys, keys, side="right") - 1
+        return entries, match & (self.keys[entries] == keys)
+
+
+def _stride(words: U64Array) -> int:
+    return 2 * len(words) + 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Table:
+    levels: tuple[_Level, ...]
+    # Indexed, as is `last_rank`, by the number of distinct quantiles not above the string.
+    first_rank: F64Array
+
+    last_rank: F64Array
+
+
+def _search(levels: Sequence[_Level], column: StringColumn) -> tuple[I64Array, BoolArray]:
+    begin, end = column.offsets[0], column.offsets[-1]
+    data = np.concatenate([column.data[begin:end], np.zeros(8, np.uint8)])
+    window: U64Array = np.ndarray((data.size - 7,), ">u8", data, strides=(1,))
+    starts, left = column.offsets[:-1] - begin, np.diff(column.offsets)
+    below, exact = np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_)
+    rows, groups = np.arange(len(column)), np.zeros(len(column), np.int64)
+    for level in levels:
+        entries, match = level.find(_words(window, starts, left), groups)
+        below[rows] = level.below[entries]
+        groups = level.child[entries]
+        exact[rows] = match & (groups < 0)
+        deeper = np.flatnonzero(match & (groups >= 0))
+        rows, groups = rows[deeper], groups[deeper]
+        starts, left = starts[deeper] + _BYTES, left[deeper] - _BYTES
+    return below, exact
+
+
+def _words(window: U64Array, starts: I64Array, left: I64Array) -> U64Array:
+    words = window[starts].astype(np.uint64)  # from big-endian
+    words &= _KEEP[np.minimum(left, _BYTES)]
+    words |= np.minimum(left, _MORE).astype(np.uint64)
+    return words
+
+
+@lru_cache(maxsize=64)
+def _table(quantiles: tuple[str, ...]) -> _Table:
+    ordered = sorted(text.encode("utf-8", "surrogatepass") for text in quantiles)
+    distinct = sorted(set(ordered))
+    ends = np.array([0, *(bisect_right(ordered, text) for text in distinct)])
+    # Below every quantile: the rank of the first one.
+    first = np.concatenate([[0], ends[:-1]])
+    last = np.maximum(ends - 1, 0)
+    return _Table(tuple(_levels(distinct)), first / (len(ordered) - 1), last / (len(ordered) - 1))
+
+
+def _levels(distinct: list[bytes]) -> Iterator[_Level]:
+    depth, groups = 0, [range(len(distinct))]
+    while groups:
+        words = {row: _word(distinct[row], depth) for group in groups for row in group}
+        distinct_words = np.array(sorted(set(words.values())), np.uint64)
+        place = {word: 2 * at + 1 for at, word in enumerate(distinct_words.tolist())}
+        keys, below, child = [], [], []
+        deeper: list[range] = []
+        for number, group in enumerate(groups):
+            keys.append(number * _stride(distinct_words))
+            below.append(group.start)
+            child.append(-1)
+            for word, run in groupby(group, words.__getitem__):
+                rows = list(run)
+                keys.append(number * _stride(distinct_words) + place[word])
+                below.append(rows[-1] + 1)
+                goes_on = word & 0xFF == _MORE
+                child.append(len(deeper) if goes_on else -1)
+                if goes_on:
+                    deeper.append(range(rows[0], rows[-1] + 1))
+        yield _Level(distinct_words, np.array(keys), np.array(below), np.array(child), len(groups) == 1)
+        depth, groups = depth + 1, deeper
+
+
+def _word(text: bytes, depth: int) -> int:
+    start = depth * _BYTES
+    word = text[start : start + _BYTES].ljust(_BYTES, b"\0")
+    return int.from_bytes(word, "big") << 8 | min(len(text) - start, _MORE)
+
+
+def bytes_hash(data: U8Array, offsets: I64Array) -> I32Array:
+    """Hash spans of bytes as the JVM's hash transformation does.
+
+    Every byte, sign-extended, is mixed as one 32-bit word. This is not murmur3_x86_32.
+
+    >>> bytes_hash(np.frombuffer(b"aabcd", np.uint8), np.array([0, 0, 1, 5])).tolist()
+    [-1579025880, -185275570, -1200447635]
+    """
+    return _span_hash(data, offsets[:-1], np.diff(offsets))
+
+
+def _span_hash(data: U8Array, starts: I64Array, lengths: I64Array) -> I32Array:
+    """Hash as `bytes_hash` does, row i being ``data[starts[i]:starts[i] + lengths[i]]``.
+
+    The starts must not descend.
+    """
+    state = np.full(len(starts), _SEED, np.uint32)
+    if len(starts):
+        words = data[starts[0] : starts[-1] + lengths[-1]].view(np.int8).astype(np.int32).view(np.uint32)
+        fold_words(state, words, starts - starts[0], lengths, 1)
+        finalize(state, lengths.astype(np.uint32))
+    return state.view(np.int32)

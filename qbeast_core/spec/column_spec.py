@@ -52,8 +52,6 @@ def parse_column_spec(text: str) -> ColumnSpec:
     has_kind = colon and tail in _KINDS
     name = head if has_kind else text
     if not name:
-        message = (
-            f"a column to index has no name: {text!r}. Nothing was written. Write 'name' or 'name:kind'."
-        )
+        message = f"a column to index has no name: {text!r}. Write 'name' or 'name:kind'."
         raise InvalidColumnsError(message, columns=[text])
     return ColumnSpec(name, _KINDS[tail] if has_kind else "auto")

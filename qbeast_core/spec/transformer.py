@@ -105,6 +105,6 @@ def transformer_for(
     cure = " or ".join(repr(f"{column}:{kind}") for kind in fitting)
     message = (
         f"column {column!r} of type {data_type.removesuffix('DataType').lower()} cannot be indexed by "
-        f"{'hash' if kind == 'hashing' else kind}. Nothing was written. Write {cure}."
+        f"{'hash' if kind == 'hashing' else kind}. Write {cure}."
     )
     raise InvalidColumnsError(message, columns=[column])

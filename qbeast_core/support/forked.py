@@ -37,6 +37,6 @@ def is_forked() -> bool:
 def refuse_forked(uri: str) -> None:
     """Raise in a process that was forked from one that had called this function."""
     if is_forked():
-        msg = f"{uri} cannot be used here: {FORKED}. Nothing was read or changed."
+        msg = f"{uri} cannot be used here: {FORKED}."
         raise StorageError(msg, path=uri)
     _PROCESS.used = True

@@ -19,5 +19,5 @@ def require(package: str, what: str) -> None:
     if find_spec(package) is None:
         extra = _EXTRAS.get(package)
         part = "" if extra is None else f" (it is in qbeast's extra {extra!r})"
-        msg = f"{what} needs {package}, which is not installed; nothing was done: pip install {package}{part}"
+        msg = f"{what} needs {package}, which is not installed: pip install {package}{part}"
         raise MissingDependencyError(msg, dependency=package, extra=extra)

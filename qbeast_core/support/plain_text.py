@@ -143,8 +143,8 @@ def excerpt(value: object) -> str:
 def concise(message: str) -> str:
     """Return a message that quotes no more than the start of a long text, path or name, and leaves its own words.
 
-    >>> concise(f"`where` {'x = 1 OR ' * 1000!r} has no such column; nothing was read")[-45:]
-    "OR x =…' has no such column; nothing was read"
+    >>> concise(f"`where` {'x = 1 OR ' * 1000!r} has no such column")[-27:]
+    "OR x =…' has no such column"
     """
     if len(message) <= MAX_QUOTED:
         return message

@@ -20,7 +20,9 @@ def new_id() -> str:
     return str(uuid.uuid4())
 
 
-_OUR_PACKAGES: Final = frozenset({"qbeast", "qbeast_core", "qbeast_spark_bridge", "pyspark_qbeast"})
+_OUR_PACKAGES: Final = frozenset(
+    {"pyspark_qbeast", "qbeast", "qbeast_carbondata", "qbeast_core", "qbeast_spark_bridge"}
+)
 
 ProgressStage: TypeAlias = Literal["read", "plan", "write", "commit", "done"]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, cast
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, check_whole_number, invalid_argument
+from qbeast_core.errors import InvalidInputError, changing, check_whole_number, invalid_argument
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.plan.fractions import Sample, Share
 from qbeast_core.query.sql.statement import refuse_statement
@@ -73,7 +73,6 @@ if TYPE_CHECKING:
 
 _ResultT = TypeVar("_ResultT")
 
-_UNREAD: Final = "nothing was read"
 _JOINS: Final = "A query reads this table alone; join the frames of qbeast.scan_table with polars.SQLContext"
 
 
@@ -104,7 +103,7 @@ class Table:
 
     def __init__(self, snapshot: Snapshot) -> None:
         if not isinstance(cast("object", snapshot), Snapshot):  # a path
-            msg = f"Table cannot be called with {snapshot!r}; nothing was read. Call qbeast.open_table(path)."
+            msg = f"Table cannot be called with {snapshot!r}. Call qbeast.open_table(path)."
             raise InvalidInputError(msg, argument="snapshot")
         self._reader = Reader(snapshot)
 
@@ -325,7 +324,7 @@ class Table:
         >>> qbeast.open_table("ids").read("id < 3")["id"].sort().to_list()
         [0, 1, 2]
         """
-        with evaluating(where, outcome=_UNREAD):
+        with evaluating(where):
             lazy = self.scan(
                 where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand
             )
@@ -369,11 +368,11 @@ class Table:
         """
         from qbeast_core.table.data.query_batches import batches_within
 
-        check_whole_number("batch_bytes", batch_bytes, 1, _UNREAD)
+        check_whole_number("batch_bytes", batch_bytes, 1)
         lazy = self.scan(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
 
         def batches() -> Iterator[pl.DataFrame]:
-            with evaluating(where, outcome=_UNREAD):
+            with evaluating(where):
                 yield from batches_within(lazy, size_bytes=batch_bytes)
 
         return batches()
@@ -402,8 +401,8 @@ class Table:
         >>> qbeast.open_table("ids").head(3, where="id >= 998")["id"].sort().to_list()
         [998, 999]
         """
-        check_whole_number("rows", rows, 0, _UNREAD)
-        with evaluating(where, outcome=_UNREAD):
+        check_whole_number("rows", rows, 0)
+        with evaluating(where):
             return self.scan(where, columns=columns, sample=sample, sample_by=sample_by).head(rows).collect()
 
     @hints_keywords
@@ -427,7 +426,7 @@ class Table:
         known = known_rows(self._reader) if where is None and sample is None else None
         if known is not None:
             return known
-        with evaluating(where, outcome=_UNREAD):
+        with evaluating(where):
             lazy = self.scan(where, sample=sample, sample_by=sample_by)
             return int(lazy.select(pl.len()).collect().item())
 
@@ -461,7 +460,7 @@ class Table:
         """
         from qbeast_core.table.read.arrow_stream import arrow_stream
 
-        with evaluating(where, outcome=_UNREAD):
+        with evaluating(where):
             lazy = self.scan(where, columns=columns, sample=sample, sample_by=sample_by)
             return arrow_stream(lazy).read_all()
 
@@ -535,7 +534,7 @@ class Table:
             keywords = [name for name in self.columns if reason.endswith(f"unsupported function {name!r}")]
             reason += "".join(f'. Write the column in double quotes: "{name}"' for name in keywords)
             reason += f". {_JOINS}" if reason.startswith("relation ") else ""
-            msg = f"Polars cannot run the query {query!r}: {reason}. The table is called self. Nothing was read."
+            msg = f"Polars cannot run the query {query!r}: {reason}. The table is called self."
             raise InvalidInputError(msg, argument="query") from error
         return answer
 
@@ -949,7 +948,7 @@ class Table:
             `path`, `revision_id`, `cube` (text form, the root is empty), `depth`, `min_weight`, `max_weight`,
             `element_count`, `replicated`.
         """
-        refuse_unindexed(self._snapshot, _UNREAD)
+        refuse_unindexed(self._snapshot)
         return self._reader.index_state.listed()
 
     def history(self, limit: int | None = None) -> pl.DataFrame:
@@ -984,7 +983,7 @@ class Table:
         [('CREATE TABLE AS SELECT', 1000, 1, 'first')]
         """
         if limit is not None:
-            check_whole_number("limit", limit, 0, _UNREAD)
+            check_whole_number("limit", limit, 0)
         from qbeast_core.table.inspect.history import history_frame
 
         return history_frame(read_history(self._reader.store, version=self.version, limit=limit))
@@ -1040,7 +1039,7 @@ class Table:
         from qbeast_core.table.inspect.metrics import build_metrics
 
         if not self._snapshot.config.is_left_unindexed:
-            refuse_unindexed(self._snapshot, _UNREAD)
+            refuse_unindexed(self._snapshot)
         return build_metrics(self._reader.index_state, revision)
 
     @shows_progress("checking")
@@ -1084,6 +1083,7 @@ class Table:
 
         return check_table(self._reader, data=data, progress=callback_of(progress))
 
+    @changing
     @shows_progress("repairing")
     def repair(self, *, dry_run: bool = False, progress: ProgressLike = None) -> RepairResult:
         """Repair faults in the log, in one commit. Data files are not rewritten.
@@ -1177,7 +1177,7 @@ class Table:
         """
         from qbeast_core.table.inspect.plot import PlotOptions, plot_table
 
-        refuse_unindexed(self._snapshot, _UNREAD)
+        refuse_unindexed(self._snapshot)
         options = PlotOptions(
             columns=columns,
             predicate=filter_of(where, self._snapshot.schema),
@@ -1188,6 +1188,7 @@ class Table:
         )
         return plot_table(self._reader, kind, options)
 
+    @changing
     @shows_progress("optimizing")
     def optimize(
         self,
@@ -1297,6 +1298,7 @@ class Table:
             result = local.report(result)
         return self._moved(result, newest) if result.committed else result
 
+    @changing
     @shows_progress("reindexing")
     def reindex(
         self,
@@ -1386,6 +1388,7 @@ class Table:
             result, newest = reindex(self._reader, options, engine=local)
         return self._moved(result, newest)
 
+    @changing
     @shows_progress("deleting")
     def delete(
         self,
@@ -1445,6 +1448,7 @@ class Table:
         options = change_options(dry_run, txn, commit_metadata, progress)
         return self._run(lambda _: Delete(where), options, resources, memory_bytes, spill_dir)
 
+    @changing
     @shows_progress("updating")
     def update(
         self,
@@ -1523,6 +1527,7 @@ class Table:
             result = local.report(result)
         return self._moved(result, newest) if result.committed else result
 
+    @changing
     @shows_progress("merging")
     def merge(
         self,
@@ -1665,6 +1670,7 @@ class Table:
 
             return self._run(change_of, options, resources, memory_bytes, spill_dir)
 
+    @changing
     def vacuum(
         self,
         *,
@@ -1723,6 +1729,7 @@ class Table:
             now_ms=now_ms(),
         )
 
+    @changing
     def restore(self, version: int | str | date, *, dry_run: bool = False) -> RestoreResult:
         """Restore an older version: its rows, columns, properties and index.
 
@@ -1760,12 +1767,13 @@ class Table:
         from qbeast_core.table.maintenance.restore import restore
 
         if cast("object", version) is None:
-            invalid_argument("version", "must be a number or a time", "nothing was changed", value=version)
+            invalid_argument("version", "must be a number or a time", value=version)
         newest = refresh(self._snapshot)
         old = load_snapshot(newest.uri, version=version, storage_options=newest.storage_options)
         result, made = restore(newest, old, dry_run=dry_run)
         return result if dry_run else self._moved(result, made)
 
+    @changing
     def switch_dialect(self, dialect: BlocksDialect, *, jvm: JvmRelease = "0.7") -> DialectResult:
         """Convert the index in the log to another dialect, for readers that support only one.
 
@@ -1808,6 +1816,7 @@ class Table:
         result, outcome = switch_dialect(refresh(self._snapshot), dialect, jvm=jvm)
         return self._moved(result, outcome.snapshot)
 
+    @changing
     def upgrade(self, *, replicated: Copies | None = None, dry_run: bool = False) -> UpgradeResult:
         """Update a table that qbeast-spark wrote before its version 0.6.0; see `qbeast.upgrade_table`.
 
@@ -1829,6 +1838,7 @@ class Table:
         result = upgrade(self.uri, replicated=replicated, storage_options=options, dry_run=dry_run)
         return self._moved(result, None) if result.committed else result
 
+    @changing
     def set_properties(self, properties: Mapping[str, str | None]) -> MetadataResult:
         """Set or unset properties of the table, in one commit.
 
@@ -1867,6 +1877,7 @@ class Table:
 
         return self._moved(*set_properties(refresh(self._snapshot), properties))
 
+    @changing
     def add_constraint(self, name: str, expression: str) -> MetadataResult:
         """Add a check constraint, in one commit: all writers of Delta refuse rows that do not meet it.
 
@@ -1914,6 +1925,7 @@ class Table:
 
         return self._moved(*add_constraint(self._reader.renewed(), name, expression))
 
+    @changing
     def drop_constraint(self, name: str) -> MetadataResult:
         """Drop a check constraint, in one commit. The protocol of the table stays.
 
@@ -1947,6 +1959,7 @@ class Table:
 
         return self._moved(*drop_constraint(refresh(self._snapshot), name))
 
+    @changing
     def add_columns(self, columns: Mapping[str, TypeLike] | pa.Schema) -> MetadataResult:
         """Add columns at the end of the schema, in one commit. Existing rows get nulls.
 
@@ -1988,6 +2001,7 @@ class Table:
 
         return self._moved(*add_columns(refresh(self._snapshot), columns))
 
+    @changing
     def rename_column(self, column: str, name: str, *, upgrade_protocol: bool = False) -> MetadataResult:
         """Rename a column, or a field in a column. Data files and the index stay as they are.
 
@@ -2039,6 +2053,7 @@ class Table:
         change = rename_column(self._reader, column, name, upgrade_protocol=upgrade_protocol)
         return self._moved(*change)
 
+    @changing
     def drop_column(self, column: str, *, upgrade_protocol: bool = False) -> MetadataResult:
         """Drop a column, or a field in a column. Data files stay as they are, with its values.
 
@@ -2082,6 +2097,7 @@ class Table:
 
         return self._moved(*drop_column(self._reader, column, upgrade_protocol=upgrade_protocol))
 
+    @changing
     def widen_columns(
         self,
         columns: Mapping[str, TypeLike],
@@ -2140,6 +2156,7 @@ class Table:
             changed = widen_columns(self._reader, columns, upgrade_protocol=upgrade_protocol, engine=local)
             return self._moved(*changed)
 
+    @changing
     def add_sample_column(
         self, name: str = "sample", *, resources: Resources | None = None
     ) -> MetadataResult:

@@ -17,8 +17,8 @@ WRITE_OPTIONS: Final = ("path", "txnAppId", "txnVersion")
 SINK_OPTIONS: Final = ("path", "txnAppId", "checkpointLocation")
 
 _CATALOG: Final = (
-    "CREATE TABLE ... USING qbeast and saveAsTable cannot work: Spark does not hand the path of such tables to Python. "
-    "Nothing was written. Create a table by qbeast_spark_bridge.write_table(df, path, columns=[...]); in SQL, use it "
+    "CREATE TABLE ... USING qbeast and saveAsTable cannot work: Spark does not hand the path of such tables to Python"
+    ". Create a table by qbeast_spark_bridge.write_table(df, path, columns=[...]); in SQL, use it "
     "through a temporary view."
 )
 _CATALOG_OPTIONS: Final = frozenset({"location", "owner", "provider"})
@@ -101,7 +101,7 @@ def refuse_unknown(options: Mapping[str, str], names: Collection[str]) -> None:
         msg = f'format("qbeast") has no option {unknown} here; it has {list(names)} and {_STORAGE}<option of the store>'
         if _WRITE_TABLE_OPTIONS & {key.lower() for key in unknown}:
             msg += (
-                ". Nothing was written. Indexed columns are chosen when a table is created: "
+                ". Indexed columns are chosen when a table is created: "
                 "qbeast_spark_bridge.write_table(df, path, columns=[...], cube_size=...)"
             )
         raise InvalidInputError(msg, argument=unknown[0])

@@ -122,7 +122,7 @@ class NoStreamReader(DataSourceStreamReader):
 
     def _refuse(self) -> NoReturn:
         msg = (
-            'format("qbeast") cannot be read as a stream; nothing was read. Read it again, as of a version or its '
+            'format("qbeast") cannot be read as a stream. Read it again, as of a version or its '
             'newest: spark.read.format("qbeast").load(path), or qbeast_spark_bridge.read_table(spark, path, '
             'version=...). Streams are written to it: df.writeStream.format("qbeast").'
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
-from qbeast_core.errors import InvalidInputError, QbeastError
+from qbeast_core.errors import InvalidInputError, QbeastError, changing
 from qbeast_core.io.stores.store import open_store
 from qbeast_spark_bridge.datasource.options import (
     SINK_OPTIONS,
@@ -46,6 +46,7 @@ class AppendWriter:
         # Facts about the table for tasks; without a `repr`, since it has credentials.
         self.context = context
 
+    @changing
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task, on an executor."""
         use_task_cores()
@@ -54,6 +55,7 @@ class AppendWriter:
         freeze_modules()
         return AppendMessage(write_rows(self.context, iterator))
 
+    @changing
     def publish(
         self,
         messages: list[WriterCommitMessage | None],
@@ -95,12 +97,13 @@ class BatchWriter(AppendWriter, DataSourceArrowWriter):
         self.publish(messages, txn=self._txn)
 
 
+@changing
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
     """Return the writer of ``df.write.format("qbeast").mode("append").save(path)``."""
     if overwrite:
         msg = (
-            'format("qbeast") appends, and does not overwrite: a single task cannot index a whole table. Nothing was '
-            'written. Call qbeast_spark_bridge.write_table(df, path, mode="overwrite"), for a new table with '
+            'format("qbeast") appends, and does not overwrite: a single task cannot index a whole table. '
+            'Call qbeast_spark_bridge.write_table(df, path, mode="overwrite"), for a new table with '
             "columns=[...]; an overwrite keeps the indexed columns."
         )
         raise InvalidInputError(msg, argument="mode")
@@ -122,10 +125,7 @@ def _txn(options: Mapping[str, str]) -> tuple[str, int] | None:
     if app is None and version is None:
         return None
     if not app or version is None or not version.isdecimal() or int(version) >= 2**63:
-        msg = (
-            f"txnAppId and txnVersion, a number below 2**63, go together; got {app!r} and {version!r}. Nothing was "
-            "written."
-        )
+        msg = f"txnAppId and txnVersion, a number below 2**63, go together; got {app!r} and {version!r}."
         raise InvalidInputError(msg, argument="txnAppId")
     return app, int(version)
 
@@ -159,11 +159,12 @@ class StreamWriter(AppendWriter, DataSourceStreamArrowWriter):
         self.publish(messages, txn=(self._application, batchId), operation="STREAMING UPDATE")
 
 
+@changing
 def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> StreamWriter:
     """Return the writer of a micro-batch."""
     if overwrite:
         msg = (
-            'the sink format("qbeast") appends: it has no output mode "complete". Nothing was written. Use '
+            'the sink format("qbeast") appends: it has no output mode "complete". Use '
             'outputMode("append"), or foreachBatch with qbeast_spark_bridge.write_table(..., mode="overwrite").'
         )
         raise InvalidInputError(msg, argument="outputMode")
@@ -193,7 +194,7 @@ def application_of(options: Mapping[str, str]) -> str:
 
 def _nameless(reason: str) -> InvalidInputError:
     msg = (
-        f"{reason}, so a repeated batch could not be distinguished from a new one. Nothing was written. Name the "
+        f"{reason}, so a repeated batch could not be distinguished from a new one. Name the "
         'stream: .option("txnAppId", "orders-from-kafka"), a name that no other stream into this table uses, not even '
         'this one after its checkpoint was deleted; or set .option("checkpointLocation", ...) to a place that the '
         "driver's Python can read."

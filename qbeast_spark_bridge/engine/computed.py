@@ -57,8 +57,6 @@ def _number(partitions: int, most: int) -> Column:
     """Return the number of a row, from 0; raise in a task if the partitions differ from the counted ones."""
     row = F.monotonically_increasing_id()
     place, part = row.bitwiseAND((1 << _PARTITION_SHIFT) - 1), F.shiftright(row, _PARTITION_SHIFT)
-    changed = F.raise_error(
-        F.lit("the rows changed while identity values were drawn; nothing was committed. Persist them first.")
-    )
+    changed = F.raise_error(F.lit("the rows changed while identity values were drawn. Persist them first."))
     fits = (part < partitions) & (place < most)
     return F.when(fits, place * partitions + part).otherwise(changed.cast(LongType()))

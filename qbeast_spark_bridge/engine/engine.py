@@ -82,7 +82,7 @@ class SparkSource:
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
         """Raise: only executors read these rows."""
         del columns, size_bytes
-        msg = "only Spark can read the rows of a Spark DataFrame; nothing was written"
+        msg = "only Spark can read the rows of a Spark DataFrame"
         raise InvalidInputError(msg, argument="source")
 
 
@@ -104,7 +104,7 @@ class SparkEngine:
             return DistributedRows(_FrameWorkers(source.df, target), target, progress)
         if isinstance(source, FilesSource):
             return DistributedRows(_FileWorkers(self.spark, source), target, progress)
-        msg = f"{type(source).__name__} is not a source of rows for Spark; nothing was changed"
+        msg = f"{type(source).__name__} is not a source of rows for Spark"
         raise InvalidInputError(msg, argument="source")
 
     def map(
@@ -281,7 +281,7 @@ def _refuse_new_variants(df: DataFrame, target: FileTarget) -> None:
     if new:
         problems = [f"column {name!r} has type variant" for name in new]
         msg = (
-            f"{len(new)} column(s) cannot be added to a table: {'; '.join(problems)}. Nothing was written. Spark with "
+            f"{len(new)} column(s) cannot be added to a table: {'; '.join(problems)}. Spark with "
             "Delta can make tables with such columns, which qbeast converts, reads and writes then; or drop them, or "
             "make texts of them (to_json)."
         )

@@ -175,7 +175,7 @@ def _refuse_collations(rules: MergeRules, df: DataFrame, reader: Reader) -> None
     collated = [name for name in rules.clauses.keys if name in names]
     if collated:
         msg = (
-            f"columns {collated} have a collation: rows of different bytes would match. Nothing was changed. "
+            f"columns {collated} have a collation: rows of different bytes would match. "
             "Match by other columns, or cast them to plain strings (collate UTF8_BINARY)."
         )
         raise InvalidInputError(msg, argument="on")

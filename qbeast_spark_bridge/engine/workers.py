@@ -92,7 +92,7 @@ def worker_errors(spark: SparkSession) -> Generator[None]:
         if not _has_ended(spark, str(error)):
             raise
         msg = (
-            "the Spark session ended during the operation; nothing was committed, and the table is unchanged. Files "
+            "the Spark session ended during the operation, and the table is unchanged. Files "
             "of its workers are in no version, and Table.vacuum removes them. Start a session and repeat."
         )
         raise SessionLostError(msg) from error
@@ -128,14 +128,14 @@ def _check_python(spark: SparkSession) -> None:
     worker: dict[str, Any] = json.loads(row[0]) if row else {}
     lacking = worker.get("lacking")
     if lacking:
-        msg = f"Spark's workers run {worker['python']}, which lacks {', '.join(lacking)}; no job was sent. {_CURE}"
+        msg = f"Spark's workers run {worker['python']}, which lacks {', '.join(lacking)}. {_CURE}"
         raise InvalidInputError(msg, argument="spark")
     with suppress(PackageNotFoundError):
         here, there = version("qbeast"), worker.get("version")
         if there not in (None, here):
             msg = (
                 f"Spark's workers have qbeast {there}, this process has {here}, and workers run only tasks of their "
-                f"own version; no job was sent. Install the same version on every node."
+                f"own version. Install the same version on every node."
             )
             raise InvalidInputError(msg, argument="spark")
 
@@ -166,7 +166,7 @@ def _python_problem(message: str) -> str | None:
     for pattern, fact in _PYTHON_FACTS.items():
         match = re.search(pattern, message)
         if match is not None:
-            return f"Spark's {fact.format(*match.groups())}; nothing was written. {_CURE}"
+            return f"Spark's {fact.format(*match.groups())}. {_CURE}"
     return None
 
 

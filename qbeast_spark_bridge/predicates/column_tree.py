@@ -78,9 +78,7 @@ def tree_of(column: Any) -> ColumnNode:
         return _of_connect(attributes["_expr"], str(column))
     java = attributes.get("_jc")
     if java is None or not hasattr(java, "node"):
-        msg = (
-            "this PySpark does not expose the parts of a Column; nothing was changed. Give SQL text instead."
-        )
+        msg = "this PySpark does not expose the parts of a Column. Give SQL text instead."
         raise InvalidInputError(msg, argument="where")
     return _of_classic(java.node())
 

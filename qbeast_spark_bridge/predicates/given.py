@@ -121,7 +121,7 @@ class _Reader:
         """Return the column of a name, ignoring case; None for other nodes."""
         if isinstance(node, Bound):
             msg = (
-                f"{self.argument} names the column {node.text} of a DataFrame, not of the table; nothing was changed. "
+                f"{self.argument} names the column {node.text} of a DataFrame, not of the table. "
                 "Name the table's column: pyspark.sql.functions.col(...)."
             )
             raise InvalidInputError(msg, argument=self.argument)
@@ -129,7 +129,7 @@ class _Reader:
             return None
         value = self.columns.get(tuple(part.lower() for part in node.parts))
         if value is None:
-            msg = f"{self.argument} names no such column: {str(node)!r}; there are {self.names}. Nothing was changed."
+            msg = f"{self.argument} names no such column: {str(node)!r}; there are {self.names}."
             raise InvalidInputError(msg, argument=self.argument)
         return value
 
@@ -162,8 +162,8 @@ class _Reader:
     def unsupported(self, part: str, supported: str) -> InvalidInputError:
         """Return the error for a part without an equivalent in Polars."""
         msg = (
-            f"the Column {part!r} of {self.argument} has no equivalent in Polars, which changes the rows; nothing was "
-            f"changed. Columns may be {supported}. Give SQL text or a Polars expression. The columns are {self.names}."
+            f"the Column {part!r} of {self.argument} has no equivalent in Polars, which changes the rows"
+            f". Columns may be {supported}. Give SQL text or a Polars expression. The columns are {self.names}."
         )
         return InvalidInputError(msg, argument=self.argument)
 

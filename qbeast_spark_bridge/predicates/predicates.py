@@ -53,7 +53,7 @@ def polars_filter(where: object, schema: pl.Schema, collated: Collection[str] = 
     compared = [] if predicate is None else [name for name in predicate.meta.root_names() if name in collated]
     if compared:
         msg = (
-            f"columns {compared} have a collation, which only Spark applies in comparisons; nothing was read. "
+            f"columns {compared} have a collation, which only Spark applies in comparisons. "
             "Filter the DataFrame by a condition of Spark."
         )
         raise InvalidInputError(msg, argument="where")

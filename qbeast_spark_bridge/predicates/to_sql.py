@@ -51,7 +51,7 @@ def to_sql(expr: pl.Expr, schema: pl.Schema) -> str:
 
 def _refuse(expr: pl.Expr) -> NoReturn:
     msg = (
-        f"{excerpt(expr)!r} has no equivalent in Spark for all rows; nothing was read. Give the condition "
+        f"{excerpt(expr)!r} has no equivalent in Spark for all rows. Give the condition "
         "as SQL text or as a Spark Column, or compare a column with values of its own type."
     )
     raise InvalidInputError(msg, argument="where")

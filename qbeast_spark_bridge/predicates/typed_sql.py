@@ -38,7 +38,7 @@ def refuse(what: object) -> NoReturn:
     """Raise for a part without an equivalent in Spark."""
     what = what.sql("duckdb") if isinstance(what, exp.Expr) else what
     msg = (
-        f"{str(what)[:100]!r} has no equivalent in Spark, which would keep other rows; nothing was read. Filter "
+        f"{str(what)[:100]!r} has no equivalent in Spark, which would keep other rows. Filter "
         'the DataFrame by a condition of Spark, or read with spark.read.format("qbeast").option("where", ...).'
     )
     raise InvalidInputError(msg, argument="where")

@@ -10,10 +10,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from qbeast_core.carbondata.files.dictionaries import open_dictionaries
-from qbeast_core.carbondata.metadata.open_table import load_segment, load_table
-from qbeast_core.carbondata.metadata.segments import Stores
-from qbeast_core.carbondata.reader import TableReader
+from qbeast_carbondata.files.dictionaries import open_dictionaries
+from qbeast_carbondata.metadata.open_table import load_segment, load_table
+from qbeast_carbondata.metadata.segments import Stores
+from qbeast_carbondata.reader import TableReader
 
 BESIDE = Path(__file__).parent / "tables"
 MORE = os.environ.get("QBEAST_CARBONDATA_TABLES")

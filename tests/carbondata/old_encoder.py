@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from qbeast_core.carbondata.columns import Column
-from qbeast_core.carbondata.pages.page import PageContext
-from qbeast_core.carbondata.structs.data_file import DataChunk2
-from qbeast_core.carbondata.structs.schema import Encoding
+from qbeast_carbondata.columns import Column
+from qbeast_carbondata.pages.page import PageContext
+from qbeast_carbondata.structs.data_file import DataChunk2
+from qbeast_carbondata.structs.schema import Encoding
 from qbeast_core.io.parquet.thrift import BINARY, LIST, field, write_binary, write_list
 from tests.carbondata.page_encoder import FixedDictionaries, shortened
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pyarrow as pa
 
-from qbeast_core.carbondata.files.data_file import DataFile
-from qbeast_core.carbondata.reader import TableReader
+from qbeast_carbondata.files.data_file import DataFile
+from qbeast_carbondata.reader import TableReader
 from qbeast_core.io.stores.store import open_store
 from tests.carbondata.collection import expected, reader_of, table_path
 

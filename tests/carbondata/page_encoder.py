@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from qbeast_core.carbondata.columns import Column, column_tree
-from qbeast_core.carbondata.pages.encoder_meta import ColumnKind, StoreType
-from qbeast_core.carbondata.pages.page import PageContext
-from qbeast_core.carbondata.structs.data_file import DataChunk2, LocalDictionaryChunk
-from qbeast_core.carbondata.structs.schema import ColumnSchema, DataType, Encoding
+from qbeast_carbondata.columns import Column, column_tree
+from qbeast_carbondata.pages.encoder_meta import ColumnKind, StoreType
+from qbeast_carbondata.pages.page import PageContext
+from qbeast_carbondata.structs.data_file import DataChunk2, LocalDictionaryChunk
+from qbeast_carbondata.structs.schema import ColumnSchema, DataType, Encoding
 
 DATE_CUTOFF = 1073741823
 NULL = b"@NU#LL$!"

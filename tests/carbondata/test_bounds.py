@@ -8,10 +8,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from qbeast_core.carbondata.columns import Column
-from qbeast_core.carbondata.files.data_file import Blocklet, DataFile
-from qbeast_core.carbondata.pages.statistics import decode_bounds
-from qbeast_core.carbondata.structs.schema import DataType
+from qbeast_carbondata.columns import Column
+from qbeast_carbondata.files.data_file import Blocklet, DataFile
+from qbeast_carbondata.pages.statistics import decode_bounds
+from qbeast_carbondata.structs.schema import DataType
 from qbeast_core.io.stores.store import open_store
 from tests.carbondata import page_encoder
 from tests.carbondata.collection import more_names, names, reader_of, swept, table_path

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow.parquet import encryption
 
-from qbeast_core.carbondata.damage import Damaged, Unreadable
-from qbeast_core.carbondata.files.foreign_file import ForeignFile
-from qbeast_core.carbondata.stored_file import StoredFile
-from qbeast_core.carbondata.structs.schema import DataType
+from qbeast_carbondata.damage import Damaged, Unreadable
+from qbeast_carbondata.files.foreign_file import ForeignFile
+from qbeast_carbondata.stored_file import StoredFile
+from qbeast_carbondata.structs.schema import DataType
 from qbeast_core.errors import DamagedFileError, StorageError, UnsupportedTableError
 from qbeast_core.io.stores.store import Range
 from tests.carbondata.memory_store import MemoryStore

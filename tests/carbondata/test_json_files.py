@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from qbeast_core.carbondata.damage import Damaged
-from qbeast_core.carbondata.metadata.json_files import (
+from qbeast_carbondata.damage import Damaged
+from qbeast_carbondata.metadata.json_files import (
     read_delete_delta,
     read_segment_file,
     read_table_status,

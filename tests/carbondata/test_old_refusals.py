@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
 
-from qbeast_core.carbondata.damage import Unreadable
-from qbeast_core.carbondata.files.dictionaries import open_dictionaries
-from qbeast_core.carbondata.files.old_file import OldFile
-from qbeast_core.carbondata.files.open_file import open_data_file
-from qbeast_core.carbondata.files.row_file import RowFile
-from qbeast_core.carbondata.pages.old.row_format import decode_rows
-from qbeast_core.carbondata.stored_file import StoredFile
-from qbeast_core.carbondata.structs.schema import DataType
+from qbeast_carbondata.damage import Unreadable
+from qbeast_carbondata.files.dictionaries import open_dictionaries
+from qbeast_carbondata.files.old_file import OldFile
+from qbeast_carbondata.files.open_file import open_data_file
+from qbeast_carbondata.files.row_file import RowFile
+from qbeast_carbondata.pages.old.row_format import decode_rows
+from qbeast_carbondata.stored_file import StoredFile
+from qbeast_carbondata.structs.schema import DataType
 from qbeast_core.errors import DamagedFileError, UnsupportedTableError
 from qbeast_core.io.parquet.thrift import ThriftStruct, read_struct
 from tests.carbondata.collection import table_path

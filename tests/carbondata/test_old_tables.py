@@ -10,8 +10,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.carbondata.columns import Column
-from qbeast_core.carbondata.files.dictionaries import open_dictionaries
+from qbeast_carbondata.columns import Column
+from qbeast_carbondata.files.dictionaries import open_dictionaries
 from qbeast_core.errors import DamagedFileError, LostValuesWarning, StorageError, UnsupportedTableError
 from qbeast_core.io.stores.store import open_store
 from tests.carbondata.collection import expected, more_names, names, reader_of, swept, table_path

@@ -17,7 +17,7 @@ from qbeast_core.spec import transformation as t
 from qbeast_core.spec import transformer as s
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.inspect.axis_labels import axis_ticks
+from qbeast_core.table.inspect.plot_space import axis_ticks
 from qbeast_core.tree.space.columns import to_index_column
 from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision
 from qbeast_core.tree.space.fit import ColumnBounds, Growth
@@ -307,6 +307,6 @@ IN_MEMORY: dict[str, Callable[[Example], None]] = {
     "qbeast_core.tree.space.outside": _outside,
     "qbeast_core.query.plan.intervals": _located,
     "qbeast_core.query.index.fitting": _compatible,
-    "qbeast_core.table.inspect.axis_labels": _labelled,
+    "qbeast_core.table.inspect.plot_space": _labelled,
 }
 """The check of each module, which raises an AssertionError for unexpected results."""

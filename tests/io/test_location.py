@@ -95,7 +95,6 @@ def test_ambiguous_paths_raise(here: Path, options: str | Path, report: str) -> 
     with pytest.raises(InvalidInputError, match=report) as caught:
         resolve_location(options)
     assert caught.value.argument == "path"
-    assert "Nothing was read or written" in str(caught.value)
     assert not list((here / "home").iterdir())
 
 

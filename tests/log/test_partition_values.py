@@ -76,9 +76,7 @@ def test_far_partitions_are_written_and_read(tmp_path: Path, day: int) -> None:
 def test_partitions_without_a_text_are_refused(tmp_path: Path, dtype: pl.DataType) -> None:
     last = 2**31 - 1 if dtype == pl.Date() else 2**63 - 1
     rows = pl.DataFrame({"id": [1, 2], "day": pl.Series([last, 0], dtype=pl.Int64).cast(dtype)})
-    with pytest.raises(
-        qbeast.InvalidInputError, match=r"'day' has values outside the years.*Nothing was written"
-    ):
+    with pytest.raises(qbeast.InvalidInputError, match=r"'day' has values outside the years"):
         qbeast.write_table(rows, tmp_path / "t", columns=["id"], partition_by=["day"])
     assert not (tmp_path / "t" / "_delta_log").exists()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qbeast_core.space.number_quantiles import number_ranks
+from qbeast_core.space.coordinates import number_ranks
 
 ODD = [np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, 1.7976931348623157e308, -1.7976931348623157e308]
 RNG = np.random.default_rng(11)

@@ -82,7 +82,7 @@ def test_inexact_conditions_raise_and_change_nothing(spark: SparkSession, tmp_pa
             bridge.update(spark, path, "a = 1", {"a": value})
     odd: list[Any] = [{}, 5, {"missing": 1}]
     for values in odd:
-        with pytest.raises(qbeast.InvalidInputError, match=r"othing was changed"):
+        with pytest.raises(qbeast.InvalidInputError, match="Nothing was changed"):
             bridge.update(spark, path, "a = 1", values)
     with pytest.raises(qbeast.InvalidInputError, match="cannot be"):  # found in a worker
         bridge.update(spark, path, where=True, set={"a": pl.col("s").cast(pl.Int64)})
@@ -127,6 +127,6 @@ def test_closed_session_is_reported_as_lost(
     written(tmp_path / "t")
     session: Any = spark.newSession()
     session.client.release_session()
-    with pytest.raises(qbeast.SessionLostError, match="nothing was committed"):
+    with pytest.raises(qbeast.SessionLostError, match="Nothing was changed"):
         bridge.delete(session, tmp_path / "t", "a < 50")
     assert qbeast.open_table(tmp_path / "t").version == 1

@@ -209,7 +209,7 @@ def test_session_ended_before_commit_keeps_table(job: Job) -> None:
         "rewrite": ("SessionLostError", 0),
         "plan": ("SessionLostError", 0),
     }
-    assert "nothing was committed" in said["plan"]["message"]
+    assert "Nothing was changed" in said["plan"]["message"]
     check_changed(job.tables["ended"], before())
 
 

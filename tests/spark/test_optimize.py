@@ -164,7 +164,7 @@ def actions(path: Path) -> list[dict[str, Any]]:
 
 def test_invalid_options_raise_and_shape_stays(spark: SparkSession, tmp_path: Path) -> None:
     qbeast.write_table(rows(0), tmp_path / "t", ["row", "a"])
-    with pytest.raises(qbeast.InvalidInputError, match="nothing was changed"):
+    with pytest.raises(qbeast.InvalidInputError, match="Nothing was changed"):
         bridge.optimize(spark, tmp_path / "t", revision=1, files=[])
     result = bridge.optimize(spark, tmp_path / "t")
     assert (result.committed, result.version) == (False, 0)

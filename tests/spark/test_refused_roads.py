@@ -85,7 +85,6 @@ def test_statements_name_the_function_to_call(
     assert rows.columns == ["id", "s"]
     text = error_text(lambda: spark.sql(statement.format(table=table)).collect())
     assert WRITE_TABLE in text
-    assert "othing was written" in text
 
 
 def test_tasks_do_not_create_tables(rows: DataFrame, table: Path) -> None:
@@ -99,7 +98,7 @@ def test_tasks_do_not_create_tables(rows: DataFrame, table: Path) -> None:
     for call in calls:
         text = error_text(call)
         assert WRITE_TABLE in text
-        assert "othing was written" in text
+        assert "Nothing was changed" in text
     for mode, named in (("error", "ErrorIfExists"), ("ignore", "Ignore")):
         text = error_text(lambda mode=mode: rows.write.format("qbeast").mode(mode).save(new))
         assert f'"{named}" mode' in text
@@ -110,7 +109,7 @@ def test_table_is_not_readable_as_stream(spark: SparkSession, table: Path, tmp_p
     read = spark.readStream.format("qbeast").load(str(table))
     sink = read.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
     text = error_text(lambda: sink.trigger(availableNow=True).start().awaitTermination())
-    assert 'format("qbeast") cannot be read as a stream; nothing was read' in text
+    assert 'format("qbeast") cannot be read as a stream' in text
     assert "UnboundLocalError" not in text
 
 

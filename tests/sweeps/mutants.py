@@ -31,7 +31,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("pyspark_qbeast", "qbeast", "qbeast_core", "qbeast_spark_bridge")
+PACKAGES = ("pyspark_qbeast", "qbeast", "qbeast_carbondata", "qbeast_core", "qbeast_spark_bridge")
 MAX_MODULES = 60  # those that are imported most
 MAX_TESTS = 400
 NOT_COPIED = (".git", ".venv*", "__pycache__", ".*_cache", ".cache", ".hypothesis", "build", "*-output")

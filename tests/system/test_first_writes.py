@@ -202,7 +202,7 @@ def test_writer_waits_for_table_being_created(tmp_path: Path, dialect: Any) -> N
     assert qbeast.read_table(table).height == 400
 
     (table / "_delta_log").rename(tmp_path / "lost")
-    with resized(quiet_s=0.2), pytest.raises(qbeast.TableExistsError, match="nothing was written"):
+    with resized(quiet_s=0.2), pytest.raises(qbeast.TableExistsError, match="Nothing was changed"):
         qbeast.write_table(rows(1), table, columns=["row"], mode="append")
 
 

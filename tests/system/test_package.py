@@ -23,7 +23,7 @@ pytest.importorskip("setuptools", minversion="77", reason="make install brings w
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-PACKAGES = ("pyspark_qbeast", "qbeast", "qbeast_core", "qbeast_spark_bridge")
+PACKAGES = ("pyspark_qbeast", "qbeast", "qbeast_carbondata", "qbeast_core", "qbeast_spark_bridge")
 STEM = f"qbeast-{PROJECT['version']}"
 
 BUILD = """

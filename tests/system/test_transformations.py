@@ -161,7 +161,7 @@ def _respelled(example: Example, path: Path, rows: pl.DataFrame) -> None:
 Stations = dict[str, Callable[[Example, Path, pl.DataFrame], None]]
 READS: Stations = {
     "qbeast_core.table.read": _read,
-    "qbeast_core.table.read.unused": _unused,
+    "qbeast_core.table.read.explain": _unused,
     "qbeast_core.table.check": _checked,
     "qbeast_core.table.index.revision": _grown,
     "qbeast_core.table.inspect.metrics": _counted,

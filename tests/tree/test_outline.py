@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.tree.layout.draw import draw_outline
+from qbeast_core.table.engine.distributed import draw_outline
 from qbeast_core.tree.layout.grid import grid
 from tests.helpers.examples import examples
 from tests.tree.batches import MAX, MIN, assign, batches, live_blocks, misplaced, tree_of

@@ -59,7 +59,7 @@ def update(
 
     rows = _rows(where, all_rows=all_rows)
     if not assignments:
-        msg = "give the values to set: --set NAME=SQL; nothing was changed"
+        msg = "give the values to set: --set NAME=SQL"
         raise InvalidInputError(msg, argument="assignments")
     return _answer(table.update(rows, assignments, **options))
 
@@ -123,7 +123,7 @@ def _rows(where: str | None, *, all_rows: bool) -> str | Literal[True]:
     from qbeast_core.errors import InvalidInputError
 
     if (where is None) is not all_rows:
-        msg = "choose rows: --where SQL, or --all; nothing was changed"
+        msg = "choose rows: --where SQL, or --all"
         raise InvalidInputError(msg, argument="where")
     return True if where is None else where
 

@@ -154,7 +154,7 @@ def _named(texts: Sequence[str]) -> list[str] | dict[str, str] | str:
     for text, match in zip(texts, matches, strict=True):
         name, aggregate = (match[1], match[2]) if match else (text, text)
         if name in aggregates:
-            msg = f"two aggregates are called {name!r}; nothing was read"
+            msg = f"two aggregates are called {name!r}"
             raise InvalidInputError(msg, argument="aggregates")
         aggregates[name] = aggregate
     return aggregates if any(matches) else list(texts)

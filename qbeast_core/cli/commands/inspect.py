@@ -117,7 +117,7 @@ def plot(
 
     name = output or f"{kind}.png"
     if not name.endswith(_ENDINGS):
-        msg = f"{name!r} is not a picture; nothing was drawn. Choose one of {', '.join(_ENDINGS)}."
+        msg = f"{name!r} is not a picture. Choose one of {', '.join(_ENDINGS)}."
         raise InvalidInputError(msg, argument="output")
     file = fresh_file(name, overwrite=overwrite)
     table.plot(kind, **options).savefig(file, dpi=_DPI)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from qbeast_core.query.plan.fractions import Sample
 
 _SHOWN: Final = 10
-_OUTCOME: Final = "nothing was read"
 _FORMATS: Final = ("parquet", "csv", "jsonl")
 
 
@@ -121,7 +120,7 @@ def show(table: str, *, schema: bool, count: bool, **options: Any) -> Answer:
     wanted = _requested(**options)
     if wanted.output is not None and (schema or count):
         name = "--schema" if schema else "--count"
-        msg = f"{name} prints no rows, which --output and --format are for; nothing was read. Leave one of them out."
+        msg = f"{name} prints no rows, which --output and --format are for. Leave one of them out."
         raise InvalidInputError(msg, argument="output")
     with working("reading"):
         opened = _opened(table, wanted, opening)
@@ -198,7 +197,7 @@ def sql(table: qbeast.Table, *, query: str, **options: Any) -> Answer:
 
     wanted = _requested(**options)
     rows, facts = table.sql(query, sample=wanted.sample, sample_by=wanted.sample_by), {"query": query}
-    with evaluating(query, "query", _OUTCOME):
+    with evaluating(query, "query"):
         if wanted.output is not None:
             return _into_file(rows, wanted, wanted.output, facts)
         frame = (rows if wanted.limit is None else rows.head(wanted.limit)).collect()
@@ -286,7 +285,7 @@ def _on_screen(
     from qbeast_core.table.data.expressions import evaluating
 
     limit = _SHOWN if wanted.limit is None else wanted.limit
-    with evaluating(wanted.where, outcome=_OUTCOME):
+    with evaluating(wanted.where):
         frame = rows.head(limit).collect()
     data: dict[str, Any] = {**facts, "rows": shown_times(frame).to_dicts()}
     remarks: list[str] = []
@@ -305,7 +304,7 @@ def _count(rows: pl.LazyFrame, wanted: _Request) -> int:
 
     from qbeast_core.table.data.expressions import evaluating
 
-    with evaluating(wanted.where, outcome=_OUTCOME):
+    with evaluating(wanted.where):
         return int(rows.select(pl.len()).collect().item())
 
 
@@ -316,7 +315,7 @@ def _into_file(rows: pl.LazyFrame, wanted: _Request, name: str, facts: Mapping[s
 
     file = OutputFile(name, file_format=wanted.file_format, overwrite=wanted.overwrite)
     kept = rows if wanted.limit is None else rows.head(wanted.limit)
-    with evaluating(wanted.where, outcome=_OUTCOME):
+    with evaluating(wanted.where):
         size = file.write(kept)
     if size is None:
         return Answer(parts=())

@@ -240,7 +240,7 @@ def rows_of_sources(
         if not isinstance(cause, pl.exceptions.PolarsError) or getattr(error, "argument", "df") != "df":
             raise
         msg = (
-            f"the sources cannot be read as rows: {first_line(str(cause))}; nothing was written. Check --format, "
+            f"the sources cannot be read as rows: {first_line(str(cause))}. Check --format, "
             "--separator, --null-value and --type."
         )
         raise InvalidInputError(msg, argument="sources") from error

@@ -54,7 +54,7 @@ def scan_by_arrow(store: Store, path: str, schema: Mapping[str, pl.DataType]) ->
                     if limit is not None and rows >= limit:
                         return
         except ArrowException as error:
-            message = f"data file {path!r} of {store.uri!r} cannot be read: {error}. Nothing was changed."
+            message = f"data file {path!r} of {store.uri!r} cannot be read: {error}."
             raise StorageError(message, path=path) from error
 
     return register_io_source(batches, schema=pl.Schema(schema))

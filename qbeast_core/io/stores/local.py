@@ -117,8 +117,9 @@ def _errors(action: str, path: str) -> Generator[None]:
             raise
         # The path that cannot be created, or is not a folder.
         where = f" ({error.filename})" if action == "write" and error.filename else ""
-        kept = " Nothing was changed at that path." if action != "read" else ""
-        message = f"cannot {action} {path!r}: {error.strerror or error}{where}.{kept} Remove the cause and try again."
+        message = (
+            f"cannot {action} {path!r}: {error.strerror or error}{where}. Remove the cause and try again."
+        )
         raise StorageError(message, path=path) from error
 
 

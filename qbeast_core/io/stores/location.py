@@ -183,5 +183,5 @@ def _bucket(address: str) -> str:
 
 
 def _invalid_path(shown: str, cause: str, cure: str) -> InvalidInputError:
-    message = f"{shown} cannot be the path of a table: {cause}. Nothing was read or written; {cure}."
+    message = f"{shown} cannot be the path of a table: {cause}; {cure}."
     return InvalidInputError(message, argument="path")

@@ -35,7 +35,6 @@ _CLIENT: Final = frozenset(
         "user_agent",
     }
 )
-_NOTHING: Final = "nothing was read or written"
 _IGNORED: Final = {*LOCKING_SETTINGS, "object_store_concurrency_limit"}
 # Ranges nearer than this are read together: a request takes longer than these bytes. Half of it means 1.4 times the
 # requests of a filter, twice of it 1.4 times the bytes.
@@ -64,13 +63,10 @@ class RemoteStore:
         except (BaseError, TypeError, ValueError) as error:
             if self.uri.partition("://")[0].lower() not in SCHEMES:
                 kinds = ", ".join(f"{scheme}://" for scheme in SCHEMES)
-                message = f"`path` must be a folder or begin with one of {kinds}, not {uri!r}; {_NOTHING}"
+                message = f"`path` must be a folder or begin with one of {kinds}, not {uri!r}"
                 raise InvalidInputError(message, argument="path") from None
             cause = str(error).splitlines()[0].rstrip(".")
-            message = (
-                f"cannot open {uri!r}: {cause}. Nothing was read or written. Check the address and "
-                "`storage_options`."
-            )
+            message = f"cannot open {uri!r}: {cause}. Check the address and `storage_options`."
             raise InvalidInputError(message, argument="storage_options") from shown_cause(error)
 
     def locate(self, path: str) -> str:
@@ -116,7 +112,7 @@ class RemoteStore:
         if self._other_locking:
             message = (
                 f"cannot write {path!r}: {self._other_locking} says that other writers of this table do not "
-                "use conditional puts, so commits could be lost. Nothing was written. Remove the setting "
+                "use conditional puts, so commits could be lost. Remove the setting "
                 "once all of them do."
             )
             raise StorageError(message, path=path)
@@ -195,7 +191,7 @@ def translate_options(storage_options: Mapping[str, str]) -> dict[str, dict[str,
 def _matched(name: str, value: str, pattern: str, what: str) -> re.Match[str]:
     match = re.fullmatch(pattern, str(value))
     if match is None:
-        message = f"storage option {name!r} must be {what}, not {value!r}; nothing was read or written"
+        message = f"storage option {name!r} must be {what}, not {value!r}"
         raise InvalidInputError(message, argument="storage_options")
     return match
 
@@ -207,12 +203,12 @@ def _errors(action: str, path: str) -> Generator[None]:
     except (FileNotFoundError, AlreadyExistsError):
         raise
     except (BaseError, OSError) as error:
-        kept = "Whether it happened is unknown." if action in ("write", "delete") else "Nothing was read."
+        kept = " Whether it happened is unknown." if action == "delete" else ""
         reason = reason_of_failure(str(error))
         if reason is None:
             cause = str(error).splitlines()[0].rstrip(".")
-            message = f"cannot {action} {path!r}: {cause}. {kept} Check the store and try again."
+            message = f"cannot {action} {path!r}: {cause}.{kept} Check the store and try again."
             raise StorageError(message, path=path) from shown_cause(error)
-        message = f"cannot {action} {path!r}: {reason}. {kept}"
+        message = f"cannot {action} {path!r}: {reason}.{kept}"
         argument = "storage_options" if "`" in reason else None
         raise StorageError(message, path=path, argument=argument) from shown_cause(error)

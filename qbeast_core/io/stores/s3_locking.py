@@ -42,6 +42,6 @@ def refuse_unsafe_locking(uri: str, storage_options: Mapping[str, str] | None = 
     if setting is not None:
         message = (
             f"{uri} cannot be written while {setting} is set: other writers then use no conditional puts "
-            "and may overwrite our commit, or we theirs. Nothing was written; unset it everywhere."
+            "and may overwrite our commit, or we theirs; unset it everywhere."
         )
         raise UnsupportedTableError(message, path=uri, feature=setting)

@@ -154,14 +154,14 @@ def checked_options(storage_options: Mapping[str, str] | None) -> dict[str, str]
     ({'aws_region': 'eu-west-1'}, {})
     """
     value = cast("object", storage_options)  # callers without a type checker may pass anything
-    rule, outcome = "must map texts to texts", "nothing was read or written"
+    rule = "must map texts to texts"
     if value is not None and not isinstance(value, Mapping):
-        invalid_argument("storage_options", rule, outcome, value=type(value))
+        invalid_argument("storage_options", rule, value=type(value))
     options = dict(storage_options or {})
     wrong = [key for key, value in options.items() if not isinstance(cast("object", value), str)]
     if wrong:
         what = f"{rule}, and {wrong[0]!r} maps to"
-        invalid_argument("storage_options", what, outcome, value=type(options[wrong[0]]))
+        invalid_argument("storage_options", what, value=type(options[wrong[0]]))
     return options
 
 

@@ -141,7 +141,7 @@ def _texts_of_bytes(values: pl.Series) -> pl.Series:
     except pl.exceptions.ComputeError as error:
         message = (
             f"the partition column {values.name!r} holds bytes that are not UTF-8, and Delta stores the values of "
-            "partitions as texts. Nothing was written. Encode them, or do not partition by this column."
+            "partitions as texts. Encode them, or do not partition by this column."
         )
         raise InvalidInputError(message, argument="df") from error
 
@@ -156,7 +156,7 @@ def _refuse_far(values: pl.Series) -> None:
         return
     message = (
         f"the partition column {values.name!r} has values outside the years -262143 to 262142. Delta stores the values "
-        "of partitions as texts, and such values have none that can be read back. Nothing was written. Replace them, "
+        "of partitions as texts, and such values have none that can be read back. Replace them, "
         "by null for example, or do not partition by this column."
     )
     raise InvalidInputError(message, argument="df")

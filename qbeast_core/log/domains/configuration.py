@@ -23,6 +23,6 @@ def configuration_of(domains: Mapping[str, str], name: str) -> dict[str, Any]:
         configuration = None
     if not isinstance(configuration, dict):
         problem = f"the metadata domain {name!r} is damaged: {text[:100]!r} is not an object of JSON"
-        message = f"{problem}. Nothing was changed."
+        message = f"{problem}."
         raise InvalidMetadataError(message)
     return cast("dict[str, Any]", configuration)

@@ -206,9 +206,7 @@ def _naming_damage(log: LogState) -> Generator[None]:
     try:
         yield
     except (ValueError, AttributeError, KeyError, TypeError) as error:
-        message = (
-            f"the log of {log.uri} up to version {log.version} is damaged: {error}. Nothing was changed."
-        )
+        message = f"the log of {log.uri} up to version {log.version} is damaged: {error}."
         raise InvalidMetadataError(message) from error
 
 

@@ -19,12 +19,9 @@ Sample: TypeAlias = float | str | tuple[float, float]
 
 _HALF_A_WEIGHT: Final = 2.0**-33
 _MAX_PERCENT: Final = 100
-_UNREAD: Final = "nothing was read"
 
 
-def share_of(
-    value: object, name: str, outcome: str = _UNREAD, *, zero: bool = False, one: bool = True
-) -> float:
+def share_of(value: object, name: str, *, zero: bool = False, one: bool = True) -> float:
     """Parse a fraction from a number or a text.
 
     >>> share_of(0.05, "error"), share_of("0.7%", "error")
@@ -34,7 +31,7 @@ def share_of(
     if share is None or not (0.0 < share < 1.0 or (zero and share == 0.0) or (one and share == 1.0)):
         ends = "" if zero else ", above 0" if one else ", without both"
         problem = f"must be a fraction between 0 and 1{ends}, or a text such as '5%'"
-        invalid_argument(name, problem, outcome, value=value, cure=_percent(name, [value]))
+        invalid_argument(name, problem, value=value, cure=_percent(name, [value]))
     return share
 
 
@@ -50,12 +47,10 @@ def fractions_of(sample: object) -> tuple[float, float]:
     bounds = whole + [number for number in map(_number, values) if number is not None]
     if len(bounds) != 2 or not all(0.0 <= bound <= 1.0 for bound in bounds):
         problem = "must be a fraction between 0 and 1, a pair (from, to), or a text such as '1%' or '10%:20%'"
-        invalid_argument("sample", problem, _UNREAD, value=sample, cure=_percent("sample", values))
+        invalid_argument("sample", problem, value=sample, cure=_percent("sample", values))
     start, end = bounds
     if start > end:
-        invalid_argument(
-            "sample", f"must rise: its start {start} is above its end {end}", _UNREAD, value=sample
-        )
+        invalid_argument("sample", f"must rise: its start {start} is above its end {end}", value=sample)
     return start, end
 
 

@@ -30,10 +30,8 @@ def refuse_statement(query: object) -> None:
     qbeast_core.errors.InvalidInputError: `query` can only read, and DELETE is a change...
     """
     if not isinstance(query, str):
-        invalid_argument(
-            "query", 'must be the text of a query, "SELECT ... FROM self"', "nothing was read", value=query
-        )
+        invalid_argument("query", 'must be the text of a query, "SELECT ... FROM self"', value=query)
     first = (_FIRST_WORD.match(query) or [""] * 2)[1].upper()
     if first in _CALLS:
-        what = f"`query` can only read, and {first} is a change; nothing was changed. Use {_CALLS[first]}."
+        what = f"`query` can only read, and {first} is a change. Use {_CALLS[first]}."
         raise InvalidInputError(what, argument="query")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -12,7 +13,9 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, invalid_argument
 from qbeast_core.query.filters.nodes import Atom, column_of
+from qbeast_core.query.plan.drawn import apart, draw
 from qbeast_core.query.plan.evaluate import evaluate
+from qbeast_core.query.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.spec.column_spec import ColumnSpec, parse_column_spec
 from qbeast_core.support.forked import refuse_forked
@@ -20,16 +23,17 @@ from qbeast_core.support.html import bar, html_of
 from qbeast_core.support.plain_text import in_lines
 from qbeast_core.table.advise.search import MANY_ROWS, TIE, Search, TableFacts, Workload, text_of
 from qbeast_core.table.advise.suggest import check_request
-from qbeast_core.table.advise.table_sample import TableSample, ends_of, table_sample
 from qbeast_core.table.advise.trial import ColumnSet, Index
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.foreign_schema import lost_columns
+from qbeast_core.table.estimate.heavy_rows import heavy_rows
+from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.read.explain import explain
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.reader import Reader, ScanPlan
+from qbeast_core.table.read.scan_task import read_parts
+from qbeast_core.table.read.split_scan import all_parts
 from qbeast_core.tree.keys.design_effect import design_effect
 from qbeast_core.tree.space.evolve import default_cube_size
-
-_UNREAD: Final = "nothing was read"
 
 # Maximum number of columns that are compared, and of the best indexes that are compared on many rows.
 _MAX_TRIED: Final = 10
@@ -45,6 +49,12 @@ _ALTERNATIVES: Final = pl.Schema(
 )
 
 _SHOWN: Final = 3
+
+# Of the rows of a sample in memory.
+_MAX_BYTES: Final = 128 << 20
+
+# Maximum number of rows that are read for each one that is kept, if samples of the table are clustered.
+_MAX_TIMES: Final = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,12 +125,12 @@ def advise(reader: Reader, queries: Sequence[Predicate], *, most: int) -> Advice
     check_request(queries, most)
     queries = list(queries)
     if not queries:
-        invalid_argument("queries", "must have at least one condition", _UNREAD, value=queries)
+        invalid_argument("queries", "must have at least one condition", value=queries)
     plans = [explain(reader, query, None, None, argument="queries") for query in queries]
     now = np.array([plan.bytes_opened for plan in plans], np.float64)
     sample = table_sample(reader, rows=MANY_ROWS)
     if sample.rows.is_empty():
-        msg = f"{reader.snapshot.uri!r} has no rows; no index was compared. Pass the rows to qbeast.suggest_columns."
+        msg = f"{reader.snapshot.uri!r} has no rows. Pass the rows to qbeast.suggest_columns."
         raise InvalidInputError(msg, argument="queries")
     return _Advising(reader, sample, queries, now).made(most)
 
@@ -134,7 +144,7 @@ class _Advising:
         self._queries, self._now, self._sample = queries, now, sample
         snapshot = reader.snapshot
         self._newest = snapshot.config.latest
-        workload = Workload.of(queries, sample.rows, outcome=_UNREAD)
+        workload = Workload.of(queries, sample.rows)
         partitions = snapshot.columns.partitions
         # Filters on partition columns skip files with any index.
         unfit = {*lost_columns(sample.rows.columns, sample.rows.schema), snapshot.sample_column, *partitions}
@@ -146,11 +156,11 @@ class _Advising:
                 problem += (
                     f"; filters on the partition columns {list(partitions)} skip files without an index"
                 )
-            invalid_argument("queries", problem, "no index was compared", value=list(map(str, queries)))
+            invalid_argument("queries", problem, value=list(map(str, queries)))
         facts = TableFacts(
             rows=sample.table_rows,
             row_bytes=sample.rows.estimated_size() / sample.rows.height,
-            ends=ends_of(snapshot.files, snapshot.schema),
+            ends=_ends_of(snapshot.files, snapshot.schema),
             drawn_by=sample.drawn_by,
             sample_by=snapshot.config.sample_by,
             configuration=snapshot.metadata.configuration,
@@ -255,3 +265,90 @@ def _shares_of_partitions(reader: Reader, workload: Workload) -> F64Array:
 
 def _have_different_names(columns: ColumnSet) -> bool:
     return len({column.name for column in columns}) == len(columns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableSample:
+    """A uniform sample of a table."""
+
+    rows: pl.DataFrame
+    # Number of rows of the table.
+    table_rows: int
+    # Columns by whose weights the rows were chosen; none if the sample has all rows.
+    drawn_by: tuple[str, ...]
+
+
+def table_sample(reader: Reader, *, rows: int, max_bytes: int = _MAX_BYTES) -> TableSample:
+    """Read about a number of rows of a table, fewer if they take too many bytes.
+
+    Rows of heavy keys are drawn one by one, as in estimates. If samples of the table are clustered, more rows are read
+    than kept. Files without index are read as a whole, in parts, because the weights of their rows are not known.
+    """
+    total = explain(reader, None, None, None).rows_total
+    total -= sum(len(deleted) for deleted in reader.deleted_rows.values())
+    wanted = min(rows / max(total, 1), 1.0)
+    effect = counts_of(reader.snapshot).lower_bound
+    fraction = min(wanted * min(math.ceil(effect), _MAX_TIMES), 1.0)
+    frames = _read(reader, reader.plan(None, None)) if fraction == 1.0 else _sampled(reader, fraction, total)
+    kept = _within(frames, max_bytes, schema=reader.snapshot.schema, share=wanted / fraction)
+    # Shuffled: rows with equal keys are written in the order of the input, which should not be that of this table.
+    shuffled = kept.sample(fraction=1.0, shuffle=True, seed=0)
+    return TableSample(shuffled, max(total, kept.height), reader.hashed if fraction < 1.0 else ())
+
+
+def _ends_of(files: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+    """Return the minimum and maximum of each column, from the statistics of files that all have them.
+
+    >>> _ends_of(pl.DataFrame({"min": [{"a": 1}, {"a": 0}], "max": [{"a": 1}, {"a": 9}]}), pl.Schema({"a": pl.Int64}))
+    shape: (2, 1)
+    ┌─────┐
+    │ a   │
+    │ --- │
+    │ i64 │
+    ╞═════╡
+    │ 0   │
+    │ 9   │
+    └─────┘
+    """
+    if not {"min", "max"} <= set(files.columns):
+        return pl.DataFrame()
+    low, high = (files[side].struct.unnest() for side in ("min", "max"))
+    known = [
+        name
+        for name, dtype in schema.items()
+        if all(name in side.columns and side[name].dtype == dtype for side in (low, high))
+        and not low[name].has_nulls()
+        and not high[name].has_nulls()
+    ]
+    return pl.concat([low.select(pl.col(known).min()), high.select(pl.col(known).max())])
+
+
+def _sampled(reader: Reader, fraction: float, total: int) -> Iterator[pl.DataFrame]:
+    """Yield the rows of a sample, with rows of heavy keys drawn one by one."""
+    plan_of = reader.planner(None)
+    every, plan = plan_of(None).selection, plan_of(fraction)
+    files = heavy_rows(reader, every, rows=total).files
+    if not files:
+        yield from _read(reader, plan)
+        return
+    yield from _read(reader, replace(plan, selection=draw(plan.selection, every, files, plan.weights)))
+    skipped = ScanPlan(apart(every, files), ALL_WEIGHTS, None)
+    for frame in _read(reader, skipped):
+        yield frame.sample(fraction=fraction, seed=0)
+
+
+def _read(reader: Reader, plan: ScanPlan) -> Iterator[pl.DataFrame]:
+    row_filter = reader.row_filter(plan, list(reader.snapshot.schema))
+    return read_parts(all_parts(reader, plan), row_filter, reader.files)
+
+
+def _within(
+    frames: Iterable[pl.DataFrame], max_bytes: int, *, schema: pl.Schema, share: float
+) -> pl.DataFrame:
+    """Join a share of the rows of frames; halve them at random each time that they take too many bytes."""
+    kept = schema.to_frame()
+    for number, frame in enumerate(frames):
+        kept = pl.concat([kept, frame if share == 1.0 else frame.sample(fraction=share, seed=number)])
+        while kept.estimated_size() > max_bytes and kept.height > 1:
+            kept, share = kept.sample(fraction=0.5, seed=number), share / 2
+    return kept.rechunk()

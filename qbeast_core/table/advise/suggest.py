@@ -10,11 +10,11 @@ from typing import Final, cast
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, invalid_argument
+from qbeast_core.errors import InvalidColumnsError, InvalidInputError, invalid_argument
+from qbeast_core.space.arrays import F64Array, I64Array
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines
-from qbeast_core.table.advise.profile import Profile, window
 from qbeast_core.table.advise.search import (
     FEW_ROWS,
     MANY_ROWS,
@@ -27,6 +27,7 @@ from qbeast_core.table.advise.search import (
 )
 from qbeast_core.table.advise.trial import ColumnSet
 from qbeast_core.table.data.expressions import Predicate, filter_of
+from qbeast_core.table.data.foreign_schema import lost_columns
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.tree.keys.design_effect import CLUSTERED, design_effect
 from qbeast_core.tree.space.columns import frame_weights
@@ -43,7 +44,6 @@ _WORTHWHILE: Final = 1.5
 # sample of.
 _USUAL_ROWS: Final = 1 << 18
 
-_UNREAD: Final = "nothing was read"
 
 _FRAME: Final = pl.Schema(
     {
@@ -57,6 +57,16 @@ _FRAME: Final = pl.Schema(
         "reason": pl.String,
     }
 )
+
+_BINS: Final = 64
+# Quantiles of the range that a filter is assumed to have if no queries are given.
+_WINDOW: Final = 0.45, 0.55
+
+# From this share of distinct values on, a column identifies rows, and is rarely filtered by ranges.
+_LIKE_IDS: Final = 0.95
+
+# From this rank correlation on, two columns have nearly the same order.
+_FOLLOWS: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,7 +165,7 @@ def suggest_columns(
     total = rows.height if table_rows is None else table_rows
     if not isinstance(cast("object", total), int) or total < rows.height:
         problem = f"must be a whole number, at least the number of rows in `df`, {rows.height}"
-        invalid_argument("table_rows", problem, "nothing was written", value=table_rows)
+        invalid_argument("table_rows", problem, value=table_rows)
     least = _USUAL_ROWS if table_rows is None else 0  # the rows may be a sample
     return _Suggestion(rows, total, queries, most, least=least).made()
 
@@ -163,9 +173,9 @@ def suggest_columns(
 def check_request(queries: Sequence[Predicate] | None, most: int) -> None:
     """Raise if the queries are one text, or the number of columns is out of range."""
     if not isinstance(cast("object", most), int) or not 1 <= most <= 8:
-        invalid_argument("most", "must be a whole number from 1 to 8", _UNREAD, value=most)
+        invalid_argument("most", "must be a whole number from 1 to 8", value=most)
     if isinstance(queries, str):
-        invalid_argument("queries", "must be a list of conditions", _UNREAD, value=queries)
+        invalid_argument("queries", "must be a list of conditions", value=queries)
 
 
 class _Suggestion:
@@ -185,11 +195,11 @@ class _Suggestion:
         self.profile = Profile.of(some_rows(looked_at, FEW_ROWS))
         # A filter without columns opens the same of every index.
         filters = [query for query in queries or () if not _is_constant(query, looked_at.schema)]
-        workload = Workload.of(filters, looked_at, outcome="nothing was written")
+        workload = Workload.of(filters, looked_at)
         self.filtered = [name for name in workload.named if name in self.profile.names]
         if not self.filtered:
             named = tuple(self.profile.evenest[:_MAX_WINDOWS])
-            windows = tuple(window(looked_at[name]) for name in named)
+            windows = tuple(_window(looked_at[name]) for name in named)
             workload = Workload(windows, named, self.profile.importance(named))
         self.compared = self.filtered or list(workload.named)
         ends = rows if rows.height == table_rows else pl.DataFrame()
@@ -293,3 +303,75 @@ class _Suggestion:
 def _is_constant(query: Predicate, schema: pl.Schema) -> bool:
     condition = filter_of(query, schema, argument="queries")
     return condition is None or not condition.meta.root_names()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Profile:
+    """Profile of the columns of rows."""
+
+    names: list[str]
+    # Number of distinct values of each column, including null, shape (columns,).
+    distinct: I64Array
+    # Shape (columns,). The spread is the entropy of equal bins, divided by its maximum.
+    null_share: F64Array
+    spread: F64Array
+    # Absolute rank correlation of each two columns, in [0, 1], shape (columns, columns).
+    correlation: F64Array
+    others: list[str]
+    rows: int
+
+    @staticmethod
+    def of(rows: pl.DataFrame) -> Profile:
+        """Compute the profile of rows."""
+        others = lost_columns(rows.columns, rows.schema)
+        names = [name for name in rows.columns if name not in others]
+        if not names:
+            types = dict(rows.schema)
+            msg = f"no column can be indexed: {types}. Numbers, dates, timestamps and strings can."
+            raise InvalidColumnsError(msg, columns=rows.columns)
+        ranks = pl.col(names).rank("average").fill_null(0.5)
+        order = rows.select((ranks - 0.5) / rows.height).to_numpy()
+        bins = (order * _BINS).astype(np.int64)
+        shares = [np.bincount(column, minlength=_BINS) / rows.height for column in bins.T]
+        entropies = np.array([-(share[share > 0] * np.log2(share[share > 0])).sum() for share in shares])
+        spreads = order.std(axis=0)
+        centred = np.divide(order - order.mean(axis=0), spreads, out=np.zeros_like(order), where=spreads > 0)
+        return Profile(
+            names=names,
+            distinct=np.array([rows[name].n_unique() for name in names]),
+            null_share=np.array([rows[name].null_count() / rows.height for name in names]),
+            spread=entropies / np.log2(_BINS),
+            correlation=np.abs(centred.T @ centred) / rows.height,
+            others=list(others),
+            rows=rows.height,
+        )
+
+    @property
+    def evenest(self) -> list[str]:
+        """Columns by decreasing importance without queries: evenly spread ones first, ids last."""
+        return [self.names[at] for at in np.argsort(-self._importance, kind="stable")]
+
+    def importance(self, names: Sequence[str]) -> F64Array:
+        """Return the importance of columns without queries, with sum 1."""
+        importance = self._importance[[self.names.index(name) for name in names]]
+        return importance / np.float64(importance.sum())
+
+    @property
+    def _importance(self) -> F64Array:
+        like_ids = self.distinct >= _LIKE_IDS * self.rows
+        return np.maximum(self.spread * np.where(like_ids, 0.2, 1.0), 1e-9)
+
+    def follows(self, name: str, leaders: Sequence[str]) -> str | None:
+        """Return the first of other columns that has nearly the same order, so that both divide alike."""
+        own = self.correlation[self.names.index(name)]
+        near = (leader for leader in leaders if own[self.names.index(leader)] >= _FOLLOWS and leader != name)
+        return next(near, None)
+
+
+def _window(values: pl.Series) -> pl.Expr:
+    """Return a filter on a column that keeps about a tenth of its values, in the middle of their order."""
+    values = values.drop_nulls().sort()
+    if not len(values):
+        return pl.col(values.name).is_null()
+    first, last = (pl.lit(values[int(len(values) * at)], values.dtype) for at in _WINDOW)
+    return pl.col(values.name).is_between(first, last)

@@ -10,21 +10,25 @@ from functools import partial
 from itertools import repeat
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.errors import QbeastError, UnsupportedTableError
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.space.arrays import U64Array
 from qbeast_core.spec.table_config import may_have_other_columns
 from qbeast_core.support.runtime import Progress, ProgressCallback
-from qbeast_core.table.check.copies import copy_faults
 from qbeast_core.table.check.faults import OF_INDEX, OF_LAYOUT, CheckReport, Fault, fault_frame
 from qbeast_core.table.check.file_tags import read_tags
 from qbeast_core.table.check.log import check_log
 from qbeast_core.table.check.lost_tags import LostTags, fitting_tags, proven_tags, untagged, untagged_files
 from qbeast_core.table.check.placement import Placement
 from qbeast_core.table.check.rows import AnswerT, FileCheck, JobT, OnEachFile, check_file
+from qbeast_core.table.data.footers import stored_size
 from qbeast_core.table.data.foreign_schema import lost_key_columns, taken_name
+from qbeast_core.table.data.parquet_scan import scan_files
+from qbeast_core.table.data.whole_batches import SCAN_ERRORS, whole_batches
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.checkpoint_faults import checkpoint_faults
@@ -32,6 +36,8 @@ from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _FILES_AT_ONCE: Final = 4  # each holds a slice of rows, and Polars has threads of its own
+
+_SEED: Final = 20_240
 
 
 def check_table(
@@ -214,7 +220,7 @@ def _copies(snapshot: Snapshot, index: IndexTable) -> list[Fault]:
     if not snapshot.columns.is_plain:  # layouts before 0.6.0 have neither mapping nor partitions
         return []
     store, options = snapshot.source.store, dict(snapshot.storage_options)
-    return list(copy_faults(blocks, store=store, schema=snapshot.schema, options=options))
+    return list(_copy_faults(blocks, store=store, schema=snapshot.schema, options=options))
 
 
 def _vectors(reader: Reader) -> Iterator[Fault]:
@@ -237,3 +243,63 @@ def _malformed_vectors(snapshot: Snapshot) -> Iterator[Fault]:
             deleted_rows(snapshot, [number])
         except QbeastError as error:
             yield Fault(code="deletion-vector", message=str(error), path=snapshot.data_paths[number])
+
+
+def _copy_faults(
+    blocks: pl.DataFrame, store: Store, schema: pl.Schema, options: dict[str, str]
+) -> Iterator[Fault]:
+    """Yield the faults of revisions that may hold copies: with blocks of the old layout, or marked as copies."""
+    for revision in blocks.filter(pl.col("legacy") | pl.col("replicated"))["revision"].unique().sort():
+        yield from _of_revision(blocks.filter(revision=revision), revision, store, schema, options)
+
+
+def _of_revision(
+    mine: pl.DataFrame, revision: int, store: Store, schema: pl.Schema, options: dict[str, str]
+) -> Iterator[Fault]:
+    """Compare the rows of one revision with each other, by a hash of all columns: 8 bytes a row."""
+    kinds = mine.group_by("path", maintain_order=True).agg(
+        pl.col("replicated").all(), pl.col("replicated").any().alias("some"), pl.col("legacy").all()
+    )
+    whole = kinds.filter(pl.col("replicated") == pl.col("some"))  # mixed files are a fault of their own
+    single = whole.filter(~pl.col("replicated"))
+    own = {path: _hashes(store, path, schema, options) for path in single["path"]}
+    yield from _doubled({path: own[path] for path in single.filter("legacy")["path"]}, revision)
+    originals = np.unique(np.concatenate([np.zeros(0, np.uint64), *own.values()]))
+    for path in whole.filter("replicated")["path"]:
+        alone = ~np.isin(_hashes(store, path, schema, options), originals)
+        if alone.any():
+            count = int(alone.sum())
+            message = f"{count:,} row(s) marked as copies are in no other file: no read returns them"
+            yield Fault("copy-alone", message, int(np.argmax(alone)), path=path, revision=revision)
+
+
+def _doubled(own: dict[str, U64Array], revision: int) -> Iterator[Fault]:
+    """Find rows that an earlier file holds too, alike in every column."""
+    rows = np.concatenate([np.zeros(0, np.uint64), *own.values()])
+    _, first = np.unique(rows, return_index=True)
+    fresh = np.zeros(len(rows), np.bool_)
+    fresh[first] = True
+    end = 0
+    for path, keys in own.items():
+        start, end = end, end + len(keys)
+        _, at = np.unique(keys, return_index=True)
+        repeated = ~fresh[start:end][at]  # rows alike inside one file are the data's own
+        if repeated.any():
+            message = (
+                f"{int(repeated.sum()):,} of its {len(keys):,} rows are in another file of the revision as well: "
+                "either the data repeats itself, or a bug of a writer before 0.6.0 left copies without a tag"
+            )
+            yield Fault("rows-doubled", message, int(at[repeated].min()), path=path, revision=revision)
+
+
+def _hashes(store: Store, path: str, schema: pl.Schema, options: dict[str, str]) -> U64Array:
+    """Give each row of a file as one number made of all its columns."""
+    nothing = np.zeros(0, np.uint64)
+    if stored_size(store, path) is None:
+        return nothing
+    try:
+        lazy = scan_files(store, [path], list(schema), schema, storage_options=options)
+        batches = whole_batches(lazy, [path], lambda _: lazy)
+        return np.concatenate([nothing, *(batch.hash_rows(seed=_SEED).to_numpy() for batch in batches)])
+    except (*SCAN_ERRORS, OSError):
+        return nothing  # a fault of the file

@@ -8,6 +8,7 @@ from typing import Final
 
 from qbeast_core.errors import QbeastError, QbeastWarning
 from qbeast_core.io.stores.store import Entry, Store
+from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.snapshot.checkpoint_faults import checkpoint_faults
 from qbeast_core.table.snapshot.log_files import commit_path, newest_checkpoint
@@ -58,7 +59,11 @@ def replace_checkpoints(snapshot: Snapshot) -> None:
 
 
 def _warn(uri: str, version: int, reason: str) -> None:
-    warnings.warn(f"no checkpoint of {uri} at version {version}: {reason}.", QbeastWarning, stacklevel=3)
+    warnings.warn(
+        f"no checkpoint of {uri} at version {version}: {reason}.",
+        QbeastWarning,
+        stacklevel=caller_stacklevel(),
+    )
 
 
 def outweighs_checkpoint(entries: Iterable[Entry], *, version: int) -> bool:

@@ -9,9 +9,11 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
+
+import polars as pl
 
 from qbeast_core.errors import (
     CommitConflictError,
@@ -23,35 +25,43 @@ from qbeast_core.errors import (
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import (
+    Action,
     AddFile,
     CdcFile,
     CommitInfo,
+    DomainMetadata,
     Metadata,
     RemoveFile,
+    Txn,
     dump_commit,
     parse_commit,
 )
 from qbeast_core.log.conflicts import already_applied, find_conflict
 from qbeast_core.log.domains.row_ids import PRESERVED
 from qbeast_core.log.features import Brings
+from qbeast_core.log.files.grown_files import with_adds
 from qbeast_core.log.files.live_files import FileChangePlanner
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode, check_writable, in_commit_timestamps
 from qbeast_core.log.rebase import Conflict, Rebased, rebase
+from qbeast_core.query.index.build import build_index_table, index_of_blocks
+from qbeast_core.query.index.fitting import fits_schema
+from qbeast_core.query.index.index_table import NO_REVISION, IndexTable
 from qbeast_core.support.logs import LOG
-from qbeast_core.support.runtime import new_id, now_ms
+from qbeast_core.support.runtime import caller_stacklevel, new_id, now_ms
 from qbeast_core.table.commit.checkpoint import checkpoint_if_due
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.index.fit import breaks_order, fit_blocks, with_new_names
-from qbeast_core.table.snapshot.after_append import after_append
-from qbeast_core.table.snapshot.log_files import put_commit, read_log
+from qbeast_core.table.snapshot.log_files import fingerprint, put_commit, read_log
 from qbeast_core.table.snapshot.snapshot import (
     Snapshot,
     files_for,
     follow,
+    keep,
     load_snapshot,
     read_live_files,
     refresh,
+    timestamp_of,
 )
 
 _FIRST_PAUSE: Final = 0.005
@@ -265,10 +275,10 @@ def _after(
         if head is None:
             newest = load_snapshot(store.uri, storage_options=options)
         else:  # the version after an append is derived from the one before, without reading the log
-            newest = after_append(head, rebased.actions, info) or refresh(head)
+            newest = _after_append(head, rebased.actions, info) or refresh(head)
     except QbeastError as error:
         message = f"version {version} of {store.uri} is committed, but cannot be loaded now: {error}"
-        warnings.warn(message, QbeastWarning, stacklevel=3)
+        warnings.warn(message, QbeastWarning, stacklevel=caller_stacklevel())
         return None
     checkpoint_if_due(store, newest, version)
     return newest
@@ -308,7 +318,7 @@ def _catch_up(
 def _conflict(uri: str, version: int, attempts: int, reason: str) -> CommitConflictError:
     """Return the error of a change that conflicts with the table at `version`."""
     message = (
-        f"cannot write to {uri} after version {version}: {reason}. Nothing was committed; its data files "
+        f"cannot write to {uri} after version {version}: {reason}; its data files "
         "are orphans that vacuum removes. Load the table and write again."
     )
     return CommitConflictError(message, table=uri, version=version, attempts=attempts)
@@ -360,3 +370,42 @@ def _engine() -> str:
         return f"qbeast/{importlib.metadata.version('qbeast')}"
     except importlib.metadata.PackageNotFoundError:  # run from a copy of the sources
         return "qbeast"
+
+
+def _after_append(head: Snapshot, actions: Sequence[Action], info: CommitInfo) -> Snapshot | None:
+    """Return the version after `head` if the commit only adds files. None: it must be loaded."""
+    kinds = AddFile | Txn | DomainMetadata
+    if not head.columns.is_plain or any(not isinstance(action, kinds) for action in actions):
+        return None
+    adds = [action for action in actions if isinstance(action, AddFile)]
+    domains = {
+        action.domain: action.configuration for action in actions if isinstance(action, DomainMetadata)
+    }
+    files = with_adds(head.files, adds)
+    if files is None:
+        return None
+    version = head.version + 1
+    LOG.debug("version %d of %s follows from the commit: %d files", version, head.uri, files.height)
+    newest = replace(
+        head,
+        version=version,
+        timestamp_ms=timestamp_of(info),
+        files=files,
+        fingerprint=fingerprint(head.source.store, version),
+        domains={**head.domains, **domains},
+    )
+    if head.decoded_index is not None:
+        vars(newest)["index"] = _index(head, head.decoded_index, files, adds)
+    keep(newest)
+    return newest
+
+
+def _index(head: Snapshot, index: IndexTable, files: pl.DataFrame, adds: Sequence[AddFile]) -> IndexTable:
+    """Return the index of the new version, given the index of `head`."""
+    new_files, tags = files[head.files.height :], [add.tags or {} for add in adds]
+    numbers = {int(of_file.get("revision") or NO_REVISION) for of_file in tags}
+    revision = head.config.revisions.get(numbers.pop()) if len(numbers) == 1 else None
+    is_plain = all(add.blocks for add in adds) and all(of_file.get("qbeast.rules") == "1" for of_file in tags)
+    if revision is None or not is_plain or not fits_schema(revision, head.schema, head.columns.rehashed):
+        return index.with_files(files, build_index_table(new_files, head.config.revisions, head.schema))
+    return index.with_files(files, index_of_blocks(new_files, [add.blocks or () for add in adds], revision))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, invalid_argument
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.layout import WEIGHT_COLUMN
-
-_OUTCOME: Final = "nothing was written"
-_WRITTEN: Final = "Nothing was written."
 
 
 def name_problems(fields: Mapping[str, Any]) -> list[str]:
@@ -36,14 +33,14 @@ def refuse_names(fields: Mapping[str, Any], *, argument: str) -> None:
     """Raise if a column cannot have its name."""
     problems = name_problems(fields)
     if problems:
-        msg = f"columns cannot be called so: {'; '.join(problems)}. Nothing was written. Rename them."
+        msg = f"columns cannot be called so: {'; '.join(problems)}. Rename them."
         raise InvalidInputError(msg, argument=argument)
 
 
-def listed_names(value: object, argument: str, outcome: str) -> tuple[str, ...]:
+def listed_names(value: object, argument: str) -> tuple[str, ...]:
     """Return an argument that names columns, in a list or one alone. Raise if it is of another type.
 
-    >>> listed_names("year", "partition_by", "nothing was written"), listed_names(["a", "b"], "", "")
+    >>> listed_names("year", "partition_by"), listed_names(["a", "b"], "")
     (('year',), ('a', 'b'))
     """
     if isinstance(value, str):
@@ -52,7 +49,7 @@ def listed_names(value: object, argument: str, outcome: str) -> tuple[str, ...]:
     names = list(cast("Iterable[object]", value)) if is_list else [value]
     texts = tuple(name for name in names if isinstance(name, str))
     if not is_list or len(texts) < len(names):
-        invalid_argument(argument, "must be a list of names of columns", outcome, value=value)
+        invalid_argument(argument, "must be a list of names of columns", value=value)
     return texts
 
 
@@ -61,27 +58,27 @@ def check_sample_column(
 ) -> str:
     """Return the name of a new sample column; raise if a table of these columns and this dialect cannot have it."""
     if not isinstance(name, str):
-        invalid_argument(argument, "must be the name of a new column", _OUTCOME, value=name)
+        invalid_argument(argument, "must be the name of a new column", value=name)
     taken = [column for column in columns if column.lower() == name.lower()]
     problems = [f"there is a column {column!r}" for column in taken] + name_problems({name: None})
     if problems:
         cure = "Choose another name, or drop the column from the rows."
-        msg = f"{name!r} cannot be the name of a sample column: {'; '.join(problems)}. {_WRITTEN} {cure}"
+        msg = f"{name!r} cannot be the name of a sample column: {'; '.join(problems)}. {cure}"
         raise InvalidInputError(msg, argument=argument, value=name)
     if dialect == "qbeast-spark":
         msg = (
             "tables of the dialect 'qbeast-spark' cannot have a sample column: appends of the JVM would leave nulls "
-            f"in it. {_WRITTEN} Use the dialect 'documented' (Table.switch_dialect)."
+            "in it. Use the dialect 'documented' (Table.switch_dialect)."
         )
         raise InvalidInputError(msg, argument=argument, value=name)
     return name
 
 
-def refuse_sample_column(name: str | None, names: Iterable[str], *, argument: str, outcome: str) -> None:
+def refuse_sample_column(name: str | None, names: Iterable[str], *, argument: str) -> None:
     """Raise if an argument names the sample column, whose values are computed."""
     if name is not None and name in names:
         msg = (
-            f"`{argument}` names the sample column {name!r}, which is computed from the indexed columns; {outcome}. "
+            f"`{argument}` names the sample column {name!r}, which is computed from the indexed columns. "
             "Leave it out; to change samples, index other columns: Table.reindex."
         )
         raise InvalidInputError(msg, argument=argument, value=name)

@@ -27,8 +27,6 @@ Value: TypeAlias = Any
 # The clock of `now()` and `current_date` in SQL texts.
 UTC_NOW: Final = partial(datetime.now, UTC)
 
-_UNCHANGED: Final = "nothing was changed"
-_UNREAD: Final = "nothing was read"
 _PROBE_ROWS: Final = 3
 
 
@@ -54,9 +52,7 @@ class Condition:
         return list(dict.fromkeys(self.expr.meta.root_names()))
 
 
-def condition_of(
-    source: Predicate | None, schema: pl.Schema, *, argument: str = "where", outcome: str = _UNCHANGED
-) -> Condition:
+def condition_of(source: Predicate | None, schema: pl.Schema, *, argument: str = "where") -> Condition:
     """Check and parse a condition before anything is read.
 
     >>> schema = pl.Schema({"a": pl.Int64, "user": pl.String})
@@ -67,7 +63,7 @@ def condition_of(
     """
     if source is None:
         return Condition(pl.lit(value=True), "true", constant=True)
-    use = _Use(argument, outcome)
+    use = _Use(argument)
     expr = _expression(source, schema, use)
     dtype = _checked(source, expr, schema, use)
     if dtype not in (pl.Boolean(), pl.Null()):
@@ -90,28 +86,28 @@ def filter_of(source: Predicate | None, schema: pl.Schema, *, argument: str = "w
     if source is None:
         return None
     if not isinstance(source, pl.Expr):
-        return condition_of(source, schema, argument=argument, outcome=_UNREAD).expr
-    use = _Use(argument, _UNREAD)
+        return condition_of(source, schema, argument=argument).expr
+    use = _Use(argument)
     _refuse_unknown(source, source, schema, use)
     with use.evaluating(source):
         _no_rows(schema).lazy().filter(source).collect()
     return source
 
 
-def type_by_row(expr: pl.Expr, schema: pl.Schema, *, argument: str, outcome: str = _UNREAD) -> pl.DataType:
+def type_by_row(expr: pl.Expr, schema: pl.Schema, *, argument: str) -> pl.DataType:
     """Return the type of an expression; refuse one that does not give a value for each row by itself.
 
     >>> type_by_row(pl.col("a") * 2, pl.Schema({"a": pl.Int64}), argument="aggregates")
     Int64
     """
-    use = _Use(argument, outcome)
+    use = _Use(argument)
     if not expr.meta.root_names():
         use.refuse(f"{_shown(expr)} names no column: it is the same for every row")
     return _checked(expr, expr, schema, use)
 
 
 @contextmanager
-def evaluating(source: object, argument: str = "where", outcome: str = _UNCHANGED) -> Generator[None]:
+def evaluating(source: object, argument: str = "where") -> Generator[None]:
     """Translate what Polars raises while it evaluates a condition; nothing if there is none."""
     try:
         yield
@@ -121,7 +117,7 @@ def evaluating(source: object, argument: str = "where", outcome: str = _UNCHANGE
         problem = "cannot be evaluated"
         if isinstance(error, pl.exceptions.PanicException):  # a fault of Polars, and not an `Exception`
             problem = "makes Polars panic"
-        _Use(argument, outcome).refuse(f"{_shown(source)} {problem}: {_text_of(error, source)}", error)
+        _Use(argument).refuse(f"{_shown(source)} {problem}: {_text_of(error, source)}", error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +125,6 @@ class _Use:
     """What an expression is used for, in messages."""
 
     argument: str
-    outcome: str = _UNCHANGED
 
     def refuse(
         self,
@@ -140,11 +135,11 @@ class _Use:
         value: object = None,
         known: Iterable[object] = (),
     ) -> NoReturn:
-        message = f"`{self.argument}` {problem}; {self.outcome}{'.' if cure else ''}{cure}"
+        message = f"`{self.argument}` {problem}{'.' if cure else ''}{cure}"
         raise InvalidInputError(message, argument=self.argument, value=value, known=known) from cause
 
     def evaluating(self, expression: object) -> AbstractContextManager[None]:
-        return evaluating(expression, self.argument, self.outcome)
+        return evaluating(expression, self.argument)
 
 
 def value_of(
@@ -162,7 +157,7 @@ def value_of(
     value_type = _checked(source, expr, schema, use)
     if not _storable(value_type, dtype):
         problem = f"column {column!r} is {dtype} and {_shown(source)} is {value_type}"
-        msg = f"{problem}; nothing was changed. Cast it to {dtype} yourself."
+        msg = f"{problem}. Cast it to {dtype} yourself."
         raise SchemaMismatchError(msg, problems=[problem])
     return (expr if value_type == dtype else half_up(expr, value_type, dtype).cast(dtype)).alias(column)
 

@@ -46,20 +46,18 @@ def lost_key_columns(revision: Revision, schema: pl.Schema, columns: StoredColum
     return lost
 
 
-def refuse_lost_columns(
-    uri: str, revision: Revision, schema: pl.Schema, columns: StoredColumns, *, done: str
-) -> None:
+def refuse_lost_columns(uri: str, revision: Revision, schema: pl.Schema, columns: StoredColumns) -> None:
     """Refuse what needs the weights of rows where columns of the index or of the sampling key are lost."""
     indexed = revision.columns
     lost = lost_key_columns(revision, schema, columns)
     if not lost:
         return
     if not set(lost) & set(indexed):
-        _refuse_lost_key(uri, revision, lost, done)
+        _refuse_lost_key(uri, revision, lost)
     kept = [repr(spec) for name, spec in zip(indexed, revision.column_specs, strict=True) if name not in lost]
     why = ", ".join(f"{name!r} {reason}" for name, reason in lost.items())
     message = (
-        f"{uri!r} is indexed by {list(indexed)}, and another writer changed its columns: {why}. Nothing was {done}. A "
+        f"{uri!r} is indexed by {list(indexed)}, and another writer changed its columns: {why}. A "
         "sample is chosen by the values of these columns, and rows are placed by them; reads without a sample go on. "
         f"Index it anew: qbeast.write_table(qbeast.read_table({uri!r}), {uri!r}, "
         f"columns=[{', '.join([*kept, '...'])}], mode='overwrite', schema_mode='overwrite')."
@@ -67,23 +65,23 @@ def refuse_lost_columns(
     raise InvalidColumnsError(message, columns=list(lost))
 
 
-def _refuse_lost_key(uri: str, revision: Revision, lost: Mapping[str, str], done: str) -> NoReturn:
+def _refuse_lost_key(uri: str, revision: Revision, lost: Mapping[str, str]) -> NoReturn:
     """Raise where columns of the sampling key alone are lost."""
     why = ", ".join(f"{name!r} {reason}" for name, reason in lost.items())
     message = (
         f"{uri!r} has the sampling key {list(revision.sample_by)}, and another writer changed its columns: {why}. "
-        f"Nothing was {done}. A sample is chosen by the values of these columns; reads without a sample go on. Copy "
+        f"A sample is chosen by the values of these columns; reads without a sample go on. Copy "
         f"the rows to a new table: qbeast.write_table(qbeast.scan_table({uri!r}), new, "
         f"columns={list(revision.columns)}, sample_by=[...])."
     )
     raise InvalidColumnsError(message, columns=list(lost))
 
 
-def refuse_mapping(uri: str, columns: StoredColumns, *, outcome: str) -> None:
+def refuse_mapping(uri: str, columns: StoredColumns) -> None:
     """Refuse the dialect qbeast-spark where files name columns in their own way: the JVM would miss them."""
     if columns.is_mapped:
         msg = (
-            f"{uri!r} maps columns (the table feature columnMapping), which qbeast-spark does not support; {outcome}. "
+            f"{uri!r} maps columns (the table feature columnMapping), which qbeast-spark does not support. "
             "Use the dialect 'documented', or copy the rows to a new table with dialect=\"qbeast-spark\"."
         )
         raise UnsupportedTableError(msg, path=uri, feature="columnMapping")
@@ -113,7 +111,7 @@ def refuse_taken_name(uri: str, schema_json: str) -> None:
         return
     message = (
         f"another writer added a column {name!r} to {uri!r}: {WEIGHT_COLUMN} is the name of a column of qbeast's own, "
-        "so no read shows it. Nothing was written. Rename it or drop it with the program that added it, or replace the "
+        "so no read shows it. Rename it or drop it with the program that added it, or replace the "
         'table with mode="overwrite", schema_mode="overwrite".'
     )
     raise InvalidInputError(message)

@@ -50,10 +50,10 @@ def log_instead(uri: str) -> str | None:
     """Return a message if a place is the log of a table, or lies in one; else None.
 
     >>> log_instead("/sales/_delta_log")
-    "/sales/_delta_log lies in the log of a table. Give the table's folder: '/sales'. Nothing was changed."
+    "/sales/_delta_log lies in the log of a table. Give the table's folder: '/sales'."
     """
     table, log, _ = f"{uri}/".partition(f"/{LOG_DIRECTORY}/")
-    message = f"{uri} lies in the log of a table. Give the table's folder: {table!r}. Nothing was changed."
+    message = f"{uri} lies in the log of a table. Give the table's folder: {table!r}."
     return message if log else None
 
 

@@ -63,7 +63,7 @@ def to_frame(data: FrameLike) -> pl.DataFrame:
     frame = _collect(data)
     schema = frame.schema  # once: Polars makes it anew each time
     if not schema:
-        msg = "the rows have no column; nothing was written. Give at least one column."
+        msg = "the rows have no column. Give at least one column."
         raise InvalidInputError(msg, argument="df")
     refuse_names(schema, argument="df")
     wanted = {name: replaced_types(dtype, _stored) for name, dtype in schema.items()}
@@ -90,7 +90,7 @@ def _collect(data: object) -> pl.DataFrame:
     kind = f"{type(data).__module__}.{type(data).__name__}"
     message = (
         "`df` must be rows: a Polars or pandas frame, or anything with __arrow_c_stream__ (pyarrow Table, "
-        f"RecordBatchReader, DuckDB relation), not a {kind}; nothing was changed{_made_rows(data)}"
+        f"RecordBatchReader, DuckDB relation), not a {kind}{_made_rows(data)}"
     )
     raise InvalidInputError(message, argument="df", value=kind)
 
@@ -106,7 +106,7 @@ def reading_rows() -> Generator[None]:
         if isinstance(error, QbeastError):
             raise
         cause = _text_of(error)
-        msg = f"the rows cannot be read: {cause}; nothing was written. Fix the query or the file that they come from."
+        msg = f"the rows cannot be read: {cause}. Fix the query or the file that they come from."
         raise InvalidInputError(msg, argument="df") from shown_cause(error)
 
 
@@ -118,7 +118,7 @@ def opened(data: ArrowStream) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_stream(data)
     except Exception as error:  # noqa: BLE001 -- the rows may be of any library
         cause = _text_of(error)
-        msg = f"the rows cannot be opened: {cause}; nothing was written. Pass rows that were not closed or used up."
+        msg = f"the rows cannot be opened: {cause}. Pass rows that were not closed or used up."
         raise InvalidInputError(msg, argument="df") from shown_cause(error)
 
 
@@ -184,13 +184,13 @@ def _refuse_doubled(names: Sequence[str]) -> None:
     doubled = [name for name, count in Counter(names).items() if count > 1]
     if doubled:
         shown = ", ".join(map(repr, doubled))
-        msg = f"several columns have the same name: {shown}. Nothing was written. Rename them."
+        msg = f"several columns have the same name: {shown}. Rename them."
         raise InvalidInputError(msg, argument="df")
 
 
 def _unstorable(problems: Sequence[str]) -> SchemaMismatchError:
     what = f"{len(problems)} column(s) cannot be stored in a Delta table: {'; '.join(problems)}"
-    return SchemaMismatchError(f"{what}. Nothing was written. Cast or drop them.", problems=problems)
+    return SchemaMismatchError(f"{what}. Cast or drop them.", problems=problems)
 
 
 def replaced_types(dtype: PolarsDataType, replacement: Callable[[pl.DataType], pl.DataType]) -> pl.DataType:
@@ -228,7 +228,7 @@ def _cast(frame: pl.DataFrame, wanted: Mapping[str, pl.DataType]) -> pl.DataFram
     problems = [f"column {name!r} has {frame[name].dtype} that {wanted[name]} cannot hold" for name in lost]
     if problems:
         what = f"values do not fit the types that Delta has for their columns: {'; '.join(problems)}"
-        msg = f"{what}. Nothing was written. Drop or change them."
+        msg = f"{what}. Drop or change them."
         raise SchemaMismatchError(msg, problems=problems)
     return frame.with_columns(column for column in columns.values() if column is not None)
 

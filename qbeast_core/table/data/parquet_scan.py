@@ -206,7 +206,7 @@ def _refuse_parts_apart(
         return
     message = (
         f"{path!r} of {store.uri!r} stores parts of variants apart (variantShredding), which qbeast does not read: "
-        f"{', '.join(names)}. Nothing was changed. Read other columns, or let Spark read them: "
+        f"{', '.join(names)}. Read other columns, or let Spark read them: "
         f"qbeast_spark_bridge.read_table(spark, {store.uri!r})."
     )
     raise UnsupportedTableError(message, path=store.uri, feature="variantShredding")

@@ -70,7 +70,7 @@ def fit_frame(
             cure = 'With schema_mode="overwrite" the columns of the table are replaced too.'
         elif named:
             cure = 'With schema_mode="merge" columns, and fields inside of them, may be new or missing.'
-        msg = f"the rows do not fit the table: {'; '.join(problems)}. Nothing was written. {cure}"
+        msg = f"the rows do not fit the table: {'; '.join(problems)}. {cure}"
         argument = "schema_mode" if replaces or named else "df"
         raise SchemaMismatchError(msg, problems=problems, argument=argument)
     return frame.select(*columns, *new)

@@ -44,7 +44,7 @@ def whole_batches(
             is_of_a_file = isinstance(error, pl.exceptions.PanicException) or _IS_OF_A_FILE.search(str(error))
             if not is_of_a_file:
                 raise  # the condition is at fault, not a file
-            message = f"one of {len(paths)} data files cannot be read: {error}. Nothing was changed."
+            message = f"one of {len(paths)} data files cannot be read: {error}."
             raise StorageError(message, path=paths[0]) from error
     else:
         return
@@ -60,7 +60,7 @@ def _refuse_damaged(path: str, lazy: pl.LazyFrame) -> None:
     except SCAN_ERRORS as error:
         message = (
             f"data file {path!r} cannot be read as the table's columns: {error}. It is damaged, or no file of this "
-            "table. Nothing was changed; restore it, or an older version of the table. `Table.check` names all such "
+            "table; restore it, or an older version of the table. `Table.check` names all such "
             "files."
         )
         raise StorageError(message, path=path) from error

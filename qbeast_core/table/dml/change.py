@@ -96,7 +96,7 @@ class MatchedRows:
         if isinstance(where, Mapping):
             problem += ", and comes before the values: update(where, set)"
         if where is None or where is False or isinstance(where, Mapping):
-            invalid_argument("where", problem, "nothing was changed", value=where)
+            invalid_argument("where", problem, value=where)
 
     def condition(self, reader: Reader) -> Condition:
         """Return the condition for the columns of a version."""
@@ -161,7 +161,7 @@ def _check_changeable(snapshot: Snapshot, change: Change) -> None:
     brings: Brings = "rows" if change.adds_rows else "files"
     check_writable(snapshot.protocol, snapshot.metadata, mode=change.mode, path=snapshot.uri, brings=brings)
     if snapshot.config.newest_fault is not None:  # rows that are put back go to the newest revision
-        raise InvalidMetadataError(damaged_index(snapshot.config, path=snapshot.uri, refused="written"))
+        raise InvalidMetadataError(damaged_index(snapshot.config, path=snapshot.uri))
 
 
 def _conflict(reader: Reader, change: Change, engine: Engine, newest: Snapshot) -> str | None:

@@ -81,10 +81,10 @@ class Assignments:
         try:
             changed = rows.with_columns(*self.values)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            msg = f"{self.argument} cannot be computed for every row: {reason_of(error)}; nothing was changed"
+            msg = f"{self.argument} cannot be computed for every row: {reason_of(error)}"
             raise InvalidInputError(msg, argument=self.argument) from error
         nulls = [f"column {name!r} may hold no nulls" for name in self.required if changed[name].null_count()]
         if nulls:
-            msg = f"{self.argument} do not fit the table: {'; '.join(sorted(nulls))}. Nothing was changed."
+            msg = f"{self.argument} do not fit the table: {'; '.join(sorted(nulls))}."
             raise SchemaMismatchError(msg, problems=nulls)
         return changed

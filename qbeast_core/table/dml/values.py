@@ -32,12 +32,12 @@ def assignments_of(
     """
     if not isinstance(cast("object", values), Mapping) or not values:
         problem = "must map columns to values, at least one"
-        invalid_argument(argument, problem, "nothing was changed", value=values)
+        invalid_argument(argument, problem, value=values)
     schema = snapshot.schema
     unknown = [name for name in values if name not in schema]
     if unknown:
-        unknown_columns(argument, unknown, schema, "nothing was changed")
-    refuse_sample_column(snapshot.sample_column, values, argument=argument, outcome="nothing was changed")
+        unknown_columns(argument, unknown, schema)
+    refuse_sample_column(snapshot.sample_column, values, argument=argument)
     if rules is not None:
         refuse_new_numbers(rules.identities, values, argument)
     compiled = [

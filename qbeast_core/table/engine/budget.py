@@ -84,7 +84,7 @@ def _guess_bytes(dtype: pl.DataType) -> int:
     return 16 if dtype.is_decimal() else 8
 
 
-def bytes_of_text(text: str, *, argument: str, outcome: str = "nothing was written") -> int:
+def bytes_of_text(text: str, *, argument: str) -> int:
     """Parse a size such as ``2GiB``, ``512 MB`` (also a power of 1,024) or a plain number of bytes.
 
     >>> bytes_of_text("1.5k", argument="memory_bytes"), bytes_of_text("2 GiB", argument="memory_bytes")
@@ -92,6 +92,6 @@ def bytes_of_text(text: str, *, argument: str, outcome: str = "nothing was writt
     """
     match = _SIZE.fullmatch(text)
     if match is None:
-        msg = f"{argument} is not a size: {text!r}; {outcome}. Give 2GiB, 512MB or a number of bytes."
+        msg = f"{argument} is not a size: {text!r}. Give 2GiB, 512MB or a number of bytes."
         raise InvalidInputError(msg, argument=argument)
     return int(float(match[1]) * (1 << _UNITS[match[2].lower()]))

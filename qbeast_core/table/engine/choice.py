@@ -26,7 +26,6 @@ from qbeast_core.table.engine.spill.rows import Spill, spilled_rows
 from qbeast_core.table.engine.stream import FrameSource, OneShotSource, drain
 from qbeast_core.table.engine.target import FileTarget
 
-_OUTCOME: Final = "nothing was written"
 _MEMORY_VARIABLE: Final = "QBEAST_MEMORY_BYTES"
 _FOLDER_VARIABLE: Final = "QBEAST_SPILL_DIR"
 
@@ -37,20 +36,20 @@ _ONE_CALL_BYTES: Final = 256 << 20
 ResultT = TypeVar("ResultT", bound=FilesResult)
 
 
-def budget_of(resources: Resources, *, outcome: str = _OUTCOME) -> Budget:
+def budget_of(resources: Resources) -> Budget:
     """Return the memory that a call may use."""
-    check_choice("engine", resources.engine, get_args(EngineName), outcome)
+    check_choice("engine", resources.engine, get_args(EngineName))
     if not isinstance(cast("object", resources.spill_dir), str | os.PathLike | None):
-        invalid_argument("spill_dir", "must be a folder", outcome, value=resources.spill_dir)
+        invalid_argument("spill_dir", "must be a folder", value=resources.spill_dir)
     text = os.environ.get(_MEMORY_VARIABLE)
     size = cast("object", resources.memory_bytes)  # callers without a type checker pass anything
     if size is None and text:
-        size = bytes_of_text(text, argument=_MEMORY_VARIABLE, outcome=outcome)
+        size = bytes_of_text(text, argument=_MEMORY_VARIABLE)
     if size is None:
         return Budget.of()
     if isinstance(size, bool) or not isinstance(size, int) or size < MIN_MEMORY_BYTES:
         problem = f"must be a whole number of bytes, at least {MIN_MEMORY_BYTES:,} (4 MiB)"
-        invalid_argument("memory_bytes", problem, outcome, value=size)
+        invalid_argument("memory_bytes", problem, value=size)
     return Budget.of(size)
 
 

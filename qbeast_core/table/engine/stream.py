@@ -194,10 +194,7 @@ class OneShotSource:
         if self._first is None:
             first = next(self._frames, None)
             if first is None:
-                msg = (
-                    "the iterator returned no frame: its columns are unknown; nothing was written. "
-                    "Return an empty frame."
-                )
+                msg = "the iterator returned no frame: its columns are unknown. Return an empty frame."
                 raise InvalidInputError(msg, argument="df")
             self._first, self._required = to_frame(first), _required(first)
         return self._first.clear()
@@ -242,8 +239,5 @@ def _refuse_other_columns(schema: pl.Schema, first: pl.Schema) -> None:
         f"column {name!r} is {schema.get(name, 'missing')} and was {first.get(name, 'missing')}"
         for name in names
     ] or ["the columns are in another order"]
-    msg = (
-        f"the iterator returned frames with different columns: {'; '.join(problems)}. Nothing was written. "
-        "Cast or fill them."
-    )
+    msg = f"the iterator returned frames with different columns: {'; '.join(problems)}. Cast or fill them."
     raise SchemaMismatchError(msg, problems=problems)

@@ -40,9 +40,6 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
 
-_NOTHING: Final = "nothing was read"
-_UNANSWERED: Final = "no answer was computed"
-
 # Copies of the rows in memory: as they were read, in order of their groups, and in the function.
 _COPIES: Final = 3
 
@@ -59,7 +56,7 @@ def estimate_function(reader: Reader, request: EstimateRequest, function: Functi
         if value is not None:
             cure = " Group or join in the function; it may return several numbers."
             refuse(name, "cannot be combined with a function", cure=cure)
-    check_whole_number("replicates", request.replicates, MIN_REPLICATES, _NOTHING)
+    check_whole_number("replicates", request.replicates, MIN_REPLICATES)
     names = [*request.absolute] if isinstance(request.absolute, Mapping) else []
     if request.error is not None or not names:
         names.append(_OTHERS)
@@ -88,7 +85,7 @@ class _WholeKeys(Reading):
         columns = tuple(dict.fromkeys([*self.question.columns, *needed]))
         plan = window.plan.scan_plan
         keep = replace(self.reader.row_filter(plan, columns), weight_column=WEIGHT)
-        with evaluating(self.question.condition, "where", _UNANSWERED):
+        with evaluating(self.question.condition, "where"):
             for frame in read_parts(all_parts(self.reader, plan), keep, self.reader.files):
                 self.rows_read += frame.height
                 rows = frame if condition is None else frame.filter(condition)
@@ -196,8 +193,8 @@ class _State:
             used_bytes += int(rows.estimated_size()) + weights.nbytes
             if used_bytes > max_bytes:
                 message = (
-                    f"the rows of the sampled keys take more than {max_bytes:,} bytes, a third of the memory; "
-                    f"{_UNANSWERED}. Increase `memory_bytes`, request a larger error or a smaller sample, limit "
+                    f"the rows of the sampled keys take more than {max_bytes:,} bytes, a third of the memory. "
+                    "Increase `memory_bytes`, request a larger error or a smaller sample, limit "
                     "`max_fraction`, or list fewer `columns`"
                 )
                 raise InvalidInputError(message, argument="memory_bytes")
@@ -389,7 +386,7 @@ class _Call:
         missing = [name for name in self.names if name not in targets and _OTHERS not in targets]
         if unknown or missing:
             what = f"unknown answers {unknown}" if unknown else f"no error for {missing}"
-            message = f"`absolute` has {what}; the function returns {list(self.names)}; {_UNANSWERED}"
+            message = f"`absolute` has {what}; the function returns {list(self.names)}"
             raise InvalidInputError(message, argument="absolute")
 
     def refuse(self, what: str) -> NoReturn:
@@ -398,4 +395,4 @@ class _Call:
 
     def error(self, what: str) -> InvalidInputError:
         """Return the error of a function."""
-        return InvalidInputError(f"the function in `aggregates` {what}; {_UNANSWERED}", argument="aggregates")
+        return InvalidInputError(f"the function in `aggregates` {what}", argument="aggregates")

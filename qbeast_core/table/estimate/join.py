@@ -19,8 +19,6 @@ from qbeast_core.table.snapshot.snapshot import newest_snapshot
 
 _HOWS: Final = get_args(JoinHow)
 
-_NOTHING: Final = "nothing was read"
-
 
 class OneVersion(Protocol):
     """A `Table`."""
@@ -181,8 +179,8 @@ def _frame_join(join: Join, on: tuple[str, ...], schema: pl.Schema) -> Joined:
     frame = to_frame(cast("FrameLike", join.other))
     _check_columns(on, schema, frame.schema, "frame")
     if join.where is not None:
-        condition = condition_of(join.where, frame.schema, argument="join", outcome=_NOTHING).expr
-        with evaluating(condition, "join", _NOTHING):
+        condition = condition_of(join.where, frame.schema, argument="join").expr
+        with evaluating(condition, "join"):
             frame = frame.filter(condition)
     if join.how in ("semi", "anti"):
         return Joined(Lookup(frame.select(on).unique(), on, join.how))
@@ -206,7 +204,7 @@ def _table_join(join: Join, on: tuple[str, ...], reader: Reader, other: Reader, 
         refuse("join", f"of tables cannot compare {floats}, which are floating-point numbers; cast them")
     where = None
     if join.where is not None:
-        where = condition_of(join.where, others, argument="join", outcome=_NOTHING).expr
+        where = condition_of(join.where, others, argument="join").expr
     is_filter = join.how in ("semi", "anti")
     added = [name for name in others if name not in schema and not is_filter]
     ambiguous = [name for name in others if name in schema and name not in on and not is_filter]

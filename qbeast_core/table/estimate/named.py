@@ -61,5 +61,5 @@ def _name_of(expr: pl.Expr, name: str) -> str:
 
 def refuse(name: str, what: str, cure: str = "") -> NoReturn:
     """Refuse an argument before anything is read."""
-    msg = f"`{name}` {what}; nothing was read{cure and '.'}{cure}"
+    msg = f"`{name}` {what}{cure and '.'}{cure}"
     raise InvalidInputError(msg, argument=name)

@@ -23,8 +23,6 @@ from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.reader import Planner, Reader
 from qbeast_core.table.read.scan_task import ScanTask
 
-_UNANSWERED: Final = "no answer was computed"
-
 # Prefix of the columns of groups of rows.
 _ROW_GROUP: Final = own_column("row_group")
 
@@ -57,7 +55,7 @@ class PerKey:
                 )
         per = PerKey(keys, values, condition, pl.Schema())
         rows = pl.DataFrame(schema=schema).lazy()
-        with evaluating(_shown(values), "per", "nothing was read"):
+        with evaluating(_shown(values), "per"):
             types = per.grouped(rows).collect_schema()
             by_row = rows.select(**values).collect_schema()
         for name, expr in values.items():
@@ -184,7 +182,7 @@ def narrower_plans(plan: Plan, planner: Planner, large: TooLarge) -> list[Plan]:
     if weights.to - weights.from_ == 1:
         msg = (
             f"the rows of one key need {large.size_bytes:,} bytes of memory or more, and the limit for rows is "
-            f"{large.max_bytes:,}; no answer was computed. Increase `memory_bytes`, or select fewer rows by `where`"
+            f"{large.max_bytes:,}. Increase `memory_bytes`, or select fewer rows by `where`"
         )
         raise InvalidInputError(msg, argument="memory_bytes")
     inner = [(weights.from_ + weights.to) // 2] if key is None else [key, key + 1]
@@ -233,9 +231,9 @@ class RangeSums:
         try:
             return self.per.grouped(kept, *weight).collect()
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
-            with evaluating(self.row_sums.condition, "where", _UNANSWERED):
+            with evaluating(self.row_sums.condition, "where"):
                 rows = kept.collect().lazy()
-            with evaluating(_shown(self.per.values), "per", _UNANSWERED):
+            with evaluating(_shown(self.per.values), "per"):
                 self.per.grouped(rows).collect()
             raise
 

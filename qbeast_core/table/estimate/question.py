@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 # A function of rows that returns a number, numbers by name, or a sequence of numbers.
 Function: TypeAlias = Callable[[pl.DataFrame], object]
 
-_NOTHING: Final = "nothing was read"
 RESERVED: Final = ("rows_sampled", "reliable")
 _QUERY: Final = re.compile(r"\s*SELECT\b", re.IGNORECASE)
 
@@ -156,7 +155,7 @@ def question_of(request: EstimateRequest, reader: Reader) -> Question:
         sample=request.sample,
         max_fraction=share_of(request.max_fraction, "max_fraction"),
         max_bytes=None if request.max_bytes is None else _count(request.max_bytes, "max_bytes", min_value=1),
-        memory_bytes=budget_of(Resources(memory_bytes=request.memory_bytes), outcome=_NOTHING).memory_bytes,
+        memory_bytes=budget_of(Resources(memory_bytes=request.memory_bytes)).memory_bytes,
         columns=tuple(columns or list(schema)[:1]),
         whole_keys=_needs_whole_keys(aggregates, joins, per),
         per=per,
@@ -246,7 +245,7 @@ def _expressions(expressions: object, argument_name: str, schema: pl.Schema) -> 
     for expr in result.values():
         unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
         if unknown:
-            unknown_columns(argument_name, unknown, schema, _NOTHING)
+            unknown_columns(argument_name, unknown, schema)
     return result
 
 
@@ -297,7 +296,7 @@ def _reading(text: str, argument_name: str, schema: pl.Schema) -> Generator[None
     except InvalidSqlError as error:
         refuse(argument_name, f"contains {text!r}, which cannot be read as SQL: {error}")
     except UnknownColumnError as error:
-        unknown_columns(argument_name, [error.name], schema, _NOTHING)
+        unknown_columns(argument_name, [error.name], schema)
 
 
 def _conditions(
@@ -306,7 +305,7 @@ def _conditions(
     """Split a condition at AND into the parts that use only columns of the table, and the others."""
     if predicate is None:
         return None, None
-    condition = condition_of(predicate, schema, outcome=_NOTHING).expr
+    condition = condition_of(predicate, schema).expr
     if table_columns.issuperset(condition.meta.root_names()):
         return condition, None
     pushed: list[pl.Expr] = []

@@ -476,7 +476,7 @@ class Reading:
         keep = self.reader.row_filter(plan, list(dict.fromkeys([*columns, *filtered])))
         keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
         is_apart = plan.keys is not None and plan.keys.only
-        with evaluating(self.question.pushed, "join", "no answer was computed"):
+        with evaluating(self.question.pushed, "join"):
             for frame in read_parts(all_parts(self.reader, plan), keep, self.reader.files):
                 kept = frame if condition is None else frame.filter(condition)
                 self.rows_read += frame.height
@@ -510,7 +510,7 @@ class Reading:
         cures = ", or ".join(cure for cure in reasons.values() if cure) or "fewer answers"
         message = (
             f"after {self.rows_read:,} rows, {what} take {used_bytes:,} bytes of memory, more than the limit of "
-            f"{max_bytes:,}; no answer was computed. Increase `memory_bytes`, or request {cures}"
+            f"{max_bytes:,}. Increase `memory_bytes`, or request {cures}"
         )
         raise InvalidInputError(message, argument="memory_bytes")
 

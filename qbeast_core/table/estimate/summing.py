@@ -105,7 +105,7 @@ class Summing:
         return read_parts(all_parts(self.reader, plan), keep, self.reader.files)
 
     def _here(self, plan: Plan, left: Question, *, by_key: bool, sizes: bool) -> Iterator[tuple[int, Sums]]:
-        with evaluating(self.question.condition, "where", "no answer was computed"):
+        with evaluating(self.question.condition, "where"):
             # One batch at a time: Polars runs each on all of its threads.
             for frame in _large(self.frames(plan.scan_plan, left.columns, by_key=by_key)):
                 self._find_centres([frame], left)
@@ -168,7 +168,7 @@ class Summing:
 
     def _range_here(self, plan: ScanPlan, left: Question, *, by_key: bool) -> tuple[int, Sums | TooLarge]:
         frames = self.frames(plan, left.columns, by_key=by_key or not plan.weights.is_full)
-        with evaluating(self.question.condition, "where", "no answer was computed"):
+        with evaluating(self.question.condition, "where"):
             rows, frame = gathered(frames, self._max_rows_bytes)
         if isinstance(frame, TooLarge):
             return rows, frame

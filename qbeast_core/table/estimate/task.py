@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import polars as pl
 
@@ -11,8 +10,6 @@ from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.sums import Sums
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.read.scan_task import ScanTask
-
-_UNANSWERED: Final = "no answer was computed"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,13 +36,13 @@ def sums_of(row_sums: RowSums, frame: pl.DataFrame, *, sizes: bool) -> Sums:
     try:
         return row_sums.of(frame, sizes=sizes)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        with evaluating(row_sums.condition, "where", _UNANSWERED):
+        with evaluating(row_sums.condition, "where"):
             kept = row_sums.kept(frame.lazy()).collect()
         for argument, expressions in (
             ("by", row_sums.groups.values()),
             ("aggregates", (*row_sums.totals, *row_sums.quantiles)),
         ):
             for expr in expressions:
-                with evaluating(expr, argument, _UNANSWERED):
+                with evaluating(expr, argument):
                     kept.with_columns(**row_sums.centres).select(expr)
         raise

@@ -29,7 +29,7 @@ def column_texts(columns: IndexColumns) -> list[str]:
         split = [name.strip() for name in value.split(",")] if isinstance(value, str) else []
         message = (
             "`columns` must be a list of names, 'a' or 'a:hash', or map names to kinds, not "
-            f"{reprlib.repr(value)}; nothing was written.{f' Did you mean columns={split}?' if any(split) else ''}"
+            f"{reprlib.repr(value)}.{f' Did you mean columns={split}?' if any(split) else ''}"
         )
         raise InvalidColumnsError(message, value=value)
     return texts

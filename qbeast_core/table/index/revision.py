@@ -81,7 +81,7 @@ def wish_of_table(state: IndexState, *, redraw: bool = False) -> IndexWish:
     specs = specs_of_table(state, redraw=redraw)
     refuse_taken_name(snapshot.uri, snapshot.schema_json)
     if latest is not None:
-        refuse_lost_columns(snapshot.uri, latest, snapshot.schema, snapshot.columns, done="written")
+        refuse_lost_columns(snapshot.uri, latest, snapshot.schema, snapshot.columns)
     check_columns(specs, snapshot.schema, dialect)
     size = None if latest is None or keeps else latest.desired_cube_size
     return IndexWish(
@@ -205,7 +205,7 @@ def resolve_specs(columns: IndexColumns | None, current: Revision | None) -> tup
     if columns is None:
         if current is None:
             msg = (
-                "a new table needs columns to index; nothing was written. Pass columns=['a', 'b:quantiles'], or "
+                "a new table needs columns to index. Pass columns=['a', 'b:quantiles'], or "
                 "columns that qbeast.suggest_columns(rows) proposes, with its reasons; or columns=[] for a table "
                 "without index."
             )
@@ -216,15 +216,15 @@ def resolve_specs(columns: IndexColumns | None, current: Revision | None) -> tup
     if not names and current is None:
         return ()  # no index
     if len(names) > MAX_COLUMNS:
-        msg = f"a table is indexed by at most {MAX_COLUMNS} columns, got {len(names)}; nothing was written"
+        msg = f"a table is indexed by at most {MAX_COLUMNS} columns, got {len(names)}"
         raise InvalidColumnsError(msg, columns=names)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        msg = f"columns to index named twice: {twice}; nothing was written. Name each once."
+        msg = f"columns to index named twice: {twice}. Name each once."
         raise InvalidColumnsError(msg, columns=twice)
     if current is not None and tuple(names) != current.columns:
         msg = (
-            f"the table is indexed by {list(current.columns)}, not by {names}; nothing was written. Append with its "
+            f"the table is indexed by {list(current.columns)}, not by {names}. Append with its "
             "own columns in that order (or leave `columns` out). Table.reindex indexes it by other columns, and "
             'mode="overwrite" replaces its rows.'
         )
@@ -245,17 +245,14 @@ def check_columns(specs: Sequence[ColumnSpec], schema: pl.Schema, dialect: Block
             nested = [name for name in unknown if name.partition(".")[0] in schema]
             if nested:
                 guess = f" A field cannot be indexed: write {nested[0]!r} as a column of its own."
-        message = (
-            f"`columns` names no such column(s): {unknown}; nothing was written. The rows have {list(schema)}."
-            f"{guess}"
-        )
+        message = f"`columns` names no such column(s): {unknown}. The rows have {list(schema)}.{guess}"
         raise InvalidColumnsError(message, columns=unknown, value=unknown, known=schema)
     for spec in specs:
         data_type_of(spec.name, schema[spec.name])
         if dialect == "qbeast-spark" and schema[spec.name] in _UNKNOWN_TO_JVM:
             msg = (
-                f"column {spec.name!r} has type {schema[spec.name]}, which qbeast-spark cannot index; nothing was "
-                "written. Cast it to int or to a timestamp with time zone."
+                f"column {spec.name!r} has type {schema[spec.name]}, which qbeast-spark cannot index"
+                ". Cast it to int or to a timestamp with time zone."
             )
             raise InvalidColumnsError(msg, columns=[spec.name])
 
@@ -266,7 +263,7 @@ def refuse_collations(names: Sequence[str], collated: Collection[str]) -> None:
     if refused:
         msg = (
             f"columns {refused} have a collation: values that are equal by it would be far apart in the index, and "
-            "have different weights. Nothing was written. Choose other columns, or cast them to plain strings (collate "
+            "have different weights. Choose other columns, or cast them to plain strings (collate "
             "UTF8_BINARY)."
         )
         raise InvalidColumnsError(msg, columns=refused)

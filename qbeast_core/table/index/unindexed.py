@@ -12,7 +12,7 @@ def index_call(snapshot: Snapshot) -> str:
     return "Table.reindex([...])" if snapshot.config.is_left_unindexed else convert_call(snapshot.uri)
 
 
-def refuse_unindexed(snapshot: Snapshot, outcome: str) -> None:
+def refuse_unindexed(snapshot: Snapshot) -> None:
     """Raise if a table has no index, for an operation that needs one."""
     if snapshot.config.is_indexed:
         return
@@ -20,5 +20,5 @@ def refuse_unindexed(snapshot: Snapshot, outcome: str) -> None:
     what = (
         "a table without index" if snapshot.config.is_left_unindexed else "a Delta table without Qbeast index"
     )
-    msg = f"{uri!r} is {what}, and this needs one; {outcome}. Index it, which moves no data: {index_call(snapshot)}."
+    msg = f"{uri!r} is {what}, and this needs one. Index it, which moves no data: {index_call(snapshot)}."
     raise NotQbeastTableError(msg, path=uri)

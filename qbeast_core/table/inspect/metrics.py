@@ -309,7 +309,7 @@ def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
     numbers = sorted({*revisions, *files["revision"].unique()})
     if revision is not None and revision not in numbers:
         problem = f"must be one of the table's, {numbers}"
-        invalid_argument("revision", problem, "nothing was read", value=revision, known=numbers)
+        invalid_argument("revision", problem, value=revision, known=numbers)
     counts = _count_blocks(state.in_trees(blocks), files, revisions)
     return Metrics(
         version=snapshot.version,

@@ -43,7 +43,7 @@ def plot_table(reader: Reader, kind: PlotKind, options: PlotOptions) -> Figure:
     kinds = get_args(PlotKind)
     if kind not in kinds:
         problem = f"must be one of {', '.join(kinds)}"
-        invalid_argument("kind", problem, "nothing was drawn", value=kind, known=kinds)
+        invalid_argument("kind", problem, value=kind, known=kinds)
     require("matplotlib", "drawing")
     from qbeast_core.table.inspect.plot_figure import new_axes  # noqa: PLC0415 - loads matplotlib
 
@@ -52,7 +52,7 @@ def plot_table(reader: Reader, kind: PlotKind, options: PlotOptions) -> Figure:
     draw(reader, axes, options)
     figure = axes.get_figure(root=True)
     if figure is None:
-        msg = "these axes do not belong to a figure; nothing was drawn"
+        msg = "these axes do not belong to a figure"
         raise InvalidInputError(msg, argument="axes")
     return figure
 
@@ -97,7 +97,7 @@ def _fraction(reader: Reader, axes: Axes, options: PlotOptions) -> None:
 
     fractions = sorted(_FRACTIONS if options.fractions is None else options.fractions)
     if not fractions or fractions[0] <= 0:
-        invalid_argument("fractions", "must be above 0, one at least", "nothing was drawn", value=fractions)
+        invalid_argument("fractions", "must be above 0, one at least", value=fractions)
     columns = None if options.columns is None else list(options.columns)
     plans = [explain(reader, options.predicate, fraction, columns) for fraction in fractions]
     rows = f"{plans[0].rows_total:,} rows" + (
@@ -120,7 +120,7 @@ def _revision(reader: Reader, number: int | None) -> Revision:
         return revisions[max(live)] if live else reader.latest
     if number not in revisions:
         problem = f"must be one of the table's, {list(revisions)}"
-        invalid_argument("revision", problem, "nothing was read", value=number, known=list(revisions))
+        invalid_argument("revision", problem, value=number, known=list(revisions))
     return revisions[number]
 
 

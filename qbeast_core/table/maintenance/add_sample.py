@@ -30,10 +30,10 @@ def add_sample_column(reader: Reader, name: str, *, engine: Engine) -> tuple[Met
 
 def _attempt(reader: Reader, name: str, engine: Engine) -> tuple[MetadataResult, Snapshot | None]:
     snapshot = reader.snapshot
-    refuse_unindexed(snapshot, "nothing was changed")
+    refuse_unindexed(snapshot)
     if snapshot.sample_column is not None:
         msg = (
-            f"{snapshot.uri!r} has the sample column {snapshot.sample_column!r} already; nothing was changed. "
+            f"{snapshot.uri!r} has the sample column {snapshot.sample_column!r} already. "
             "Use that column: a table has one at most."
         )
         raise InvalidInputError(msg, argument="name", value=name)

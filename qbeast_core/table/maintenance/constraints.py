@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import polars as pl
 
@@ -18,8 +18,6 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan import scan
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-_OUTCOME: Final = "nothing was changed"
-
 
 def add_constraint(reader: Reader, name: str, expression: str) -> tuple[MetadataResult, Snapshot | None]:
     """Add a check constraint; see `Table.add_constraint`."""
@@ -27,13 +25,13 @@ def add_constraint(reader: Reader, name: str, expression: str) -> tuple[Metadata
     key = _key(name)
     if key in snapshot.metadata.configuration:
         now = snapshot.metadata.configuration[key]
-        msg = f"the table has a constraint {name!r}: {now}; {_OUTCOME}. Drop it first: Table.drop_constraint({name!r})."
+        msg = f"the table has a constraint {name!r}: {now}. Drop it first: Table.drop_constraint({name!r})."
         raise InvalidInputError(msg, argument="name", value=name)
     check = _compiled(name, expression, snapshot.schema)
     broken = _broken(reader, check)
     if broken:
         example = check.example(scan(reader))
-        raise check.violation(broken, example, argument="expression", outcome="Nothing was changed")
+        raise check.violation(broken, example, argument="expression")
 
     def conflict_with(newest: Snapshot) -> str | None:
         rows = 0 if newest.files.equals(snapshot.files) else _broken(reader.at(newest), check)
@@ -58,7 +56,7 @@ def drop_constraint(snapshot: Snapshot, name: str) -> tuple[MetadataResult, Snap
     found = [key for key in configuration if key.lower() == wanted and key.startswith(CONSTRAINT)]
     if not found:
         names = [key.removeprefix(CONSTRAINT) for key in configuration if key.startswith(CONSTRAINT)]
-        msg = f"the table has no constraint {name!r}, only {names}; {_OUTCOME}.{did_you_mean([name], names)}"
+        msg = f"the table has no constraint {name!r}, only {names}.{did_you_mean([name], names)}"
         raise InvalidInputError(msg, argument="name", value=name, known=names)
     parameters = {"name": name, "expr": configuration.pop(found[0])}
     changed = snapshot.metadata.model_copy(update={"configuration": configuration})
@@ -71,13 +69,13 @@ def drop_constraint(snapshot: Snapshot, name: str) -> tuple[MetadataResult, Snap
 def _key(name: object) -> str:
     """Return the property of a constraint. Delta stores names in lower case."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        invalid_argument("name", "must be the name of a constraint", _OUTCOME, value=name)
+        invalid_argument("name", "must be the name of a constraint", value=name)
     return f"{CONSTRAINT}{name.lower()}"
 
 
 def _compiled(name: str, expression: object, schema: pl.Schema) -> Check:
     if not isinstance(expression, str):
-        invalid_argument("expression", "must be a condition in SQL", _OUTCOME, value=expression)
+        invalid_argument("expression", "must be a condition in SQL", value=expression)
     try:
         return constraint_of(name, expression, schema)
     except RuleError as error:
@@ -85,7 +83,7 @@ def _compiled(name: str, expression: object, schema: pl.Schema) -> Check:
 
 
 def _refuse(expression: str, reason: str, cause: BaseException) -> NoReturn:
-    msg = f"`expression` {expression!r} is not supported: {reason}; {_OUTCOME}"
+    msg = f"`expression` {expression!r} is not supported: {reason}"
     raise InvalidInputError(msg, argument="expression", value=expression) from cause
 
 

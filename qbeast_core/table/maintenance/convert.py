@@ -147,8 +147,8 @@ def _new_metadata(schema: pl.Schema, partitions: tuple[str, ...]) -> Metadata:
 
 def _refuse_stored_columns(snapshot: Snapshot, specs: Sequence[ColumnSpec], options: WriteOptions) -> None:
     if options.dialect == "qbeast-spark":
-        refuse_mapping(snapshot.uri, snapshot.columns, outcome="nothing was changed")
-    key = listed_names(options.sample_by or (), "sample_by", "nothing was changed")
+        refuse_mapping(snapshot.uri, snapshot.columns)
+    key = listed_names(options.sample_by or (), "sample_by")
     refuse_collations([*(spec.name for spec in specs), *key], snapshot.columns.collated)
 
 
@@ -160,8 +160,8 @@ def _refuse_other_index(snapshot: Snapshot, specs: Sequence[ColumnSpec], options
     requested = [str(spec) for spec in specs] if config.column_specs else [spec.name for spec in specs]
     if tuple(requested) != tuple(indexed):
         msg = (
-            f"{snapshot.uri!r} is a qbeast table already, indexed by {list(indexed)}, not by {requested}; nothing was "
-            "changed. Table.reindex(columns=[...]) indexes it by other columns."
+            f"{snapshot.uri!r} is a qbeast table already, indexed by {list(indexed)}, not by {requested}"
+            ". Table.reindex(columns=[...]) indexes it by other columns."
         )
         raise InvalidColumnsError(msg, columns=requested)
     sampling_key(
@@ -173,7 +173,7 @@ def _refuse_other_index(snapshot: Snapshot, specs: Sequence[ColumnSpec], options
     )
     if options.dialect not in (None, config.dialect) and config.column_specs:
         what = f"{snapshot.uri!r} is a qbeast table already, in dialect {config.dialect!r}"
-        msg = f"{what}; nothing was changed. Use Table.switch_dialect()."
+        msg = f"{what}. Use Table.switch_dialect()."
         raise InvalidInputError(msg, argument="dialect")
 
 

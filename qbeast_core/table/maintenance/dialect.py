@@ -26,6 +26,7 @@ from qbeast_core.spec.transformation import (
     IdentityTransformation,
 )
 from qbeast_core.spec.transformer import CDFNumericQuantilesTransformer, CDFStringQuantilesTransformer
+from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.check.pages import read_layout
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
@@ -37,9 +38,7 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 # The release of qbeast-spark that has to read the table. 0.8 is its unreleased main branch.
 JvmRelease: TypeAlias = Literal["0.7", "0.8"]
 
-_OUTCOME: Final = "nothing was changed"
 _NAMED: Final = 3  # files in a warning
-_CALLER: Final = 4  # of Table.switch_dialect: past this module and table_admin.py
 _NEW_IN_0_8: Final = (
     CDFNumericQuantilesTransformation,
     CDFNumericQuantilesTransformer,
@@ -74,12 +73,12 @@ def switch_dialect(
     snapshot: Snapshot, dialect: BlocksDialect, *, jvm: JvmRelease
 ) -> tuple[DialectResult, CommitOutcome]:
     """Rewrite the block tags; see `Table.switch_dialect` for the options and errors."""
-    check_choice("dialect", dialect, get_args(BlocksDialect), _OUTCOME)
-    check_choice("jvm", jvm, get_args(JvmRelease), _OUTCOME)
+    check_choice("dialect", dialect, get_args(BlocksDialect))
+    check_choice("jvm", jvm, get_args(JvmRelease))
     latest = Reader(snapshot).latest
     entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
     if dialect == "qbeast-spark":
-        refuse_mapping(snapshot.uri, snapshot.columns, outcome=_OUTCOME)
+        refuse_mapping(snapshot.uri, snapshot.columns)
         _refuse_unsupported(snapshot)
         check_columns([ColumnSpec(name) for name in latest.columns], snapshot.schema, dialect)
         if jvm == "0.7":
@@ -113,7 +112,9 @@ def _hidden_columns(snapshot: Snapshot, jvm: JvmRelease, dialect: BlocksDialect)
         return ()
     numbers = hidden_column_files(snapshot)
     if numbers and jvm == "0.7":
-        warnings.warn(_hidden_column_message(snapshot, numbers), HiddenColumnWarning, stacklevel=_CALLER)
+        warnings.warn(
+            _hidden_column_message(snapshot, numbers), HiddenColumnWarning, stacklevel=caller_stacklevel()
+        )
     paths = snapshot.data_paths
     return tuple(paths[number] for number in numbers)
 
@@ -145,7 +146,7 @@ def _refuse_unsupported(snapshot: Snapshot) -> None:
         cure = f"Write the rows {new_table}"
     else:
         return
-    msg = f"{snapshot.uri!r} cannot have this dialect: {reason}; nothing was changed. {cure}"
+    msg = f"{snapshot.uri!r} cannot have this dialect: {reason}. {cure}"
     raise InvalidInputError(msg, argument="dialect", value="qbeast-spark")
 
 
@@ -157,7 +158,7 @@ def _refuse_new_transformations(snapshot: Snapshot) -> None:
         if new:
             msg = (
                 f"revision {revision.revision_id} indexes {', '.join(new)} by quantiles or as one value, and "
-                'qbeast-spark 0.7 fails to load such a table; nothing was changed. Pass jvm="0.8" if only its main '
+                'qbeast-spark 0.7 fails to load such a table. Pass jvm="0.8" if only its main '
                 'branch has to read it, or write the rows to a new table with dialect="qbeast-spark".'
             )
             raise InvalidColumnsError(msg, columns=new)

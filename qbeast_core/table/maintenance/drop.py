@@ -48,11 +48,11 @@ def drop(
     store = open_store(path, storage_options)
     version = newest_version(store)
     if version is None:
-        message = f"there is no Delta table at {store.uri}; nothing was deleted"
+        message = f"there is no Delta table at {store.uri}"
         raise TableNotFoundError(message, path=store.uri)
     if cast("object", confirm) is not True:
         problem = "must be True: dropping a table cannot be undone"
-        invalid_argument("confirm", problem, "nothing was deleted", value=confirm)
+        invalid_argument("confirm", problem, value=confirm)
     if store.local_root is not None:
         refuse_link_out(store.uri, LOG_DIRECTORY)
     own = list(_own(store.entries("")))

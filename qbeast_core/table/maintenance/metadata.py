@@ -23,7 +23,6 @@ from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
 
 # Columns that a change data feed adds to those of the table.
 _FEED_COLUMNS: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
-_OUTCOME: Final = "nothing was changed"
 _TYPES: Final = (
     'must map names to types: of Polars {"price": pl.Float64}, of Arrow {"price": pa.float64()}, or names '
     f'{{"price": "double"}}: {NAMES}'
@@ -37,7 +36,7 @@ def set_properties(
     """Set and unset properties; see `Table.set_properties` for which, and for what is raised."""
     if not isinstance(cast("object", properties), Mapping):
         problem = "must map names to texts, or to None to unset them"
-        invalid_argument("properties", problem, _OUTCOME, value=properties)
+        invalid_argument("properties", problem, value=properties)
     for key, value in properties.items():
         _refuse_property(snapshot, key, value)
     merged = {**snapshot.metadata.configuration, **properties}
@@ -58,7 +57,7 @@ def add_columns(
     problems = [f"{name!r} is there as {names[name.lower()]!r}" for name in new if name.lower() in names]
     problems += name_problems(new)
     if problems:
-        msg = f"columns cannot be added to {snapshot.uri!r}: {'; '.join(problems)}. Nothing was changed."
+        msg = f"columns cannot be added to {snapshot.uri!r}: {'; '.join(problems)}."
         raise SchemaMismatchError(msg, problems=problems)
     changed = with_fields(snapshot.metadata, merged_schema(snapshot.schema_json, new), new_id)
     parameters = {"columns": ",".join(new)}
@@ -75,7 +74,7 @@ def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:
     try:
         return pl.DataFrame(schema={name: type_of(given) for name, given in columns.items()}).schema
     except (pl.exceptions.PolarsError, pa.ArrowException, AttributeError, TypeError, ValueError):
-        invalid_argument("columns", _TYPES, _OUTCOME, value=columns)
+        invalid_argument("columns", _TYPES, value=columns)
 
 
 def result_of(
@@ -93,32 +92,32 @@ def result_of(
 
 def _refuse_property(snapshot: Snapshot, key: object, value: object) -> None:
     if not isinstance(key, str) or not key or not isinstance(value, str | None):
-        msg = f"properties map texts to texts, or to None to unset them; got {key!r}: {value!r}. Nothing was changed."
+        msg = f"properties map texts to texts, or to None to unset them; got {key!r}: {value!r}."
         raise InvalidInputError(msg, argument="properties")
     if key.lower().startswith("qbeast."):
-        msg = f"{key!r} describes the index and is qbeast's own; nothing was changed. Use the method that it is about."
+        msg = f"{key!r} describes the index and is qbeast's own. Use the method that it is about."
         raise InvalidInputError(msg, argument="properties")
     if value is None and key.startswith(_RULE):
         return
     if key.lower().startswith("delta.") and key not in SETTABLE:
         msg = (
-            f"{key!r} cannot be set by qbeast: it may require features of Delta that qbeast does not support. Nothing "
-            f"was changed; these can be set: {', '.join(sorted(SETTABLE))}, and names of your own; {_RULE}<name> can "
+            f"{key!r} cannot be set by qbeast: it may require features of Delta that qbeast does not support"
+            f"; these can be set: {', '.join(sorted(SETTABLE))}, and names of your own; {_RULE}<name> can "
             "be unset with None."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=key)
     expected = None if value is None else expected_value(key, value)
     if expected is not None:
-        msg = f"{key!r} takes {expected}, got {value!r}. Nothing was changed."
+        msg = f"{key!r} takes {expected}, got {value!r}."
         raise InvalidInputError(msg, argument="properties")
     taken = sorted(name for name in snapshot.schema if name.lower() in _FEED_COLUMNS)
     if key == CHANGE_FEED and value is not None and value.lower() == "true" and taken:
         msg = (
-            f"{snapshot.uri!r} cannot have a change data feed: the feed uses the names of the column(s) {taken}. "
-            "Nothing was changed. Rename them first: Table.rename_column."
+            f"{snapshot.uri!r} cannot have a change data feed: the feed uses the names of the column(s) {taken}"
+            ". Rename them first: Table.rename_column."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=key)
     named = snapshot.protocol.writer_features
     if key == "delta.appendOnly" and value is not None and named is not None and "appendOnly" not in named:
-        msg = f"{key!r} needs the feature appendOnly, which {snapshot.uri!r} does not have. Nothing was changed."
+        msg = f"{key!r} needs the feature appendOnly, which {snapshot.uri!r} does not have."
         raise UnsupportedTableError(msg, path=snapshot.uri, feature="appendOnly")

@@ -63,7 +63,7 @@ class AddParquet:
         try:
             stats = file_stats(lazy, columns=leaves)
         except pl.exceptions.PolarsError as error:
-            msg = f"{path!r} of {store.uri!r} cannot be read: {error}. Nothing was changed."
+            msg = f"{path!r} of {store.uri!r} cannot be read: {error}."
             raise InvalidInputError(msg, argument="path") from error
         root = store.local_root
         changed_ms = self.now_ms if root is None else (root / path).stat().st_mtime_ns // 1_000_000
@@ -90,8 +90,8 @@ def find_parquet(store: Store, missing: TableNotFoundError) -> tuple[list[str], 
     broken = next((path for path in paths if FilePath(path).kind != "inside"), None)
     if broken is not None:
         msg = (
-            f"the name of {broken!r} of {store.uri!r} is not valid UTF-8, and a Delta log cannot name the file. "
-            "Nothing was changed. Rename the file."
+            f"the name of {broken!r} of {store.uri!r} is not valid UTF-8, and a Delta log cannot name the file"
+            ". Rename the file."
         )
         raise InvalidInputError(msg, argument="path")
     values = _values_of_folders(store, paths)
@@ -104,12 +104,12 @@ def find_parquet(store: Store, missing: TableNotFoundError) -> tuple[list[str], 
                 problems.append(f"{name!r} is {dtype} in {path!r}, {schema[name]} in others")
     if problems:
         shown = "; ".join(problems[:_SHOWN])
-        msg = f"the Parquet files of {store.uri!r} do not fit together: {shown}. Nothing was changed."
+        msg = f"the Parquet files of {store.uri!r} do not fit together: {shown}."
         raise SchemaMismatchError(msg, problems=problems)
     if WEIGHT_COLUMN in schema:
         msg = (
             f"{store.uri!r} holds data files of a qbeast table whose log was lost, or that an interrupted write "
-            f"left: they have a column {WEIGHT_COLUMN!r}. Nothing was changed; read what you need, write it anew."
+            f"left: they have a column {WEIGHT_COLUMN!r}; read what you need, write it anew."
         )
         raise InvalidInputError(msg, argument="path")
     partitions = _partitions_of(store, values, schema)
@@ -125,8 +125,8 @@ def _values_of_folders(store: Store, paths: Sequence[str]) -> pl.DataFrame:
     if not all(named) or any(list(of_file) != list(values[0]) for of_file in values):
         below = sorted({path.rpartition("/")[0] for path in paths if "/" in path})
         message = (
-            f"{store.uri} cannot be converted: Parquet files lie in folders below it ({', '.join(below[:_SHOWN])}). "
-            "Nothing was changed. Move them into one folder, or into folders that all name the same columns, like "
+            f"{store.uri} cannot be converted: Parquet files lie in folders below it ({', '.join(below[:_SHOWN])})"
+            ". Move them into one folder, or into folders that all name the same columns, like "
             "day=2024-05-01."
         )
         raise UnsupportedTableError(message, path=store.uri, feature="folders")
@@ -146,7 +146,7 @@ def _partitions_of(store: Store, values: pl.DataFrame, in_files: Mapping[str, pl
         if dtype is None and stored is not None:
             problem = f"{column.name!r} is {stored} in the files, and their folders name other values"
             msg = (
-                f"{store.uri!r} cannot be converted: {problem}. Nothing was changed. Write the rows to a new table: "
+                f"{store.uri!r} cannot be converted: {problem}. Write the rows to a new table: "
                 f"{hive_copy(store.uri, values.columns)}."
             )
             raise SchemaMismatchError(msg, problems=[problem])
@@ -182,7 +182,7 @@ def _columns_of(store: Store, path: str) -> dict[str, pl.DataType]:
         leaves = [leaf for leaf in map(stored.column, range(len(stored))) if leaf.physical_type == "INT96"]
         instants = {name for name in schema if any(_is_in(leaf, name) for leaf in leaves)}
     except (pl.exceptions.PolarsError, pa.ArrowException, OSError, Unreadable) as error:
-        msg = f"{path!r} of {store.uri!r} is not a readable Parquet file: {error}. Nothing was changed."
+        msg = f"{path!r} of {store.uri!r} is not a readable Parquet file: {error}."
         raise InvalidInputError(msg, argument="path") from error
     stored_as = {name: partial(_stored, instant=name in instants) for name in schema}
     return {name: replaced_types(dtype, stored_as[name]) for name, dtype in schema.items()}

@@ -46,7 +46,6 @@ from qbeast_core.tree.space.evolve import IndexWish, default_cube_size, first_re
 from qbeast_core.tree.space.fit import ColumnBounds
 from qbeast_core.tree.space.summary import IndexSummary, merge_summaries, summarise, summarise_ends
 
-_OUTCOME: Final = "nothing was changed"
 _OPERATION: Final = "REINDEX"
 
 # Rows that the quantiles are learnt from, if the log has the ranges of numbers.
@@ -201,16 +200,16 @@ def _specs(reader: Reader, options: ReindexOptions) -> tuple[ColumnSpec, ...]:
     if dialect == "qbeast-spark":
         msg = (
             f"{snapshot.uri!r} uses the dialect 'qbeast-spark', and qbeast-spark knows one list of columns; "
-            f'{_OUTCOME}. Call Table.switch_dialect("documented") first, or write the rows with mode="overwrite".'
+            f'. Call Table.switch_dialect("documented") first, or write the rows with mode="overwrite".'
         )
         raise InvalidInputError(msg, argument="columns", value=options.columns)
     refuse_taken_name(snapshot.uri, snapshot.schema_json)
     specs = specs_of_overwrite(options.columns, snapshot.config, snapshot.schema)
     if not specs:
-        msg = f"a table keeps its index: `columns` must name at least one column; {_OUTCOME}"
+        msg = "a table keeps its index: `columns` must name at least one column"
         raise InvalidColumnsError(msg, value=options.columns)
     names = [spec.name for spec in specs]
-    refuse_sample_column(snapshot.sample_column, names, argument="columns", outcome=_OUTCOME)
+    refuse_sample_column(snapshot.sample_column, names, argument="columns")
     check_columns(specs, snapshot.schema, dialect)
     refuse_collations([name for name in names if name not in reader.indexed], snapshot.columns.collated)
     return specs

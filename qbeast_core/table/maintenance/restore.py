@@ -52,7 +52,7 @@ def restore(newest: Snapshot, old: Snapshot, *, dry_run: bool) -> tuple[RestoreR
     """Restore a version; see `Table.restore` for the promises and errors."""
     config = old.config
     if newest.config.is_indexed and not (config.is_indexed or config.is_left_unindexed):
-        msg = f"version {old.version} of {newest.uri!r} has no Qbeast index; nothing was changed. Restore a later one."
+        msg = f"version {old.version} of {newest.uri!r} has no Qbeast index. Restore a later one."
         raise NotQbeastTableError(msg, path=newest.uri)
     check_writable(newest.protocol, newest.metadata, mode="overwrite", path=newest.uri)
     wanted = read_live_files(old).listed
@@ -122,7 +122,7 @@ def _schemas_since(newest: Snapshot, old: Snapshot) -> list[str]:
     except FileNotFoundError as error:
         msg = (
             f"version {old.version} of {newest.uri!r} cannot be restored: it has identity columns that were dropped "
-            f"since, and the last numbers of these are in commits that are gone ({error}). Nothing was changed."
+            f"since, and the last numbers of these are in commits that are gone ({error})."
         )
         raise VersionNotFoundError(msg, path=newest.uri, version=old.version) from error
     changes = (parse_commit(body, version=0).metadata for body in commits if b'"metaData"' in body)
@@ -145,6 +145,6 @@ def _refuse_missing(newest: Snapshot, old: Snapshot, wanted: tuple[AddFile, ...]
         shown = ", ".join(missing[:_SHOWN])
         msg = (
             f"version {old.version} of {newest.uri!r} cannot be restored: {len(missing)} of its files are gone "
-            f"({shown} ...), a vacuum took them. Nothing was changed; restore a later version."
+            f"({shown} ...), a vacuum took them; restore a later version."
         )
         raise VersionNotFoundError(msg, path=newest.uri, version=old.version)

@@ -13,6 +13,7 @@ from qbeast_core.log.files.live_files import FileChange, LastChange, LiveFiles, 
 from qbeast_core.results import Result
 from qbeast_core.spec.block import BlocksDialect, block_from_flat_tags, dump_blocks, parse_blocks
 from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
+from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.support.suggestions import convert_call
 from qbeast_core.table.commit.commit import commit_metadata
 from qbeast_core.table.snapshot.snapshot import load_snapshot
@@ -20,7 +21,6 @@ from qbeast_core.table.snapshot.snapshot import load_snapshot
 Copies: TypeAlias = Literal["keep", "drop"]
 
 _FLAT: Final = frozenset({"state", "cube", "minWeight", "maxWeight", "elementCount"})
-_CALLER: Final = 3  # of upgrade_table: past this module and api_admin.py
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -52,12 +52,12 @@ def upgrade(
     uri: str, *, replicated: Copies | None, storage_options: Mapping[str, str] | None, dry_run: bool = False
 ) -> UpgradeResult:
     """Upgrade a table; see `qbeast.upgrade_table` for the options and errors."""
-    check_choice("replicated", replicated, (None, *get_args(Copies)), "nothing was changed")
+    check_choice("replicated", replicated, (None, *get_args(Copies)))
     snapshot = load_snapshot(uri, storage_options=storage_options)
     uri = snapshot.uri
     if not snapshot.config.is_indexed:
         cure = f"Convert it instead: {convert_call(uri)}."
-        msg = f"{uri!r} is a Delta table without Qbeast index; nothing was changed. {cure}"
+        msg = f"{uri!r} is a Delta table without Qbeast index. {cure}"
         raise NotQbeastTableError(msg, path=uri)
     configuration = snapshot.config.without(REPLICATED_SET_PREFIX).to_configuration()
     plan = _Upgrade(drop=replicated == "drop")
@@ -76,7 +76,7 @@ def upgrade(
             'readers of Delta tables return those rows twice. Use replicated="drop" to take the files out of the '
             'table, or "keep" to silence this warning.'
         )
-        warnings.warn(QbeastWarning(message), stacklevel=_CALLER)
+        warnings.warn(QbeastWarning(message), stacklevel=caller_stacklevel())
     return UpgradeResult(
         version=outcome.version,
         committed=outcome.committed,

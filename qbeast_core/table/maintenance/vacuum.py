@@ -126,11 +126,11 @@ def _retention(snapshot: Snapshot, requested: float | None, *, allow_short: bool
     value = cast("object", requested)  # callers without a type checker pass anything
     if isinstance(value, bool) or not isinstance(value, float | int) or not 0 <= value < float("inf"):
         problem = "must be a number of hours, at least 0"
-        invalid_argument("retention_hours", problem, "nothing was deleted", value=value)
+        invalid_argument("retention_hours", problem, value=value)
     if requested < minimum and not allow_short:
         msg = (
             f"retention_hours={requested:g} is less than the {minimum:g} hours that {snapshot.uri!r} keeps files: "
-            "readers of older versions, and writers at work right now, could lose theirs. Nothing was deleted. Pass "
+            "readers of older versions, and writers at work right now, could lose theirs. Pass "
             "allow_short_retention=True only if there are none."
         )
         raise InvalidInputError(msg, argument="retention_hours")

@@ -12,16 +12,18 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import UnsupportedTableError, unknown_columns
+from qbeast_core.log.columns.special_types import VOID, is_variant
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.columns.type_changes import (
     ENABLED,
+    TYPE_CHANGES,
     TypeChange,
     changes_hash,
+    is_widening,
 )
-from qbeast_core.log.columns.widened import NotWiderError, widened_field, without_notes
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
-from qbeast_core.log.schema import schema_to_delta
+from qbeast_core.log.schema import VARIANT, schema_to_delta
 from qbeast_core.log.type_names import TypeLike
 from qbeast_core.results import MetadataResult
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
@@ -37,6 +39,11 @@ from qbeast_core.table.snapshot.with_schema import with_schema
 _OPERATION: Final = "CHANGE COLUMNS"
 # Types that Parquet stores in the same way.
 _ALIKE: Final = frozenset({"byte", "short", "integer"})
+
+# Names in the path of a change, by the keys of lists and maps.
+_PATHS: Final[Mapping[str, str]] = {"elementType": "element", "keyType": "key", "valueType": "value"}
+# A variant, as the schema of its rows has it.
+_AS_STRUCT: Final = orjson.loads(schema_to_delta(pl.Schema({"": VARIANT})))["fields"][0]["type"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +130,7 @@ def _widened(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> _Widened:
     names = [field["name"] for field in whole["fields"]]
     unknown = [name for name in wanted if name not in names]
     if unknown:
-        unknown_columns("columns", unknown, names, "nothing was changed")
+        unknown_columns("columns", unknown, names)
     changed = {name: dtype for name, dtype in wanted.items() if dtype != snapshot.schema[name]}
     if not changed:
         return _Widened(snapshot.schema_json, snapshot.schema_json, [], [])
@@ -134,12 +141,12 @@ def _widened(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> _Widened:
     for field in whole["fields"]:
         name = field["name"]
         try:
-            new, of_field = widened_field(field, types.get(name, field["type"]))
+            new, of_field = _widened_field(field, types.get(name, field["type"]))
         except NotWiderError as error:
             raise _not_wider(snapshot, name, changed[name]) from error
         noted.append(new)
         changes += of_field
-    plain = [without_notes(new, field) for new, field in zip(noted, whole["fields"], strict=True)]
+    plain = [_without_notes(new, field) for new, field in zip(noted, whole["fields"], strict=True)]
     texts = [orjson.dumps({**whole, "fields": fields}).decode() for fields in (plain, noted)]
     return _Widened(texts[0], texts[1], changes, list(changed))
 
@@ -155,7 +162,7 @@ def _refuse_sample_column(snapshot: Snapshot, types: Mapping[str, pl.DataType]) 
     if snapshot.sample_column in types:
         msg = (
             f"{snapshot.sample_column!r} is the sample column of {snapshot.uri!r}: its values are computed, and "
-            "have 16 significant bits. Nothing was changed. Add another column of this type: Table.add_columns."
+            "have 16 significant bits. Add another column of this type: Table.add_columns."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=SAMPLE_COLUMN)
 
@@ -167,7 +174,7 @@ def _refuse_indexed(reader: Reader, changes: Sequence[TypeChange]) -> None:
         msg = (
             f"column(s) {indexed} are indexed or in the sampling key: rows are placed by the hash of their "
             "values as they are stored, which "
-            f"another type would change. Nothing was changed. Cast them into a new table: {_copy(snapshot)}."
+            f"another type would change. Cast them into a new table: {_copy(snapshot)}."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
 
@@ -176,8 +183,8 @@ def _not_wider(snapshot: Snapshot, name: str, dtype: pl.DataType) -> Unsupported
     msg = (
         f"column {name!r} is {snapshot.schema[name]} and cannot become {dtype}: integers become wider ones, decimals "
         "or (up to Int32) Float64, Float32 becomes Float64, decimals get more digits on both sides of the point, dates "
-        "become timestamps without zone. "
-        f"Nothing was changed. Cast it into a new table: {_copy(snapshot)}."
+        "become timestamps without zone"
+        f". Cast it into a new table: {_copy(snapshot)}."
     )
     return UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
 
@@ -188,3 +195,82 @@ def _copy(snapshot: Snapshot) -> str:
     indexed = "[...]" if latest is None else list(latest.column_specs)
     key = f", sample_by={list(snapshot.config.sample_by)}" if snapshot.config.sample_by else ""
     return f"qbeast.write_table(qbeast.scan_table({snapshot.uri!r}), new, columns={indexed}{key})"
+
+
+class NotWiderError(Exception):
+    """A type of a schema cannot become another one without new values."""
+
+
+def _widened_field(field: Mapping[str, Any], wanted: Any) -> tuple[dict[str, Any], list[TypeChange]]:
+    """Return a field with a wider type and notes of the changes, for older files, and the changes.
+
+    >>> field, changes = _widened_field({"name": "x", "type": "byte", "metadata": {}}, "long")
+    >>> field["metadata"]["delta.typeChanges"], changes[0].to_type
+    ([{'fromType': 'byte', 'toType': 'long'}], 'long')
+    """
+    widening = _Widening(field["name"])
+    dtype = widening.of(field["type"], wanted, ())
+    new = {**field, "type": dtype}
+    if widening.notes:
+        metadata = dict(field.get("metadata") or {})
+        new["metadata"] = {**metadata, TYPE_CHANGES: [*metadata.get(TYPE_CHANGES, ()), *widening.notes]}
+    return new, widening.changes
+
+
+class _Widening:
+    """Walks through the type of a field; the structs inside it have fields with notes of their own."""
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self.notes: list[dict[str, str]] = []
+        self.changes: list[TypeChange] = []
+
+    def of(self, dtype: Any, wanted: Any, path: tuple[str, ...]) -> Any:
+        """Return the wider type. The path leads to it, through lists and maps."""
+        if dtype in (wanted, VOID) or (is_variant(dtype) and wanted == _AS_STRUCT):
+            return wanted if dtype == VOID else dtype
+        if isinstance(dtype, str):
+            self._note(dtype, wanted, path)
+            return wanted
+        if not isinstance(wanted, dict) or dtype["type"] != wanted["type"]:
+            raise NotWiderError
+        if dtype["type"] == "struct":
+            return {**dtype, "fields": self._fields(dtype["fields"], wanted["fields"])}
+        inner = {
+            key: self.of(dtype[key], wanted[key], (*path, name))
+            for key, name in _PATHS.items()
+            if key in dtype
+        }
+        return {**dtype, **inner}
+
+    def _note(self, dtype: str, wanted: Any, path: tuple[str, ...]) -> None:
+        if not isinstance(wanted, str) or not is_widening(dtype, wanted):
+            raise NotWiderError
+        where = {"fieldPath": ".".join(path)} if path else {}
+        self.notes.append({"fromType": dtype, "toType": wanted, **where})
+        self.changes.append(TypeChange(self._column, not path, dtype, wanted))
+
+    def _fields(self, fields: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if [field["name"] for field in fields] != [field["name"] for field in wanted]:
+            raise NotWiderError
+        new: list[dict[str, Any]] = []
+        for field, wider in zip(fields, wanted, strict=True):
+            part, changes = _widened_field(field, wider["type"])
+            new.append(part)
+            self.changes += [change._replace(column=self._column, is_whole=False) for change in changes]
+        return new
+
+
+def _without_notes(field: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a widened field with the notes that it had before, for tables whose files all have the new types."""
+    new = {**field, "metadata": before.get("metadata", {}), "type": _plain(field["type"], before["type"])}
+    return new if "metadata" in before else {key: value for key, value in new.items() if key != "metadata"}
+
+
+def _plain(dtype: Any, before: Any) -> Any:
+    if not isinstance(dtype, dict) or not isinstance(before, dict):
+        return dtype
+    if dtype["type"] == "struct":
+        pairs = zip(dtype["fields"], before["fields"], strict=True)
+        return {**dtype, "fields": [_without_notes(field, old) for field, old in pairs]}
+    return {**dtype, **{key: _plain(dtype[key], before[key]) for key in _PATHS if key in dtype}}

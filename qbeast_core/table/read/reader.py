@@ -35,6 +35,7 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import SAMPLE_BY
 from qbeast_core.support.forked import refuse_forked
 from qbeast_core.support.logs import LOG
+from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.support.sizing import sizing
 from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns
@@ -122,10 +123,10 @@ class Reader:
     @property
     def latest(self) -> Revision:
         """The newest revision that can be read. Raises if the table has no index."""
-        refuse_unindexed(self.snapshot, "nothing was read")
+        refuse_unindexed(self.snapshot)
         config = self.snapshot.config
         if config.latest is None or SAMPLE_BY in config.faults:
-            raise InvalidMetadataError(damaged_index(config, path=self.snapshot.uri, refused="read"))
+            raise InvalidMetadataError(damaged_index(config, path=self.snapshot.uri))
         return config.latest
 
     @property
@@ -223,14 +224,14 @@ class Reader:
                 "such revisions are read whole. No row is lost; Table.check() says why, Table.repair() repairs what it "
                 "can."
             )
-            warnings.warn(message, CorruptTagWarning, stacklevel=3)
+            warnings.warn(message, CorruptTagWarning, stacklevel=caller_stacklevel())
         if table.corrupt:
             shown = ", ".join(table.corrupt[:3])
             message = (
                 f"the index tags of {len(table.corrupt)} file(s) of {self.snapshot.uri!r} cannot be read, or "
                 f"cannot be true ({shown}): these files are read whole. No row is lost; Table.repair() repairs them."
             )
-            warnings.warn(message, CorruptTagWarning, stacklevel=3)
+            warnings.warn(message, CorruptTagWarning, stacklevel=caller_stacklevel())
         return table
 
     @cached_property
@@ -265,7 +266,7 @@ class Reader:
                 f"moves no data: {index_call(self.snapshot)}."
             )
             raise InvalidInputError(msg, argument="sample_by")
-        refuse_lost_columns(uri, self.latest, self.snapshot.schema, self.snapshot.columns, done="read")
+        refuse_lost_columns(uri, self.latest, self.snapshot.schema, self.snapshot.columns)
         return weights
 
     def names_of(self, columns: Sequence[str] | None) -> list[str]:
@@ -325,7 +326,7 @@ class Reader:
             path = self.paths[number]
             msg = (
                 f"file {path!r} of {self.snapshot.uri!r} holds replicated blocks beside others and does not tell which "
-                "rows they are. Nothing was read. Drop the replicated files with the tool that wrote them."
+                "rows they are. Drop the replicated files with the tool that wrote them."
             )
             raise UnsupportedTableError(
                 msg, path=self.snapshot.uri, feature="replicated blocks in mixed files"
@@ -351,7 +352,7 @@ def different_names(columns: Sequence[str], known: Sequence[str], *, argument: s
         guess = did_you_mean(unknown, known).strip()
         if columns in known:
             guess = f"Write {argument}=[{columns!r}]."
-        invalid_argument(argument, problem, "nothing was read", value=value, known=known, cure=guess)
+        invalid_argument(argument, problem, value=value, known=known, cure=guess)
     return names
 
 

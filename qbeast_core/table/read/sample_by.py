@@ -29,7 +29,7 @@ def sampled_by(reader: Reader, columns: Sequence[str] | None) -> Reader:
     unfit = {name: schema[name] for name in names if not can_be_hashed(schema[name])}
     if unfit:
         problem = f"must name columns with a hash; no hash is known for the types of {unfit}"
-        invalid_argument("sample_by", problem, "nothing was read", value=names)
+        invalid_argument("sample_by", problem, value=names)
     if tuple(names) == reader.hashed and not reader.hashes_differ:
         return reader
     return Reader(reader.snapshot, tuple(names))

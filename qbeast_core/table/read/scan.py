@@ -49,7 +49,7 @@ def scan(reader: Reader, sample: Sample | None = None, *, expand: bool = False) 
 def sampling_weight(reader: Reader, sample: Sample | None) -> float:
     """Return the number of rows that each sampled row represents."""
     if SAMPLING_WEIGHT in reader.snapshot.schema:
-        msg = f"expand adds a column {SAMPLING_WEIGHT!r}, and the table has one; nothing was read"
+        msg = f"expand adds a column {SAMPLING_WEIGHT!r}, and the table has one"
         raise InvalidInputError(msg, argument="expand")
     probability = 1.0 if sample is None else sample_to_weights(sample).probability
     return 1.0 / (probability or 1.0)

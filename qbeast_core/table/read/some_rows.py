@@ -22,7 +22,6 @@ from qbeast_core.table.read.split_scan import all_parts
 # weights, or as many as hold the requested rows, and one more.
 LowestWeights: TypeAlias = Callable[[float], pl.DataFrame]
 
-_UNREAD: Final = "nothing was read"
 _WEIGHT: Final = own_column("weight")  # the weights of rows, beside their columns
 _MARGIN: Final = 4.0  # standard deviations that the first read adds to the requested rows
 _MIN_GROWTH, _MAX_GROWTH = 2.0, 16.0
@@ -42,7 +41,7 @@ def sample_of_rows(
     refuse_rows(rows, sample)
     if where is None:
         return sample_of_table(reader, rows)
-    condition = condition_of(where, reader.snapshot.schema, outcome=_UNREAD).expr
+    condition = condition_of(where, reader.snapshot.schema).expr
     pushed, columns = pushed_down(reader.snapshot.schema, condition, reader.hashed)
     plan_of = reader.planner(pushed)
 
@@ -52,7 +51,7 @@ def sample_of_rows(
         frames = read_parts(all_parts(reader, plan), keep, reader.files)
         return _lowest((frame.filter(condition)[_WEIGHT] for frame in frames), rows)
 
-    with evaluating(where, outcome=_UNREAD):
+    with evaluating(where):
         return fraction_of_matches(rows, max_rows(reader, pushed), lowest)
 
 
@@ -91,9 +90,9 @@ def fraction_of_matches(rows: int, maximum: int | None, lowest: LowestWeights) -
 def refuse_rows(rows: object, sample: Sample | None) -> None:
     """Raise unless `rows` is a whole number and `sample` is None."""
     if sample is not None:
-        msg = "`rows` and `sample` cannot be combined; nothing was read. Pass one of them."
+        msg = "`rows` and `sample` cannot be combined. Pass one of them."
         raise InvalidInputError(msg, argument="rows")
-    check_whole_number("rows", rows, 0, _UNREAD)
+    check_whole_number("rows", rows, 0)
 
 
 def _lowest(parts: Iterable[pl.Series], rows: int) -> pl.DataFrame:

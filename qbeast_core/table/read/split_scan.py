@@ -34,7 +34,7 @@ def scan_tasks(
     weight_column: str | None = None,
 ) -> list[ScanTask]:
     """Split a read into tasks; see `Table.scan_tasks`. `weight_column` adds a column with the weights of rows."""
-    check_whole_number("task_bytes", task_bytes, 1, "nothing was read")
+    check_whole_number("task_bytes", task_bytes, 1)
     keep = replace(reader.row_filter(plan, reader.names_of(columns)), weight_column=weight_column)
     split = _split(reader, plan, task_bytes)
     lists = {part.indexed for parts in split for part in (parts, *parts.older)}

@@ -114,7 +114,7 @@ def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
     _check_index(reader.snapshot, options)
     fraction = options.fraction
     if fraction is not None:
-        fraction = share_of(fraction, "fraction", "nothing was changed", zero=True)
+        fraction = share_of(fraction, "fraction", zero=True)
     shared: dict[str, Any] = {"fraction": fraction, "full": options.full}
     if options.into == "new":
         return [Scope(newest=True, full=True, older=True)]
@@ -126,7 +126,7 @@ def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
     revisions = sorted(reader.snapshot.config.revisions)
     if options.revision not in {*revisions, STAGING_REVISION_ID}:
         problem = f'must be one of the table\'s, {revisions}, or "all"'
-        invalid_argument("revision", problem, "nothing was changed", value=options.revision, known=revisions)
+        invalid_argument("revision", problem, value=options.revision, known=revisions)
     if options.revision == STAGING_REVISION_ID:
         return [Scope(**shared)]
     if older and options.revision != revisions[-1]:
@@ -148,13 +148,13 @@ def _older_scopes(reader: Reader, newest: Scope) -> list[Scope]:
 
 def _check(options: OptimizeOptions) -> None:
     """Validate options."""
-    check_choice("into", options.into, (None, *get_args(Into)), "nothing was changed")
+    check_choice("into", options.into, (None, *get_args(Into)))
     if options.files is not None and options.revision is not None:
-        msg = "`files` and `revision` cannot be combined; nothing was changed"
+        msg = "`files` and `revision` cannot be combined"
         raise InvalidInputError(msg, argument="revision")
     selectors = (options.files, options.revision, options.fraction)
     if options.into == "new" and any(selector is not None for selector in selectors):
-        msg = 'into="new" rewrites the whole table: omit the options that choose files; nothing was changed'
+        msg = 'into="new" rewrites the whole table: omit the options that choose files'
         raise InvalidInputError(msg, argument="into")
 
 
@@ -162,7 +162,7 @@ def _check_index(snapshot: Snapshot, options: OptimizeOptions) -> None:
     """Raise if an option needs an index, or the table has none without having been left so."""
     needs_index = options.into or options.fraction is not None or options.revision not in (None, "all")
     if needs_index or not snapshot.config.is_left_unindexed:
-        refuse_unindexed(snapshot, "nothing was changed")
+        refuse_unindexed(snapshot)
 
 
 def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset[str]:
@@ -172,7 +172,7 @@ def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset
     names = [os.fspath(file) for file in ([files] if isinstance(files, str) else files)]
     unknown = [name for name in names if name not in paths]
     if unknown:
-        msg = f"no live file(s) of the table: {unknown[:3]}; nothing was changed. Table.files() lists them."
+        msg = f"no live file(s) of the table: {unknown[:3]}. Table.files() lists them."
         raise InvalidInputError(msg, argument="files")
     return frozenset(paths[name] for name in names)
 

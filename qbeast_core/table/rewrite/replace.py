@@ -13,20 +13,22 @@ from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
 from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.logs import LOG
-from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms, report
-from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.engine.live_files import FilesSource
+from qbeast_core.support.runtime import Progress, ProgressCallback, new_id, now_ms, report
+from qbeast_core.table.data.data_files import delete_data_files, delete_files_named
+from qbeast_core.table.engine.live_files import FilesSource, all_rows, whole_parts
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine, PlannedRows, Rows
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
+from qbeast_core.table.engine.tasks.changed_file import ChangeFile, FileToChange
 from qbeast_core.table.engine.tasks.plain_files import rows_of
 from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.index.revision import choose_revision, wish_of_table
 from qbeast_core.table.index.state import NO_BLOCKS, IndexState, new_blocks
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.rewrite.in_place import InPlace, change_in_place
+from qbeast_core.table.rewrite.candidates import has_exact_layout
 from qbeast_core.tree.growth.opened import opened_rows
 from qbeast_core.tree.layout.existing import ExistingTree
 
@@ -37,6 +39,9 @@ Placement: TypeAlias = Literal["keep", "fresh", "redraw"] | Revision
 
 # A rewrite for the shape alone is worth it if filters then open at most this share of the rows.
 _MAX_SHARE_OPENED: Final = 0.95
+
+_AT_ONCE: Final = 2
+_HELD_BYTES: Final = 32  # memory per stored byte: rows before and after the change, and in order
 
 
 def _no_files() -> I64Array:
@@ -126,7 +131,7 @@ def refuse_copies(state: IndexState) -> None:
     if state.has_copies:
         uri = state.snapshot.uri
         msg = (
-            f"{uri} holds copies of rows, as tables before 0.6.0 do; nothing was changed. Bring it up to date first: "
+            f"{uri} holds copies of rows, as tables before 0.6.0 do. Bring it up to date first: "
             f'qbeast.upgrade_table({uri!r}, replicated="drop").'
         )
         raise UnsupportedTableError(msg, path=uri, feature="replicated blocks")
@@ -162,7 +167,7 @@ class _Replacing:
         replacement = self.replacement
         if not self.reader.snapshot.config.is_indexed:
             return self._without_index(only_better=only_better)
-        self.in_place = change_in_place(self.reader, replacement.in_place, replacement.change, self.engine)
+        self.in_place = _change_in_place(self.reader, replacement.in_place, replacement.change, self.engine)
         # The blocks of these files stay, so no other file depends on them. `_replaced` marks them again.
         self.gone[list(self.in_place.adds)] = False
         if self.in_place.adds and not self.gone.any() and not replacement.added.height:
@@ -364,3 +369,72 @@ def _of_revision(add: AddFile, revision: Revision | None) -> AddFile:
     if revision is None:
         return add
     return add.model_copy(update={"tags": {**(add.tags or {}), "revision": str(revision.revision_id)}})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InPlace:
+    """Results by index of the old file."""
+
+    # New files. They are deleted if the operation fails.
+    adds: dict[int, AddFile] = field(default_factory=dict[int, AddFile])
+    # Changed rows of files whose rows do not keep their places, if they fit in memory. These are not read again.
+    rows: dict[int, pl.DataFrame] = field(default_factory=dict[int, pl.DataFrame])
+
+
+def _change_in_place(reader: Reader, files: I64Array, change: RowChange | None, engine: Engine) -> InPlace:
+    """Rewrite the files whose rows keep their places. The new files are deleted if this fails."""
+    newest = reader.index_state.newest
+    if newest is None or change is None:
+        return InPlace()
+    files = files[_can_keep_blocks(reader, newest)[files]]
+    needed = reader.snapshot.files["size_bytes"].to_numpy()[files] * _HELD_BYTES
+    if not len(files) or not engine.has_room(int(needed.max())):
+        return InPlace()
+    at_once = _AT_ONCE if engine.has_room(int(needed.max()) * _AT_ONCE) else 1
+    snapshot, operation, names = reader.snapshot, new_id(), list(reader.snapshot.copied_schema)
+    call = ChangeFile(
+        files=reader.files,
+        keep=all_rows(reader, names),
+        target=FilesSource(reader=reader, files=files).target,
+        revision=newest,
+        operation=operation,
+        returns_rows=engine.shares_memory and engine.has_room(int(needed.sum())),
+    )
+    blocks, layouts = _blocks(reader, files), snapshot.files["layout"].cast(pl.String)
+    items = {
+        file: FileToChange(
+            whole_parts(reader, np.array([file]), names), function, blocks[file], layouts[file]
+        )
+        for file in files.tolist()
+        if (function := change.of_file(reader.paths[file])) is not None
+    }
+    try:
+        answers = engine.map(call, list(items.values()), at_once=at_once)
+    except BaseException:  # also after an interrupt or a panic of Rust
+        delete_files_named(reader.store, "", operation)
+        raise
+    results = InPlace()
+    for file, answer in zip(items, answers, strict=True):
+        if isinstance(answer, AddFile):
+            results.adds[file] = answer
+        elif answer is not None:
+            results.rows[file] = answer
+    return results
+
+
+def _can_keep_blocks(reader: Reader, newest: Revision) -> BoolArray:
+    """Return which files belong to the newest revision, follow the exact rules, and have no deletion vector."""
+    files = reader.snapshot.files
+    of_newest = reader.index_state.revision_of == newest.revision_id
+    mask: BoolArray = of_newest & has_exact_layout(files) & ~files["has_deletion_vector"].to_numpy()
+    return mask
+
+
+def _blocks(reader: Reader, files: I64Array) -> dict[int, tuple[Block, ...]]:
+    """Return the blocks of each file in the order of the file."""
+    by_file: dict[int, list[Block]] = {file: [] for file in files.tolist()}
+    of_files = reader.index_state.blocks.filter(pl.col("file").is_in(files.tolist()))
+    columns = ["file", "cube", "min_weight", "max_weight", "rows"]
+    for file, cube, low, high, rows in of_files.select(columns).iter_rows():
+        by_file[file].append(Block(cube=cube, min_weight=low, max_weight=high, element_count=rows))
+    return {file: tuple(blocks) for file, blocks in by_file.items()}

@@ -12,6 +12,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError, QbeastWarning, StorageError
 from qbeast_core.io.stores.store import Store
+from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.data.footers import stored_size
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.snapshot.log_files import (
@@ -60,7 +61,7 @@ def warn_of_faults(store: Store) -> None:
         f"the log of {store.uri} is read without broken parts, from its commits ({shown}). No row is lost, but other "
         "engines may fail. Table.repair() replaces them."
     )
-    warnings.warn(message, QbeastWarning, stacklevel=3)
+    warnings.warn(message, QbeastWarning, stacklevel=caller_stacklevel())
 
 
 def _counted(parts: Iterable[pl.DataFrame | bytes]) -> Counter[str] | None:

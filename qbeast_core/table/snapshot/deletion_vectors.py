@@ -80,7 +80,7 @@ def _read(snapshot: Snapshot, path: str, ranges: Mapping[int, Range]) -> dict[in
         whole = store.get_ranges(path, [(0, len(_FORMAT)), *(ranges[number] for number in ordered)])
     except FileNotFoundError as error:
         message = (
-            f"{path!r} of {snapshot.uri!r} is missing: it lists deleted rows. Nothing was read. Restore the file, "
+            f"{path!r} of {snapshot.uri!r} is missing: it lists deleted rows. Restore the file, "
             "or an older version of the table."
         )
         raise StorageError(message, path=path) from error
@@ -139,7 +139,7 @@ def _height(snapshot: Snapshot, number: int) -> int:
 def _malformed(snapshot: Snapshot, number: int, problem: object) -> InvalidMetadataError:
     message = (
         f"the deletion vector of {snapshot.data_paths[number]!r} of {snapshot.uri!r} cannot be used: {problem}. Its "
-        "deleted rows are not known, so nothing was read. Restore the file of the vector, or an older version of the "
+        "deleted rows are not known. Restore the file of the vector, or an older version of the "
         "table."
     )
     return InvalidMetadataError(message)

@@ -191,7 +191,7 @@ def _open_without_broken(
         raise error
     message = (
         f"the Delta log of {store.uri} is damaged: {broken[0].paths[0]}: {broken[0].problem}. The commits before it "
-        "are not there. Nothing was changed. Restore this file from a copy."
+        "are not there. Restore this file from a copy."
     )
     raise InvalidMetadataError(message) from error
 
@@ -325,7 +325,7 @@ def _not_found(uri: str, reason: str) -> str:
     scheme, separator, _ = uri.partition("://")
     if separator and scheme.lower() not in SCHEMES:
         kinds = ", ".join(f"{known}://" for known in SCHEMES)
-        return f"there is no Delta table at {uri}: addresses begin with {kinds}. Nothing was changed."
+        return f"there is no Delta table at {uri}: addresses begin with {kinds}."
     return (
         log_instead(uri) or f"there is no Delta table at {uri}: {reason}. {write_call(uri)} would make one."
     )
@@ -342,18 +342,16 @@ def _translated(uri: str, error: BaseException) -> QbeastError:
     if cause is None and "://" in uri:
         cause = reason_of_failure(text)
     if cause is not None:
-        message = f"the log of {uri} cannot be read: {cause}. Nothing was changed."
+        message = f"the log of {uri} cannot be read: {cause}."
         return StorageError(message, path=uri, argument="storage_options" if "`" in cause else None)
     unsupported = _unsupported(text, uri)
     if unsupported is not None:
         return unsupported
     if isinstance(error, OSError) or _STORE.search(text):
         short = " ".join(for_people(text).split())[:MAX_QUOTED]
-        message = (
-            f"the log of {uri} cannot be read: {short}. Nothing was changed. Check the store and try again."
-        )
+        message = f"the log of {uri} cannot be read: {short}. Check the store and try again."
         return StorageError(message, path=uri)
-    return InvalidMetadataError(f"the Delta log of {uri} is damaged: {text}. Nothing was changed.")
+    return InvalidMetadataError(f"the Delta log of {uri} is damaged: {text}.")
 
 
 def _damage(text: str) -> str | None:
@@ -368,14 +366,14 @@ def _damage(text: str) -> str | None:
         problem, them = f"versions {before + 1} to {after - 1} are missing", "them"
         if after - before == 2:
             problem, them = f"version {before + 1} is missing: there is no {commit_path(before + 1)}", "it"
-        return f"{problem}. Nothing was changed. Restore {them} from a copy; until then version={before} can be opened"
+        return f"{problem}. Restore {them} from a copy; until then version={before} can be opened"
     broken = _PROTOCOL.search(text)
     if broken is not None:
-        return f"its protocol breaks the rules of Delta ({broken[1]}). Nothing was changed. Its writer has to repair it"
+        return f"its protocol breaks the rules of Delta ({broken[1]}). Its writer has to repair it"
     if _NO_BEGINNING.search(text):
         return (
-            f"its beginning is missing: neither {commit_path(0)} nor a checkpoint has the metadata of the table. "
-            "Nothing was changed. Restore it from a copy"
+            f"its beginning is missing: neither {commit_path(0)} nor a checkpoint has the metadata of the table"
+            ". Restore it from a copy"
         )
     return None
 
@@ -394,5 +392,5 @@ def _unsupported(text: str, path: str) -> UnsupportedTableError | None:
 
 
 def _refused(path: str, reason: str, feature: str) -> UnsupportedTableError:
-    message = f"{path} cannot be read: {reason}. Nothing was changed. {cure_of([feature], _FUTURE, path)}"
+    message = f"{path} cannot be read: {reason}. {cure_of([feature], _FUTURE, path)}"
     return UnsupportedTableError(message, path=path, feature=feature)

@@ -286,5 +286,5 @@ def _read_parquet(store: LogFiles, path: str, actions: Sequence[str]) -> pl.Data
         names = [name for name in (*actions, "sidecar") if name in lazy.collect_schema()]
         return lazy.select(names).collect()
     except pl.exceptions.PolarsError as error:
-        message = f"the checkpoint {path} of {store.uri} is damaged: {error}. Nothing was changed."
+        message = f"the checkpoint {path} of {store.uri} is damaged: {error}."
         raise InvalidMetadataError(message) from error

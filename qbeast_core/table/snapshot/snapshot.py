@@ -225,7 +225,7 @@ def load_snapshot(
         if version is None:
             keep(snapshot)
         return snapshot
-    message = f"a file of the log of {store.uri} is missing: {missing}. Nothing was changed."
+    message = f"a file of the log of {store.uri} is missing: {missing}."
     raise StorageError(message, path=store.uri) from missing
 
 
@@ -385,7 +385,7 @@ def read_live_files(snapshot: Snapshot) -> LiveFiles:
     try:
         log = read_log(snapshot.source.log, snapshot.version)
     except FileNotFoundError as error:
-        message = f"a file of the log of {snapshot.uri} is missing: {error}. Nothing was changed; try again."
+        message = f"a file of the log of {snapshot.uri} is missing: {error}; try again."
         raise StorageError(message, path=snapshot.uri) from error
     return whole_files(snapshot.files["path"].to_list(), log)
 
@@ -430,7 +430,7 @@ def _travel(version: object) -> tuple[int | None, datetime | None]:
             pass
     msg = (
         "`version` must be a number of at least 0, a date, a datetime, or the text of one (ISO 8601), not "
-        f"{version!r}; nothing was read"
+        f"{version!r}"
     )
     raise InvalidInputError(msg, argument="version", value=version)
 

@@ -34,7 +34,7 @@ def begin_append(
     snapshot = find_target(uri, "append", storage_options)
     if snapshot is None:
         msg = (
-            f"there is no table at {uri!r}, and tasks cannot create one; nothing was written. Create it with "
+            f"there is no table at {uri!r}, and tasks cannot create one. Create it with "
             "qbeast_spark_bridge.write_table(df, path, columns=[...])."
         )
         raise TableNotFoundError(msg, path=uri)
@@ -60,7 +60,7 @@ def _refuse_drawn(snapshot: Snapshot, columns: Sequence[str]) -> None:
     if drawn:
         msg = (
             f"tasks cannot append to {snapshot.uri!r}: it draws the numbers of {[column.column for column in drawn]}, "
-            "and tasks would draw the same ones; nothing was written. Use qbeast_spark_bridge.write_table(df, path, "
+            "and tasks would draw the same ones. Use qbeast_spark_bridge.write_table(df, path, "
             'mode="append"), for a stream in foreachBatch.'
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature="identityColumns")

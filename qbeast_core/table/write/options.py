@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 _MAX_CHARACTERS: Final = 1 << 20
 
-_OUTCOME: Final = "nothing was written"
 _MAX_ROWS: Final = 2**31 - 1  # the JVM counts the rows of a cube in 32 bits
 
 # Every commit sets these, but for those that Spark's Delta knows as structs, maps or numbers: a text in one of
@@ -92,17 +91,17 @@ class WriteOptions:
 
 def check_options(options: WriteOptions) -> None:
     """Validate options before anything is read."""
-    check_choice("mode", options.mode, get_args(Mode), _OUTCOME)
-    check_choice("schema_mode", options.schema_mode, (None, *get_args(SchemaMode)), _OUTCOME)
-    check_choice("dialect", options.dialect, (None, *get_args(BlocksDialect)), _OUTCOME)
+    check_choice("mode", options.mode, get_args(Mode))
+    check_choice("schema_mode", options.schema_mode, (None, *get_args(SchemaMode)))
+    check_choice("dialect", options.dialect, (None, *get_args(BlocksDialect)))
     size = cast("object", options.cube_size)  # callers without a type checker pass anything
     if size is not None and not (
         isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= _MAX_ROWS
     ):
         what = f"must be a whole number of rows, from 1 to {_MAX_ROWS:,}"
-        invalid_argument("cube_size", what, _OUTCOME, value=size)
+        invalid_argument("cube_size", what, value=size)
     if options.schema_mode == "overwrite" and options.mode == "append":
-        msg = 'schema_mode="overwrite" needs mode="overwrite"; nothing was written'
+        msg = 'schema_mode="overwrite" needs mode="overwrite"'
         raise InvalidInputError(msg, argument="schema_mode")
     comments = {"comment": options.comment} if options.comment is not None else {}
     for argument, text in (
@@ -110,7 +109,7 @@ def check_options(options: WriteOptions) -> None:
         *(("column_comments", t) for t in options.column_comments.values()),
     ):
         if not _is_text(text):
-            invalid_argument(argument, "must be a text", _OUTCOME, value=text)
+            invalid_argument(argument, "must be a text", value=text)
     check_txn(options.txn)
     metadata_of(options.commit_metadata)  # an import of CarbonData adds its own
 
@@ -118,20 +117,20 @@ def check_options(options: WriteOptions) -> None:
 def metadata_of(commit_metadata: Mapping[str, str] | None) -> dict[str, str]:
     """Return the argument `commit_metadata`, or raise if it would break the history."""
     if commit_metadata is not None and not isinstance(cast("object", commit_metadata), Mapping):
-        invalid_argument("commit_metadata", "must map texts to texts", _OUTCOME, value=commit_metadata)
+        invalid_argument("commit_metadata", "must map texts to texts", value=commit_metadata)
     metadata = dict(commit_metadata or {})
     for key, value in metadata.items():
         if not _is_text(key) or not _is_text(value) or key in _OWN_KEYS:
             msg = (
                 f"`commit_metadata` maps texts to texts, and may not use {sorted(_OWN_KEYS)}; got "
-                f"{reprlib.repr(key)}: {reprlib.repr(value)}. Nothing was written."
+                f"{reprlib.repr(key)}: {reprlib.repr(value)}."
             )
             raise InvalidInputError(msg, argument="commit_metadata", value=key)
     length = sum(len(key) + len(value) for key, value in metadata.items())
     if length > _MAX_CHARACTERS:
         msg = (
             f"`commit_metadata` has {length:,} characters, more than {_MAX_CHARACTERS:,}, which every reader of the "
-            "log would read. Nothing was written. Store it elsewhere, and its address here."
+            "log would read. Store it elsewhere, and its address here."
         )
         raise InvalidInputError(msg, argument="commit_metadata")
     return metadata
@@ -155,7 +154,7 @@ def parse_column_stats(
     unknown = sorted(set(given) - keys)
     if unknown:
         msg = (
-            f"`column_stats` names {unknown}, which belong to no indexed column; nothing was written. Keys are one of "
+            f"`column_stats` names {unknown}, which belong to no indexed column. Keys are one of "
             f"{list(indexed)} followed by _min, _max or _quantiles.{did_you_mean(unknown, sorted(keys))}"
         )
         raise InvalidInputError(msg, argument="column_stats", value=unknown, known=sorted(keys))
@@ -174,7 +173,7 @@ def check_txn(txn: object) -> None:
             return
         case _:
             what = "must be (application id, version), a text and a whole number below 2**63"
-            invalid_argument("txn", what, _OUTCOME, value=txn)
+            invalid_argument("txn", what, value=txn)
 
 
 def is_applied(target: Snapshot, txn: tuple[str, int] | None) -> bool:
@@ -189,15 +188,15 @@ def _as_mapping(stats: ColumnStats | None) -> Mapping[str, Any]:
     if not isinstance(stats, str):
         if not isinstance(cast("object", stats), Mapping | None):
             problem = "must be a mapping or the text of a JSON object"
-            invalid_argument("column_stats", problem, _OUTCOME, value=stats)
+            invalid_argument("column_stats", problem, value=stats)
         return stats or {}
     try:
         parsed = json.loads(stats)
     except json.JSONDecodeError as error:
-        msg = f"column_stats is not valid JSON: {error}; nothing was written"
+        msg = f"column_stats is not valid JSON: {error}"
         raise InvalidInputError(msg, argument="column_stats") from error
     if not isinstance(parsed, dict):
-        invalid_argument("column_stats", "must be a JSON object", _OUTCOME, value=stats)
+        invalid_argument("column_stats", "must be a JSON object", value=stats)
     return parsed
 
 
@@ -205,7 +204,7 @@ def _bounds(name: str, dtype: pl.DataType, given: Mapping[str, Any]) -> ColumnBo
     ends = (given.get(f"{name}_min"), given.get(f"{name}_max"))
     lowest, highest = (None if end is None else _in_format_unit(name, dtype, [end])[0] for end in ends)
     if lowest is not None and highest is not None and lowest > highest:  # type: ignore[operator] # one column, one type
-        msg = f"column_stats: {name}_min {lowest!r} lies above {name}_max {highest!r}; nothing was written"
+        msg = f"column_stats: {name}_min {lowest!r} lies above {name}_max {highest!r}"
         raise InvalidInputError(msg, argument="column_stats")
     quantiles = given.get(f"{name}_quantiles")
     if quantiles is None:
@@ -222,7 +221,7 @@ def _in_format_unit(name: str, dtype: pl.DataType, values: list[Any]) -> list[fl
     try:
         cast = pl.concat([_as_column_value(value, dtype) for value in values])
     except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
-        msg = f"column_stats: {values!r} does not fit column {name!r} of type {dtype}; nothing was written"
+        msg = f"column_stats: {values!r} does not fit column {name!r} of type {dtype}"
         raise InvalidInputError(msg, argument="column_stats") from error
     if dtype == pl.String or dtype.is_integer():
         return cast.to_list()

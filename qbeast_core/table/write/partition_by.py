@@ -15,7 +15,6 @@ from qbeast_core.table.data.column_names import listed_names
 # Names of partition columns, or the name of one.
 PartitionBy: TypeAlias = Sequence[str] | str
 
-_OUTCOME: Final = "nothing was written"
 _ARGUMENT: Final = "partition_by"
 
 
@@ -31,11 +30,11 @@ def partition_columns(
 
     `now` are those of the table, None for a new table. Without a request, a table keeps its partition columns.
     """
-    names = (now or ()) if requested is None else listed_names(requested, _ARGUMENT, _OUTCOME)
+    names = (now or ()) if requested is None else listed_names(requested, _ARGUMENT)
     if now is not None and names != now and not may_change:
         has = f"is partitioned by {list(now)}" if now else "has no partitions"
         msg = (
-            f"the table {has}, not by {list(names)}; {_OUTCOME}. Leave `{_ARGUMENT}` out, or replace the table with "
+            f"the table {has}, not by {list(names)}. Leave `{_ARGUMENT}` out, or replace the table with "
             'mode="overwrite", schema_mode="overwrite".'
         )
         raise InvalidInputError(msg, argument=_ARGUMENT, value=list(names))
@@ -51,21 +50,19 @@ def _check(names: tuple[str, ...], schema: pl.Schema, dialect: BlocksDialect) ->
     twice = sorted({name for name in names if names.count(name) > 1})
     if unknown:
         msg = (
-            f"the rows have no column(s) {unknown} to partition by; {_OUTCOME}. They have {list(schema)}."
+            f"the rows have no column(s) {unknown} to partition by. They have {list(schema)}."
             f"{did_you_mean(unknown, schema)} A table without partitions: {_ARGUMENT}=[]."
         )
     elif twice:
-        msg = f"columns to partition by named twice: {twice}; {_OUTCOME}. Name each once."
+        msg = f"columns to partition by named twice: {twice}. Name each once."
     elif nested:
         types = ", ".join(f"{name!r} ({schema[name]})" for name in nested)
-        msg = (
-            f"lists, structs and maps cannot be partition columns: {types}; {_OUTCOME}. Choose other columns."
-        )
+        msg = f"lists, structs and maps cannot be partition columns: {types}. Choose other columns."
     elif len(names) == len(schema):
-        msg = f"all columns are partition columns, so files would have no column; {_OUTCOME}. Leave one out."
+        msg = "all columns are partition columns, so files would have no column. Leave one out."
     elif dialect == "qbeast-spark":
         msg = (
-            f"tables of the dialect 'qbeast-spark' cannot have partitions; {_OUTCOME}. Index {list(names)} instead, "
+            f"tables of the dialect 'qbeast-spark' cannot have partitions. Index {list(names)} instead, "
             "or use the dialect 'documented'."
         )
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import polars as pl
 
@@ -50,8 +49,6 @@ from qbeast_core.table.write.options import WriteOptions, parse_column_stats
 from qbeast_core.table.write.partition_by import partition_columns
 from qbeast_core.table.write.sampling_key import sampling_key, with_sampling_key
 from qbeast_core.tree.space.evolve import IndexWish
-
-_OUTCOME: Final = "nothing was written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +104,18 @@ def prepare(
     latest = target.config.latest if target is not None else None
     dialect = _dialect(options, target)
     if target is not None and dialect == "qbeast-spark":
-        refuse_mapping(target.uri, target.columns, outcome=_OUTCOME)
+        refuse_mapping(target.uri, target.columns)
     sample_column = _sample_column(frame, target, options, dialect)
     given = frame.columns
     frame = _with_optional(without_values(frame, sample_column), target, options)
     frame, schema_json = _fitted(frame, target, options, required)
     if target is not None and appending and latest is not None:
-        refuse_lost_columns(target.uri, latest, frame.schema, target.columns, done="written")
+        refuse_lost_columns(target.uri, latest, frame.schema, target.columns)
     specs = _specs(target, state, options, frame.schema)
     if not specs:
         _refuse_index_options(options, sample_column)
     sample_by = _sampling_key(frame.schema, target, options, dialect, sample_column) if specs else ()
-    refuse_sample_column(sample_column, [spec.name for spec in specs], argument="columns", outcome=_OUTCOME)
+    refuse_sample_column(sample_column, [spec.name for spec in specs], argument="columns")
     check_columns(specs, frame.schema, dialect)
     metadata = _metadata(target, schema_json, frame.schema, options, dialect)
     if target is None and not specs:
@@ -170,7 +167,7 @@ def _refuse_lost_clustering(target: Snapshot | None, schema: pl.Schema) -> None:
     lost = sorted({column[0] for column in columns if column[0] not in schema})
     if target is not None and lost:
         msg = (
-            f"{target.uri!r} is clustered by {lost}, and the rows lack these columns; {_OUTCOME}. Keep the columns, or "
+            f"{target.uri!r} is clustered by {lost}, and the rows lack these columns. Keep the columns, or "
             "let Spark change the clustering first: ALTER TABLE ... CLUSTER BY NONE."
         )
         raise SchemaMismatchError(
@@ -215,7 +212,7 @@ def _specs(
     if target is not None and target.config.is_left_unindexed and (state is not None or columns is None):
         if columns is not None and resolve_specs(columns, None):
             msg = (
-                "the table has no index, and an append does not begin one; nothing was written. Append without "
+                "the table has no index, and an append does not begin one. Append without "
                 "`columns`, and index the table, which moves no data: Table.reindex([...])."
             )
             raise InvalidColumnsError(msg, value=columns)
@@ -240,7 +237,7 @@ def _refuse_index_options(options: WriteOptions, sample_column: str | None) -> N
     }
     for name, value in given.items():
         if value is not None:
-            msg = f"`{name}` needs an index, and the table has none (columns=[]); {_OUTCOME}. Pass columns to index."
+            msg = f"`{name}` needs an index, and the table has none (columns=[]). Pass columns to index."
             raise InvalidInputError(msg, argument=name, value=value)
 
 
@@ -252,7 +249,7 @@ def _dialect(options: WriteOptions, target: Snapshot | None) -> BlocksDialect:
     dialect = found_dialect(intent, target.metadata, target.files)
     if requested not in (None, dialect):
         cure = "Append without `dialect`."
-        msg = f"the table uses the dialect {dialect!r}, not {requested!r}; nothing was written. {cure}"
+        msg = f"the table uses the dialect {dialect!r}, not {requested!r}. {cure}"
         raise InvalidInputError(msg, argument="dialect", value=requested, known=[dialect])
     return dialect
 
@@ -268,7 +265,7 @@ def _sample_column(
             'Leave `sample_column` out, or replace the table with mode="overwrite", schema_mode="overwrite"'
         )
         cure += "." if now is not None else ", or add it first: Table.add_sample_column(name)."
-        msg = f"the table has {has}, not {name!r}; {_OUTCOME}. {cure}"
+        msg = f"the table has {has}, not {name!r}. {cure}"
         raise InvalidInputError(msg, argument="sample_column", value=name)
     if name is None or name == now:
         return None if now is None else check_sample_column(now, (), dialect)
@@ -310,7 +307,7 @@ def _metadata(
     comments = {name: {"comment": text} for name, text in options.column_comments.items()}
     unknown = [name for name in comments if name not in schema]
     if unknown:
-        unknown_columns("column_comments", unknown, schema, _OUTCOME)
+        unknown_columns("column_comments", unknown, schema)
     if target is None:
         return Metadata(
             id=new_id(),
@@ -336,7 +333,7 @@ def _refuse_new_comments(
     if changed or noted_fields(schema_json, comments) != noted_fields(schema_json, {"": {}}):
         argument = "comment" if changed else "column_comments"
         msg = (
-            f"`{argument}` differs from the comments of the table; {_OUTCOME}. Comments are set when a table is made, "
+            f"`{argument}` differs from the comments of the table. Comments are set when a table is made, "
             'or replaced by mode="overwrite", schema_mode="overwrite": leave them out.'
         )
         raise InvalidInputError(msg, argument=argument)

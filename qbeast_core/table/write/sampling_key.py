@@ -19,7 +19,6 @@ from qbeast_core.tree.space.columns import can_be_hashed
 # Names of the columns of a sampling key, or the name of one.
 SampleBy: TypeAlias = Sequence[str] | str
 
-_OUTCOME: Final = "nothing was written"
 _ARGUMENT: Final = "sample_by"
 
 
@@ -36,11 +35,11 @@ def sampling_key(
 
     `now` is that of the table, None for a new table. Without a request, a table keeps its sampling key.
     """
-    names = (now or ()) if requested is None else listed_names(requested, _ARGUMENT, _OUTCOME)
+    names = (now or ()) if requested is None else listed_names(requested, _ARGUMENT)
     if now is not None and names != now and not may_change:
         has = f"has the sampling key {list(now)}" if now else "has no sampling key"
         msg = (
-            f"the table {has}, not {list(names)}; {_OUTCOME}. Leave `{_ARGUMENT}` out, or replace the rows with "
+            f"the table {has}, not {list(names)}. Leave `{_ARGUMENT}` out, or replace the rows with "
             'mode="overwrite".'
         )
         raise InvalidInputError(msg, argument=_ARGUMENT, value=list(names))
@@ -68,26 +67,26 @@ def _check(
     unfit = [name for name in names if name in schema and not _is_key(schema[name])]
     if unknown:
         msg = (
-            f"the rows have no column(s) {unknown} to sample by; {_OUTCOME}. They have {list(schema)}."
+            f"the rows have no column(s) {unknown} to sample by. They have {list(schema)}."
             f"{did_you_mean(unknown, schema)} A table without a sampling key: {_ARGUMENT}=[]."
         )
     elif twice:
-        msg = f"columns to sample by named twice: {twice}; {_OUTCOME}. Name each once."
+        msg = f"columns to sample by named twice: {twice}. Name each once."
     elif sample_column in names:
         msg = (
-            f"{sample_column!r} is the sample column, which is computed from the sampling key; {_OUTCOME}. "
+            f"{sample_column!r} is the sample column, which is computed from the sampling key. "
             "Choose other columns."
         )
     elif unfit:
         types = ", ".join(f"{name!r} ({schema[name]})" for name in unfit)
         msg = (
-            f"columns of these types cannot be a sampling key: {types}; {_OUTCOME}. Equal keys must have equal "
+            f"columns of these types cannot be a sampling key: {types}. Equal keys must have equal "
             "bytes, so floats and nested columns are refused: cast them to integers, decimals or text."
         )
     elif dialect == "qbeast-spark":
         msg = (
-            f"tables of the dialect 'qbeast-spark' cannot have a sampling key: the JVM samples by the indexed "
-            f"columns; {_OUTCOME}. Use the dialect 'documented'."
+            "tables of the dialect 'qbeast-spark' cannot have a sampling key: the JVM samples by the indexed "
+            "columns. Use the dialect 'documented'."
         )
     else:
         return

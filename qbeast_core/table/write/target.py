@@ -28,14 +28,14 @@ def find_target(uri: str, mode: Mode, storage_options: Mapping[str, str] | None)
         return None
     if mode == "error":
         cure = 'Use mode="append", "overwrite" or "ignore", or choose another path.'
-        msg = f"a table is at {uri!r} already; nothing was written. {cure}"
+        msg = f"a table is at {uri!r} already. {cure}"
         raise TableExistsError(msg, path=uri, argument="mode")
     if mode == "ignore":
         return snapshot
     config = snapshot.config
     if mode == "append" and not (config.is_indexed or config.is_left_unindexed):
         msg = (
-            f"{uri!r} is a Delta table without Qbeast index; nothing was written. Convert it ({convert_call(uri)}), or "
+            f"{uri!r} is a Delta table without Qbeast index. Convert it ({convert_call(uri)}), or "
             'write to another path, or replace it with mode="overwrite".'
         )
         raise NotQbeastTableError(msg, path=uri)
@@ -54,15 +54,15 @@ def _refuse_what_is_there(
         return
     files = list(root.glob("*.parquet"))
     if not root.is_dir():
-        msg = f"{uri!r} is a file, not a folder; nothing was written. Choose another path."
+        msg = f"{uri!r} is a file, not a folder. Choose another path."
     elif files and all(map(is_ours, files)):
         msg = (
             f"{uri!r} holds data files of a table, but no log that names them: an interrupted write left them, or the "
-            "log was lost; nothing was written. Delete them if nobody needs them, or choose another path."
+            "log was lost. Delete them if nobody needs them, or choose another path."
         )
     elif files or (root / LOG_DIRECTORY).exists():
         msg = (
-            f"{uri!r} holds files but no readable Delta table; nothing was written. Convert it to a table first "
+            f"{uri!r} holds files but no readable Delta table. Convert it to a table first "
             f"({convert_call(uri)}), or choose an empty place."
         )
     else:

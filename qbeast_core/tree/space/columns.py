@@ -52,7 +52,7 @@ def data_type_of(name: str, dtype: pl.DataType) -> DataType:
     kind = _kind_of(dtype)
     if kind is None:
         msg = (
-            f"column {name!r} has type {dtype} and cannot be indexed; nothing was written. "
+            f"column {name!r} has type {dtype} and cannot be indexed. "
             f"Columns of these types can: {_INDEXABLE}."
         )
         raise InvalidColumnsError(msg, columns=[name])

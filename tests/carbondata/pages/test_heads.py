@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.carbondata.damage import Damaged
-from qbeast_core.carbondata.pages.texts import length_heads
+from qbeast_carbondata.damage import Damaged
+from qbeast_carbondata.pages.texts import length_heads
 from tests.carbondata.page_encoder import length_value
 from tests.helpers.examples import examples
 

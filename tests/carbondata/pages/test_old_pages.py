@@ -13,16 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.carbondata.damage import Damaged, Unreadable
-from qbeast_core.carbondata.pages.chains import chain
-from qbeast_core.carbondata.pages.codecs import decompress_start
-from qbeast_core.carbondata.pages.old.java_meta import read_java_meta
-from qbeast_core.carbondata.pages.old.members import read_dictionary
-from qbeast_core.carbondata.pages.old.row_format import decode_rows
-from qbeast_core.carbondata.pages.page import decode_page
-from qbeast_core.carbondata.pages.row_order import row_ids, run_lengths
-from qbeast_core.carbondata.pages.texts import texts
-from qbeast_core.carbondata.structs.schema import DataType, Encoding
+from qbeast_carbondata.damage import Damaged, Unreadable
+from qbeast_carbondata.pages.chains import chain
+from qbeast_carbondata.pages.codecs import decompress_start
+from qbeast_carbondata.pages.old.java_meta import read_java_meta
+from qbeast_carbondata.pages.old.members import read_dictionary
+from qbeast_carbondata.pages.old.row_format import decode_rows
+from qbeast_carbondata.pages.page import decode_page, row_ids, run_lengths
+from qbeast_carbondata.pages.texts import texts
+from qbeast_carbondata.structs.schema import DataType, Encoding
 from tests.carbondata import old_encoder as old
 from tests.carbondata.page_encoder import FixedDictionaries, column, shortened
 from tests.helpers.examples import examples

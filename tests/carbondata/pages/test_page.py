@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.carbondata.damage import Damaged, Unreadable
-from qbeast_core.carbondata.pages.encoder_meta import StoreType
-from qbeast_core.carbondata.pages.page import decode_page, local_members
-from qbeast_core.carbondata.structs.schema import DataType, Encoding
+from qbeast_carbondata.damage import Damaged, Unreadable
+from qbeast_carbondata.pages.encoder_meta import StoreType
+from qbeast_carbondata.pages.page import decode_page, local_members
+from qbeast_carbondata.structs.schema import DataType, Encoding
 from tests.carbondata import page_encoder as made
 from tests.helpers.examples import examples
 

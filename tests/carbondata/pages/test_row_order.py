@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.carbondata.damage import Damaged
-from qbeast_core.carbondata.pages.row_order import (
+from qbeast_carbondata.damage import Damaged
+from qbeast_carbondata.pages.page import (
     expand_pairs,
     inverse,
     row_ids,

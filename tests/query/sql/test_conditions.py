@@ -133,7 +133,6 @@ def test_invalid_texts_name_the_reason(text: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         condition_of(text, SCHEMA)
     assert any(reason in str(caught.value) for reason in INVALID[text].split("|")), str(caught.value)
-    assert "nothing was changed" in str(caught.value)
 
 
 LONG = {
@@ -260,8 +259,7 @@ def judge(text: str) -> None:
         try:
             understand(text, SCHEMA)
         except InvalidInputError as error:
-            assert "nothing was changed" in str(error)  # noqa: PT017 - most texts raise none
-            assert "hidden" not in str(error)  # noqa: PT017 - the same
+            assert "hidden" not in str(error)  # noqa: PT017 - most texts raise none
 
 
 @tries

@@ -91,7 +91,6 @@ def test_messages_quote_the_start_of_a_text(table: qbeast.Table, name: str) -> N
     message = str(caught.value)
     assert len(message) < (4_100 if name == "expression" else 1_800)
     assert "…" in message
-    assert any(outcome in message for outcome in ("othing was", "nothing is there")), message
 
 
 CHICAGO = datetime(2022, 1, 1, tzinfo=ZoneInfo("America/Chicago"))

@@ -15,8 +15,8 @@ from deltalake import write_deltalake
 
 import qbeast
 from qbeast_core.table.advise import advise as module
+from qbeast_core.table.advise.advise import table_sample
 from qbeast_core.table.advise.search import MANY_ROWS
-from qbeast_core.table.advise.table_sample import table_sample
 from tests.helpers.deletion_vectors import delete
 from tests.helpers.examples import is_sweep
 

@@ -199,7 +199,7 @@ def test_rows_that_change_between_passes_raise(rows: pl.DataFrame, tmp_path: Pat
 
     changing = rows.lazy().map_batches(random, streamable=True)
     (tmp_path / "spilling").mkdir()
-    with pytest.raises(qbeast.InputChangedError, match="Nothing was written"):
+    with pytest.raises(qbeast.InputChangedError, match="Nothing was changed"):
         qbeast.write_table(
             changing,
             tmp_path / "t",

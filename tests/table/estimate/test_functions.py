@@ -186,7 +186,6 @@ def test_bad_functions_are_named(table: qbeast.Table, function: Any, message: st
     with pytest.raises(InvalidInputError) as caught:
         table.estimate(function, sample=0.2)
     assert message in str(caught.value)
-    assert "no answer was computed" in str(caught.value)
     assert caught.value.argument == "aggregates"
 
 

@@ -235,7 +235,7 @@ def test_refused_joins_name_the_cure(tables: tuple[qbeast.Table, qbeast.Table], 
         (
             (by_other, "user"),
             {},
-            r"is sampled by \['user', 'fare'\]; nothing was read. Write it with sample_by",
+            r"is sampled by \['user', 'fare'\]. Write it with sample_by",
         ),
         ((no_index, "user"), {}, "has no index"),
         ((with_narrow, "user"), {}, "Int64 and Int32.*cast them and write the table again"),

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.query.index.tags import decode_tags
+from qbeast_core.query.index.build import decode_tags
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.tables import small_files

@@ -21,7 +21,7 @@ import qbeast
 from qbeast_core.query.filters.predicate import parse_predicate
 from qbeast_core.query.plan.intervals import reach
 from qbeast_core.spec.transformation import CDFStringQuantilesTransformation, linear_transformation
-from qbeast_core.table.inspect.axis_labels import axis_ticks
+from qbeast_core.table.inspect.plot_space import axis_ticks
 from tests.golden.collection import Golden, each
 from tests.helpers.tables import small_files
 

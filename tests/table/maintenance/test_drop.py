@@ -50,7 +50,7 @@ def test_plain_delta_table_is_dropped(tmp_path: Path) -> None:
 @pytest.mark.parametrize("confirm", [False, None, 1, "yes"])
 def test_drop_needs_confirmation(path: Path, confirm: object) -> None:
     before = sorted(path.rglob("*"))
-    with pytest.raises(qbeast.InvalidInputError, match="nothing was deleted"):
+    with pytest.raises(qbeast.InvalidInputError, match="Nothing was changed"):
         qbeast.drop_table(path, confirm=confirm)  # type: ignore[arg-type]
     with pytest.raises(qbeast.InvalidInputError, match="`confirm` must be True"):
         qbeast.drop_table(path)
@@ -61,7 +61,7 @@ def test_folder_without_a_log_raises(tmp_path: Path) -> None:
     ROWS.write_parquet(tmp_path / "a.parquet")
     (tmp_path / "_delta_log").mkdir()
     for place in (tmp_path, tmp_path / "_delta_log", tmp_path / "missing"):
-        with pytest.raises(qbeast.TableNotFoundError, match="nothing was deleted"):
+        with pytest.raises(qbeast.TableNotFoundError, match="Nothing was changed"):
             qbeast.drop_table(place, confirm=True)
     assert (tmp_path / "a.parquet").exists()
 

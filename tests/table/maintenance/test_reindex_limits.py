@@ -52,9 +52,7 @@ def test_invalid_options_change_nothing(tmp_path: Path, columns: Any, options: A
 
 def test_dialect_of_the_jvm_is_refused_by_name(tmp_path: Path) -> None:
     table = new(tmp_path, dialect="qbeast-spark")
-    with pytest.raises(
-        qbeast.InvalidInputError, match=r"qbeast-spark.*Nothing|nothing was changed.*switch_dialect"
-    ):
+    with pytest.raises(qbeast.InvalidInputError, match=r"qbeast-spark.*switch_dialect.*Nothing was changed"):
         table.reindex(["b"])
     assert table.refresh().version == 0
     table.switch_dialect("documented")

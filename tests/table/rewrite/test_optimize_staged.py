@@ -150,7 +150,7 @@ def test_progress_history_and_report_agree(tmp_path: Path) -> None:
 def test_invalid_options_raise(tmp_path: Path, options: dict[str, Any]) -> None:
     qbeast.write_table(rows(0, 50), tmp_path / "t", columns=COLUMNS)
     table = qbeast.open_table(tmp_path / "t")
-    with pytest.raises(qbeast.InvalidInputError, match=r"(?i)nothing was (changed|written)"):
+    with pytest.raises(qbeast.InvalidInputError, match="Nothing was changed"):
         table.optimize(**options)
 
 

@@ -46,7 +46,7 @@ BROKEN: dict[str, tuple[pl.Expr, str, str, int]] = {
 def test_rows_that_break_rules_write_nothing(kind: str, tmp_path: Path) -> None:
     path = table(tmp_path / "t")
     change, name, example, count = BROKEN[kind]
-    with pytest.raises(qbeast.ConstraintViolationError, match=f"'{name}'.*Nothing was written") as caught:
+    with pytest.raises(qbeast.ConstraintViolationError, match=f"'{name}'.*Nothing was changed") as caught:
         qbeast.write_table(rows(10).with_columns(change), path, mode="append")
     error = caught.value
     assert (error.code, error.constraint, error.rows) == ("constraint-violation", name, count)

@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.query.index.tags import decode_tags
+from qbeast_core.query.index.build import decode_tags
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.state import IndexState

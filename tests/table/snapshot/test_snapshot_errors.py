@@ -73,7 +73,6 @@ def test_other_failures_are_not_called_damage(report: str, cure: str) -> None:
     with pytest.raises(StorageError, match=cure) as caught, delta_errors("s3://b/t"):
         raise PanicException(report)
     assert "damaged" not in str(caught.value)
-    assert "Nothing was changed" in str(caught.value)
 
 
 def test_unreachable_endpoint_is_described() -> None:

@@ -70,7 +70,7 @@ def test_values_are_in_the_unit_of_column(dtype: pl.DataType, options: Any, expe
 )
 def test_values_of_wrong_type_raise(dtype: pl.DataType, options: Any) -> None:
     for stats in ({"x_max": options}, {"x_quantiles": [options, options]}):
-        with pytest.raises(qbeast.InvalidInputError, match="nothing was written"):
+        with pytest.raises(qbeast.InvalidInputError, match="does not fit"):
             parse_column_stats(stats, pl.Schema({"x": dtype}), ["x"])
 
 

@@ -60,9 +60,7 @@ def _variant(array: Any) -> Any:
     for name in _BINARIES:
         part = array.field(name)
         if part.null_count and part.filter(valid).null_count:
-            msg = (
-                f"a variant has no {name!r}: it has to be null, or have both binaries. Nothing was committed."
-            )
+            msg = f"a variant has no {name!r}: it has to be null, or have both binaries."
             raise InvalidInputError(msg, argument="df")
         parts.append(pc.fill_null(part, b"") if part.null_count else part)
     fields = [pa.field(name, part.type, nullable=False) for name, part in zip(_BINARIES, parts, strict=True)]

@@ -56,7 +56,7 @@ def refuse_huge_values(frame: pl.DataFrame) -> None:
         if sizes[row] > sizing().max_value_bytes:
             msg = (
                 f"row {row:,} has a value of {int(sizes[row]):,} bytes in column {name!r}, and Parquet holds "
-                f"values up to {sizing().max_value_bytes:,}; nothing was written. Split it over several rows, or keep "
+                f"values up to {sizing().max_value_bytes:,}. Split it over several rows, or keep "
                 "it in a file of its own and its place in the table."
             )
             raise InvalidInputError(msg, argument="df")

@@ -31,7 +31,7 @@ def with_numbers(rows: pl.DataFrame, identities: Sequence[Identity], first_row: 
 def refuse_exhausted(identity: Identity, count: int) -> None:
     """Raise if a column has fewer numbers left than `count`."""
     if count and abs(identity.first + identity.step * (count - 1)) > _LARGEST:
-        msg = f"the identity column {identity.column!r} has no {count:,} numbers left; nothing was written"
+        msg = f"the identity column {identity.column!r} has no {count:,} numbers left"
         raise InvalidInputError(msg, argument="df")
 
 
@@ -54,5 +54,5 @@ def refuse_new_numbers(identities: Sequence[Identity], columns: Collection[str],
 
 def _refuse(column: str, argument: str, cure: str) -> NoReturn:
     problem = f"`{argument}` sets the identity column {column!r}, whose numbers the table draws"
-    msg = f"{problem}; nothing was changed: {cure}"
+    msg = f"{problem}: {cure}"
     raise InvalidInputError(msg, argument=argument, value=column)

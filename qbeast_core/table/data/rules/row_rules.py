@@ -16,8 +16,6 @@ if TYPE_CHECKING:  # workers that check rules do not read them
 
 RuleKind: TypeAlias = Literal["constraint", "invariant", "generated column", "field without nulls"]
 _MAX_CHARACTERS: Final = 200
-_UNWRITTEN: Final = "Nothing was written"
-_UNCHANGED: Final = "Nothing was changed"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,13 +40,13 @@ class Check:
         return shown.head(1).collect().row(0, named=True)
 
     def violation(
-        self, rows: int, example: Mapping[str, object], *, argument: str | None, outcome: str
+        self, rows: int, example: Mapping[str, object], *, argument: str | None
     ) -> ConstraintViolationError:
         """Return the error about rows that break the rule."""
         values = str(dict(example))
         shown = values if len(values) <= _MAX_CHARACTERS else f"{values[:_MAX_CHARACTERS]}…"
         rule = f"{self.kind} {self.name!r}, {excerpt(self.text)}"
-        msg = f"{rows:,} row(s) break the {rule}: for example {shown}. {outcome}."
+        msg = f"{rows:,} row(s) break the {rule}: for example {shown}."
         return ConstraintViolationError(
             msg,
             constraint=self.name,
@@ -100,9 +98,9 @@ class AppliedRules:
 
     def apply(self, rows: pl.DataFrame, *, argument: str) -> pl.DataFrame:
         """Return changed rows with the computed columns, after a check. The rows have the types of the table."""
-        filled = _computed(rows, self.defaults, argument, _UNCHANGED)
-        computed = _computed(filled, self.generated, argument, _UNCHANGED)
-        self.check(computed, argument=argument, outcome=_UNCHANGED)
+        filled = _computed(rows, self.defaults, argument)
+        computed = _computed(filled, self.generated, argument)
+        self.check(computed, argument=argument)
         return computed
 
     def fill(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -113,7 +111,7 @@ class AppliedRules:
         """Return new rows with the generated columns. The rows have the types of the table."""
         return _computed(rows, self.generated)
 
-    def check(self, rows: pl.DataFrame, *, argument: str = "df", outcome: str = _UNWRITTEN) -> None:
+    def check(self, rows: pl.DataFrame, *, argument: str = "df") -> None:
         """Raise `ConstraintViolationError` if a row breaks a rule."""
         if not self.checks or not rows.height:
             return
@@ -123,14 +121,12 @@ class AppliedRules:
                 for number, check in enumerate(self.checks)
             ).row(0)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            _refuse(", ".join(check.text for check in self.checks), error, argument, outcome)
+            _refuse(", ".join(check.text for check in self.checks), error, argument)
         for check, count in zip(self.checks, broken, strict=True):
             if count:
                 # A rule without columns is broken by all rows or by none.
                 rows_broken = count if check.expr.meta.root_names() else rows.height
-                raise check.violation(
-                    rows_broken, check.example(rows.lazy()), argument=argument, outcome=outcome
-                )
+                raise check.violation(rows_broken, check.example(rows.lazy()), argument=argument)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,18 +182,16 @@ class RowRules:
         return {source for column in self.generated if column.name in names for source in column.sources}
 
 
-def _computed(
-    rows: pl.DataFrame, columns: Sequence[ComputedColumn], argument: str = "df", outcome: str = _UNWRITTEN
-) -> pl.DataFrame:
+def _computed(rows: pl.DataFrame, columns: Sequence[ComputedColumn], argument: str = "df") -> pl.DataFrame:
     if not columns:
         return rows
     try:
         return rows.with_columns(column.expr.alias(column.name) for column in columns)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         texts = ", ".join(f"{column.name} as {column.text}" for column in columns)
-        _refuse(texts, error, argument, outcome)
+        _refuse(texts, error, argument)
 
 
-def _refuse(texts: str, error: BaseException, argument: str, outcome: str) -> NoReturn:
-    msg = f"{excerpt(texts)} cannot be computed for every row: {reason_of(error)}. {outcome}."
+def _refuse(texts: str, error: BaseException, argument: str) -> NoReturn:
+    msg = f"{excerpt(texts)} cannot be computed for every row: {reason_of(error)}."
     raise InvalidInputError(msg, argument=argument) from error

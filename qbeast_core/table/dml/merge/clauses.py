@@ -24,7 +24,6 @@ Duplicates: TypeAlias = Literal["error", "insert"]
 WhenNotMatchedBySource: TypeAlias = Literal["delete", "ignore"]
 
 _IDLE: Final = "ignore"
-_OUTCOME: Final = "nothing was changed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +69,11 @@ class Clauses:
 
     def check(self, schema: pl.Schema) -> None:
         """Validate the options for a table of these columns."""
-        check_choice("when_matched", self.when_matched, get_args(WhenMatched), _OUTCOME)
-        check_choice("when_not_matched", self.when_not_matched, get_args(WhenNew), _OUTCOME)
-        check_choice("duplicates", self.duplicates, get_args(Duplicates), _OUTCOME)
+        check_choice("when_matched", self.when_matched, get_args(WhenMatched))
+        check_choice("when_not_matched", self.when_not_matched, get_args(WhenNew))
+        check_choice("duplicates", self.duplicates, get_args(Duplicates))
         by_source = self.when_not_matched_by_source
-        check_choice("when_not_matched_by_source", by_source, get_args(WhenNotMatchedBySource), _OUTCOME)
+        check_choice("when_not_matched_by_source", by_source, get_args(WhenNotMatchedBySource))
         if self.schema_mode not in (None, "merge"):
             _refuse("schema_mode", f"must be 'merge' or None in a merge, got {self.schema_mode!r}")
         if (self.when_matched, self.when_not_matched, by_source) == (_IDLE,) * 3:
@@ -95,10 +94,10 @@ class Clauses:
     def _check_names(self, schema: pl.Schema) -> None:
         keys = self.keys
         if not keys or len(set(keys)) < len(keys):
-            invalid_argument("on", "must name one column or several, each once", _OUTCOME, value=self.on)
+            invalid_argument("on", "must name one column or several, each once", value=self.on)
         unknown = [name for name in keys if name not in schema]
         if unknown:
-            unknown_columns("on", unknown, schema, _OUTCOME)
+            unknown_columns("on", unknown, schema)
         nested = [name for name in keys if schema[name].is_nested()]
         if nested:
             _refuse("on", f"rows cannot be matched by the nested column(s) {nested}")
@@ -163,5 +162,5 @@ def _clause(action: str, condition: Predicate | None) -> dict[str, str]:
 
 
 def _refuse(argument: str, problem: str) -> None:
-    msg = f"`{argument}`: {problem}; {_OUTCOME}"
+    msg = f"`{argument}`: {problem}"
     raise InvalidInputError(msg, argument=argument)

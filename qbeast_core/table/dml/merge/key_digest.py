@@ -54,7 +54,7 @@ class KeyDigest:
         if (rows, hash_sum) != (self.rows, self.hash_sum):
             msg = (
                 f"the source changed while it was merged: {self.rows:,} rows were counted, then {rows:,} were read, or "
-                f"their keys differed. Nothing was changed. It is read twice: {advice}"
+                f"their keys differed. It is read twice: {advice}"
             )
             raise InputChangedError(msg, rows_before=self.rows, rows_after=rows)
 

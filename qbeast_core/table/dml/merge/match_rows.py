@@ -106,6 +106,6 @@ def _refuse_several(acting: pl.DataFrame, keys: list[str]) -> None:
         example = duplicates.select(keys).row(0, named=True)
         msg = (
             f"{duplicates[ROW].n_unique()} or more rows of the table match several rows of the source that would "
-            f"change them, for example {example}; nothing was changed. Leave one row per key in the source."
+            f"change them, for example {example}. Leave one row per key in the source."
         )
         raise InvalidInputError(msg, argument="source")

@@ -129,7 +129,7 @@ def _evolved(snapshot: Snapshot, source: pl.DataFrame, clauses: Clauses) -> Snap
     }
     problems = [*case_problems(list(new), schema), *name_problems(pl.Schema(new))]
     if problems:
-        msg = f"the source's new columns cannot be added to the table: {'; '.join(problems)}. Nothing was changed."
+        msg = f"the source's new columns cannot be added to the table: {'; '.join(problems)}."
         raise SchemaMismatchError(msg, problems=problems)
     known = [name for name, dtype in schema.items() if every and dtype.is_nested() and name in source.columns]
     grown = fitted_columns(source, known, snapshot.schema_json, schema, merge=True).schema
@@ -142,10 +142,10 @@ def _rules_of(source: pl.DataFrame, clauses: Clauses, snapshot: Snapshot) -> Mer
     clauses.check(snapshot.schema)
     missing = [name for name in clauses.keys if name not in source.columns]
     if missing:
-        msg = f"the source has no column(s) {missing} to match by, only {source.columns}; nothing was changed"
+        msg = f"the source has no column(s) {missing} to match by, only {source.columns}"
         raise InvalidInputError(msg, argument="on")
     computed = snapshot.sample_column
-    refuse_sample_column(computed, clauses.keys, argument="on", outcome="nothing was changed")
+    refuse_sample_column(computed, clauses.keys, argument="on")
     table_rules = rules_of_version(snapshot)
     optional = set[str]() if table_rules is None else table_rules.optional - set(source.columns)
     names = [name for name in snapshot.schema if name not in {computed, *optional}]
@@ -181,7 +181,7 @@ def _with_rules(rules: MergeRules, table_rules: RowRules, snapshot: Snapshot) ->
     if used:
         msg = (
             f"a merge cannot add rows to {snapshot.uri}: rules of the table use the identity column(s) {used}, whose "
-            "numbers a merge draws after it checks the rules. Nothing was changed. Append the new rows instead."
+            "numbers a merge draws after it checks the rules. Append the new rows instead."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature="identityColumns")
     return replace(rules, of_new_rows=applied, drawn=drawn)
@@ -220,6 +220,6 @@ def _inserts(
     missing = sorted(required_columns(snapshot) - set(inserts.columns) - computed)
     if missing:
         problems = [f"column {name!r} may hold no nulls" for name in missing]
-        msg = f"insert leaves columns empty: {'; '.join(problems)}. Nothing was changed."
+        msg = f"insert leaves columns empty: {'; '.join(problems)}."
         raise SchemaMismatchError(msg, problems=problems)
     return inserts

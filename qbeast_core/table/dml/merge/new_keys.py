@@ -31,7 +31,7 @@ class DoubledKeys:
         if self.rows:
             msg = (
                 f"{self.rows} row(s) of the source match no row of the table and have the key of another such row, for "
-                f"example {self.example}; nothing was changed. Leave one row per key in the source, or pass "
+                f"example {self.example}. Leave one row per key in the source, or pass "
                 'duplicates="insert" to insert all of them.'
             )
             raise InvalidInputError(msg, argument="duplicates", value="error", known=["insert"])

@@ -121,7 +121,7 @@ def fitted_columns(
     except SchemaMismatchError as error:
         or_merge = "" if merge else '; or give schema_mode="merge" for columns that are new or missing'
         msg = (
-            f"the source does not fit the table: {'; '.join(error.problems)}. Nothing was changed. If it has other "
+            f"the source does not fit the table: {'; '.join(error.problems)}. If it has other "
             f"columns, set columns with `update` and `insert`{or_merge}."
         )
         raise SchemaMismatchError(msg, problems=error.problems) from error

@@ -122,7 +122,7 @@ class PlaceTask:
         if trees is not None and (trees < 0).any():
             msg = (
                 "the rows changed while they were written: the second read returned a value of "
-                f"{', '.join(self.partitions.columns)} that the first did not. Nothing was committed. Pass rows that "
+                f"{', '.join(self.partitions.columns)} that the first did not. Pass rows that "
                 "are the same each time."
             )
             raise InputChangedError(msg, rows_before=self.rows)

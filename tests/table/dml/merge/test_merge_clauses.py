@@ -171,7 +171,7 @@ def test_only_rows_to_insert_need_keys_of_their_own(tmp_path: Path, resources: q
     source = pl.DataFrame({"x": keys, "v": range(8)})
     qbeast.write_table(pl.DataFrame({"x": [1.0], "v": [9]}), tmp_path, columns=["v"])
     merge = partial(qbeast.open_table(tmp_path).merge, source, "x", resources=resources)
-    with pytest.raises(qbeast.InvalidInputError, match=r"^2 row.* nothing was changed"):
+    with pytest.raises(qbeast.InvalidInputError, match=r"^2 row.* Nothing was changed"):
         merge(when_matched="delete", dry_run=True)
     assert merge(when_matched="delete", not_matched_if="source.v in (0, 2, 6, 7)").rows_inserted == 4
     assert_same_rows(qbeast.read_table(tmp_path), source[[0, 2, 6, 7]], key="v")

@@ -1,0 +1,182 @@
+"""Import CarbonData tables: the present rows in one commit, or one commit per load."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeAlias
+
+import polars as pl
+
+from qbeast_carbondata.metadata.history import replayed_loads
+from qbeast_carbondata.metadata.open_table import Segment
+from qbeast_carbondata.reader import PAGE_ROWS, PAGES_AT_ONCE
+from qbeast_carbondata.tables.table import CarbonTable
+from qbeast_core.errors import InvalidColumnsError, changed_before, invalid_argument
+from qbeast_core.table.data.foreign_schema import lost_columns
+from qbeast_core.table.data.query_batches import within
+from qbeast_core.table.engine.protocol import Engine, Source
+from qbeast_core.table.write.options import WriteOptions
+from qbeast_core.table.write.write import WriteResult, write_rows
+
+# The present rows in one commit, or one commit per load in the table's history.
+WhichSegments: TypeAlias = Literal["current", "history"]
+
+# Makes the source of an engine from some segments of a table.
+SourceOf: TypeAlias = Callable[[CarbonTable, tuple[Segment, ...]], Source]
+
+_MAX_DIMENSIONS: Final = 3
+_VALUE_BYTES: Final = 16  # approximate memory of a value
+_PREFIX: Final = "carbondata."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class ImportResult(WriteResult):
+    """Result of `qbeast.import_carbondata`: that of its last commit, with the rows, files and bytes of all commits.
+
+    Attributes
+    ----------
+    commits : int
+        Number of commits.
+    segments : tuple of str
+        Ids of the imported segments, in the order of commits.
+    left_out : tuple of dict
+        Segments that could not be read, if `on_unreadable` is ``"skip-segment"``: `segment`, `path`, `reason`.
+    """
+
+    commits: int
+    segments: tuple[str, ...]
+    left_out: tuple[dict[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _CarbonSource:
+    """Rows of some segments of a table, in batches; a `qbeast_core.table.engine.protocol.Source`."""
+
+    table: CarbonTable
+    segments: tuple[Segment, ...]
+
+    @property
+    def empty(self) -> pl.DataFrame:
+        """See `Source`."""
+        return self.table.schema.to_frame()
+
+    def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
+        """See `Source`."""
+        names = list(self.table.schema if columns is None else columns)
+        files = [file for segment in self.segments for file in segment.files]
+        # At least one page, even if it is larger than a batch; more pages if there are few columns.
+        pages = size_bytes // (PAGE_ROWS * _VALUE_BYTES * len(names))
+        for frame in self.table.reader.file_rows(
+            files, names, pages_at_once=min(max(pages, 1), PAGES_AT_ONCE)
+        ):
+            yield from within(frame, size_bytes)
+
+
+def import_table(
+    table: CarbonTable,
+    path: str | os.PathLike[str],
+    options: WriteOptions,
+    *,
+    segments: WhichSegments,
+    engine: Engine,
+    source_of: SourceOf = _CarbonSource,
+) -> ImportResult:
+    """Write the rows of a CarbonData table; see `qbeast.import_carbondata`."""
+    if segments not in ("current", "history"):
+        what, known = 'must be "current" or "history"', ("current", "history")
+        invalid_argument("segments", what, value=segments, known=known)
+    options = replace(
+        options,
+        columns_if_none=_default_columns(table) if options.columns is None else None,
+        properties=_properties(table),
+        field_metadata=_field_metadata(table),
+    )
+    done: list[tuple[tuple[Segment, ...], WriteResult]] = []
+    for number, group in enumerate(_commits(table, segments)):
+        commit = replace(options, commit_metadata={**_facts(table, group), **options.commit_metadata})
+        if number and not options.dry_run:  # the first commit created the table
+            commit = replace(
+                commit, mode="append", columns=None, cube_size=None, schema_mode=None, dialect=None
+            )
+        source = source_of(table, group)
+        with changed_before(lambda: any(result.committed for _, result in done)):
+            result = write_rows(source, path, commit, engine=engine)
+        done.append((group, result))
+        if result.skipped:
+            break
+    return _combined_result(table, done)
+
+
+def _default_columns(table: CarbonTable) -> list[str]:
+    """Return the default columns to index: the sort columns, or the first dimensions."""
+    lost = lost_columns(list(table.schema), table.schema)
+    indexable = [name for name in table.schema if name not in lost]
+    if not indexable:
+        msg = f"no column of {table.uri!r} can be indexed"
+        raise InvalidColumnsError(msg)
+    sorted_by = [name for name in table.sort_columns if name in indexable]
+    dimensions = [name for name in table.dimensions if name in indexable]
+    return sorted_by or (dimensions or indexable)[:_MAX_DIMENSIONS]
+
+
+def _commits(table: CarbonTable, segments: WhichSegments) -> list[tuple[Segment, ...]]:
+    """Return the segments of each commit."""
+    if segments == "current" or not table.reader.snapshot.is_transactional:
+        return [table.reader.segments]
+    replayed = replayed_loads(table.reader.snapshot, table.reader.segments)
+    return [(segment,) for segment in replayed] or [()]
+
+
+def _facts(table: CarbonTable, group: Sequence[Segment]) -> dict[str, str]:
+    """Return the commit metadata that names the source of the rows."""
+    facts = {f"{_PREFIX}source": table.uri}
+    loads = [segment.load for segment in group if segment.load.name]
+    if loads:
+        facts[f"{_PREFIX}segments"] = ",".join(load.name for load in loads)
+    if len(loads) == 1:
+        times = {"loadStart": loads[0].start_ms, "loadEnd": loads[0].end_ms}
+        facts |= {f"{_PREFIX}{name}": _iso(ms) for name, ms in times.items() if ms is not None}
+    return facts
+
+
+def _iso(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _properties(table: CarbonTable) -> dict[str, str]:
+    """Return the table properties with our prefix, so that no engine acts on them."""
+    return {f"{_PREFIX}{name}": value for name, value in sorted(table.properties.items())}
+
+
+def _field_metadata(table: CarbonTable) -> dict[str, Mapping[str, Any]]:
+    """Return the properties of columns: the comment under Spark's key, the others with our prefix."""
+    metadata: dict[str, Mapping[str, Any]] = {}
+    for column in table.reader.columns:
+        properties = column.schema.properties
+        facts = {f"{_PREFIX}{name}": value for name, value in sorted(properties.items()) if name != "comment"}
+        if column.has_global_dictionary:
+            facts[f"{_PREFIX}dictionary"] = "global"
+        if properties.get("comment"):
+            facts["comment"] = properties["comment"]
+        if facts:
+            metadata[column.schema.name] = facts
+    return metadata
+
+
+def _combined_result(table: CarbonTable, done: list[tuple[tuple[Segment, ...], WriteResult]]) -> ImportResult:
+    """Return the result of all commits."""
+    results = [result for _, result in done]
+    values = {field.name: getattr(results[-1], field.name) for field in fields(WriteResult)}
+    for name in ("rows", "files", "bytes", "attempts", "staged_files"):
+        values[name] = sum(getattr(result, name) for result in results)
+    values["committed"] = any(result.committed for result in results)
+    values["new_revision"] = any(result.new_revision for result in results)
+    return ImportResult(
+        **values,
+        commits=sum(result.committed for result in results),
+        segments=tuple(segment.load.name for group, _ in done for segment in group if segment.load.name),
+        left_out=tuple(table.left_out.to_dicts()),
+    )
