@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -15,9 +15,6 @@ from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MAX_ROWS
 from qbeast_core.spec.layout import dump_layout, parse_layout
 from qbeast_core.tree.bands.runs import Bands, Runs, find_runs
-
-if TYPE_CHECKING:  # it has the page table
-    from qbeast_core.query.index.index_table import IndexTable
 
 _JSON = pl.Struct(
     {
@@ -97,7 +94,33 @@ class PageTable:
         return self.stretch_block[begin:end][np.searchsorted(starts, rows, side="right") - 1].astype(np.int64)
 
 
-def build_page_table(index: IndexTable) -> PageTable:
+class _IndexedFiles(Protocol):
+    """What the page table needs of an `IndexTable`."""
+
+    @property
+    def files(self) -> pl.DataFrame: ...
+    @property
+    def file(self) -> I64Array: ...
+    @property
+    def rows(self) -> I64Array: ...
+    @property
+    def num_records(self) -> I64Array: ...
+    @property
+    def first_block(self) -> I64Array: ...
+    @property
+    def min_weight(self) -> I64Array: ...
+    @property
+    def max_weight(self) -> I64Array: ...
+    @property
+    def replicated(self) -> BoolArray: ...
+    @property
+    def in_space(self) -> BoolArray: ...
+    @property
+    def ours(self) -> BoolArray: ...
+    def any_in_file(self, blocks: BoolArray) -> BoolArray: ...
+
+
+def build_page_table(index: _IndexedFiles) -> PageTable:
     """Decode the layout tags of files of ours with a usable index that covers all rows."""
     layouts = index.files.get_column("layout").cast(pl.String)
     whole = np.bincount(index.file, index.rows, len(layouts)) == index.num_records
@@ -142,7 +165,7 @@ class _Layouts:
             high=self.high[np.repeat(kept, self.page_counts)],
         )
 
-    def fits(self, runs: Runs, index: IndexTable) -> BoolArray:
+    def fits(self, runs: Runs, index: _IndexedFiles) -> BoolArray:
         """Return which files have all their rows in bands, and a weight for each page."""
         file_of_band = np.repeat(np.arange(len(self.files)), self.band_counts)
         pages = np.bincount(file_of_band, self._band_pages(runs), len(self.files))
@@ -155,7 +178,7 @@ class _Layouts:
         return -(-rows // self.bands.page_rows)
 
 
-def _page_table(layouts: _Layouts, runs: Runs, index: IndexTable) -> PageTable:
+def _page_table(layouts: _Layouts, runs: Runs, index: _IndexedFiles) -> PageTable:
     bands, files = layouts.bands, index.files.height
     counts, band_counts, tail_bytes = (np.zeros(files, np.int64) for _ in range(3))
     counts[layouts.files], band_counts[layouts.files] = layouts.page_counts, layouts.band_counts
@@ -227,7 +250,7 @@ def _weight_bounds(block: I64Array, high: I64Array) -> tuple[I64Array, I64Array]
     return first, last
 
 
-def _decode_layouts(layouts: pl.Series, tagged: I64Array, index: IndexTable) -> _Layouts:
+def _decode_layouts(layouts: pl.Series, tagged: I64Array, index: _IndexedFiles) -> _Layouts:
     """Return the layouts of files whose tags can be decoded."""
     texts = layouts.gather(tagged)
     fields = _decode_json(texts)

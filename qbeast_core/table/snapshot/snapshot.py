@@ -22,7 +22,8 @@ from qbeast_core.errors import (
     VersionNotFoundError,
 )
 from qbeast_core.io.stores.location import resolve_location
-from qbeast_core.io.stores.store import Store, checked_options, open_store
+from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.store import Store, checked_options
 from qbeast_core.log.actions import CommitInfo, Metadata, Protocol
 from qbeast_core.log.columns.bounds import sound_bounds
 from qbeast_core.log.columns.partition_values import PartitionTexts, partition_texts
@@ -161,6 +162,11 @@ class Snapshot:
     def deleted_rows(self) -> dict[int, I64Array]:
         """File index -> row indexes that a deletion vector hides."""
         return deleted_rows(self)
+
+    @property
+    def store(self) -> Store:
+        """Where the files of the table are."""
+        return self.source.store
 
     @cached_property
     def data_paths(self) -> list[str]:
