@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import qbeast
@@ -25,10 +27,10 @@ def counts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Journey]:
 
 
 def test_append_passes_through_few_names(tmp_path: Path) -> None:
-    for _ in range(2):  # imports are not part of a call
-        qbeast.write_table(ROWS.head(100), tmp_path, columns=["id"], mode="append")
+    for first in (0, 100):  # imports are not part of a call
+        qbeast.write_table(ROWS.slice(first, 100), tmp_path, columns=["id"], mode="append")
     with counted() as journey:
-        qbeast.write_table(ROWS.head(100), tmp_path, mode="append")
+        qbeast.write_table(ROWS.slice(200, 100), tmp_path, mode="append")
     assert 50 < len(journey.files) <= MOST["write_table, append"][0]
     assert 20 < len(journey.records) <= MOST["write_table, append"][1]
 
