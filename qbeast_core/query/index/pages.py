@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -94,39 +93,29 @@ class PageTable:
         return self.stretch_block[begin:end][np.searchsorted(starts, rows, side="right") - 1].astype(np.int64)
 
 
-class _IndexedFiles(Protocol):
-    """What the page table needs of an `IndexTable`."""
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexedFiles:
+    """The columns of an index table that its pages depend on: by file, and by block."""
 
-    @property
-    def files(self) -> pl.DataFrame: ...
-    @property
-    def file(self) -> I64Array: ...
-    @property
-    def rows(self) -> I64Array: ...
-    @property
-    def num_records(self) -> I64Array: ...
-    @property
-    def first_block(self) -> I64Array: ...
-    @property
-    def min_weight(self) -> I64Array: ...
-    @property
-    def max_weight(self) -> I64Array: ...
-    @property
-    def replicated(self) -> BoolArray: ...
-    @property
-    def in_space(self) -> BoolArray: ...
-    @property
-    def ours(self) -> BoolArray: ...
-    def any_in_file(self, blocks: BoolArray) -> BoolArray: ...
+    files: pl.DataFrame
+    num_records: I64Array
+    # Whether the blocks of a file are ours, and in a space of known weights.
+    usable: BoolArray
+    # The blocks of file i are `first_block[i]` to `first_block[i + 1]`.
+    first_block: I64Array
+    file: I64Array
+    rows: I64Array
+    min_weight: I64Array
+    max_weight: I64Array
 
 
-def build_page_table(index: _IndexedFiles) -> PageTable:
+def build_page_table(index: IndexedFiles) -> PageTable:
     """Decode the layout tags of files of ours with a usable index that covers all rows."""
     layouts = index.files.get_column("layout").cast(pl.String)
     whole = np.bincount(index.file, index.rows, len(layouts)) == index.num_records
-    unfit = index.replicated | ~index.in_space  # blocks outside of all spaces have unknown weights, too
-    usable = index.ours & whole & ~index.any_in_file(unfit)
-    decoded = _decode_layouts(layouts, np.flatnonzero(usable & layouts.is_not_null().to_numpy()), index)
+    decoded = _decode_layouts(
+        layouts, np.flatnonzero(index.usable & whole & layouts.is_not_null().to_numpy()), index
+    )
     runs = find_runs(decoded.bands, index.rows)
     sound = decoded.fits(runs, index)
     if not sound.all():
@@ -165,7 +154,7 @@ class _Layouts:
             high=self.high[np.repeat(kept, self.page_counts)],
         )
 
-    def fits(self, runs: Runs, index: _IndexedFiles) -> BoolArray:
+    def fits(self, runs: Runs, index: IndexedFiles) -> BoolArray:
         """Return which files have all their rows in bands, and a weight for each page."""
         file_of_band = np.repeat(np.arange(len(self.files)), self.band_counts)
         pages = np.bincount(file_of_band, self._band_pages(runs), len(self.files))
@@ -178,7 +167,7 @@ class _Layouts:
         return -(-rows // self.bands.page_rows)
 
 
-def _page_table(layouts: _Layouts, runs: Runs, index: _IndexedFiles) -> PageTable:
+def _page_table(layouts: _Layouts, runs: Runs, index: IndexedFiles) -> PageTable:
     bands, files = layouts.bands, index.files.height
     counts, band_counts, tail_bytes = (np.zeros(files, np.int64) for _ in range(3))
     counts[layouts.files], band_counts[layouts.files] = layouts.page_counts, layouts.band_counts
@@ -250,7 +239,7 @@ def _weight_bounds(block: I64Array, high: I64Array) -> tuple[I64Array, I64Array]
     return first, last
 
 
-def _decode_layouts(layouts: pl.Series, tagged: I64Array, index: _IndexedFiles) -> _Layouts:
+def _decode_layouts(layouts: pl.Series, tagged: I64Array, index: IndexedFiles) -> _Layouts:
     """Return the layouts of files whose tags can be decoded."""
     texts = layouts.gather(tagged)
     fields = _decode_json(texts)
