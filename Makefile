@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-spark docs pictures notebooks test sweep mutants pytest spark stores readers older-sparks delta-jars \
-        floors pytest-floors bench bench-large checks lint types mypy pyright format install clean
+        floors pytest-floors journeys bench bench-large checks lint types mypy pyright format install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ pytest-floors: $(VENV)-floors/.done # run the tests without Spark on the lowest 
 	$(VENV)-floors/bin/python -m pytest -q -n $(WORKERS) --dist worksteal --no-budget --ignore=tests/spark --ignore=tests/interop
 
 stores: $(VENV)/stores/.done # S3 and Azure servers for `make sweep`, if Go and Node are installed
+
+journeys: $(VENV)/.dev ## count the modules, functions and records that usual calls pass through
+	$(BIN)/python -m benchmarks.journeys
 
 bench: $(VENV)/.bench ## run every benchmark: a table of targets and figures (benchmarks/out/)
 	$(BIN)/python -m benchmarks.run_all

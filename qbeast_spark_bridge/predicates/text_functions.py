@@ -283,9 +283,15 @@ def _texts(form: str, dtype: pl.DataType | None = None) -> _Function:
         are_valid = all(part.dtype == pl.String() or type(part.value) is int for part in parts)
         if not are_valid or form.count("{") != len(parts):
             refuse(node)
-        return Typed(form.format(*(part.sql for part in parts)), dtype or pl.String(), bound=2**31)
+        texts = [str(_count(part.value)) if type(part.value) is int else part.sql for part in parts]
+        return Typed(form.format(*texts), dtype or pl.String(), bound=2**31)
 
     return write
+
+
+def _count(characters: int) -> int:
+    """Return a number of characters that Spark takes: an INT, which no text is longer than."""
+    return min(max(characters, 1 - 2**31), 2**31 - 1)
 
 
 def _trimmed(node: exp.Expr, *arguments: Typed) -> Typed:

@@ -10,7 +10,7 @@ import pytest
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
 from qbeast_core.io.stores.local import LocalStore
 from qbeast_core.io.stores.location import locate_file, resolve_location
-from qbeast_core.io.stores.store import open_store
+from qbeast_core.io.stores.open import open_store
 
 
 @pytest.fixture

@@ -102,6 +102,8 @@ def test_random_texts_match_polars(
 
 
 TEXTS = (
+    "left(`x.y`, 99999999999) = `x.y` OR right(`x.y`, 99999999999) > 'm'",
+    "substring(`x.y`, 1, 99999999999) = `x.y` AND substring(`x.y`, 99999999999) = ''",
     "whole >= 0 AND small <> 3",
     "`x.y` = 'a b' OR \"x.y\" LIKE 'é%'",
     "real > 0 AND real BETWEEN -5 AND 1e1 AND NOT isnan(real)",

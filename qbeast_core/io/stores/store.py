@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
 from qbeast_core.errors import invalid_argument
-from qbeast_core.io.stores.location import is_address, resolve_location
 from qbeast_core.support.plain_text import for_people
 
 _REMOTE_READS: Final = 64  # an object store answers slowly, but many at once
@@ -124,27 +122,6 @@ class Store(Protocol):
     def delete(self, path: str) -> None:
         """Remove a file if it exists."""
         ...
-
-
-def open_store(
-    uri: str | os.PathLike[str],
-    storage_options: Mapping[str, str] | None = None,
-    *,
-    allow_absolute_paths: bool = False,
-) -> Store:
-    """Open the store below a table's root.
-
-    >>> open_store("/tables/orders").uri
-    '/tables/orders'
-    """
-    whole = resolve_location(uri)
-    if not is_address(whole):
-        from qbeast_core.io.stores.local import LocalStore  # noqa: PLC0415 - imports this module
-
-        return LocalStore(whole, allow_absolute_paths=allow_absolute_paths)
-    from qbeast_core.io.stores.remote import RemoteStore  # noqa: PLC0415 - loads obstore, only for object stores
-
-    return RemoteStore(whole, storage_options or {}, allow_absolute_paths=allow_absolute_paths)
 
 
 def checked_options(storage_options: Mapping[str, str] | None) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.index.pages import PageTable, build_page_table
+from qbeast_core.query.index.pages import IndexedFiles, PageTable, build_page_table
 from qbeast_core.query.plan.statistics import Statistics, trusted_counts
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
@@ -184,7 +184,18 @@ class IndexTable:
     @cached_property
     def pages(self) -> PageTable:
         """The pages of files of ours with a layout tag and a usable index that covers all rows."""
-        return build_page_table(self)
+        unfit = self.replicated | ~self.in_space  # blocks outside of all spaces have unknown weights, too
+        columns = IndexedFiles(
+            files=self.files,
+            num_records=self.num_records,
+            usable=self.ours & ~self.any_in_file(unfit),
+            first_block=self.first_block,
+            file=self.file,
+            rows=self.rows,
+            min_weight=self.min_weight,
+            max_weight=self.max_weight,
+        )
+        return build_page_table(columns)
 
     @cached_property
     def unplaced_files(self) -> BoolArray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -15,9 +14,6 @@ from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MAX_ROWS
 from qbeast_core.spec.layout import dump_layout, parse_layout
 from qbeast_core.tree.bands.runs import Bands, Runs, find_runs
-
-if TYPE_CHECKING:  # it has the page table
-    from qbeast_core.query.index.index_table import IndexTable
 
 _JSON = pl.Struct(
     {
@@ -97,13 +93,29 @@ class PageTable:
         return self.stretch_block[begin:end][np.searchsorted(starts, rows, side="right") - 1].astype(np.int64)
 
 
-def build_page_table(index: IndexTable) -> PageTable:
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexedFiles:
+    """The columns of an index table that its pages depend on: by file, and by block."""
+
+    files: pl.DataFrame
+    num_records: I64Array
+    # Whether the blocks of a file are ours, and in a space of known weights.
+    usable: BoolArray
+    # The blocks of file i are `first_block[i]` to `first_block[i + 1]`.
+    first_block: I64Array
+    file: I64Array
+    rows: I64Array
+    min_weight: I64Array
+    max_weight: I64Array
+
+
+def build_page_table(index: IndexedFiles) -> PageTable:
     """Decode the layout tags of files of ours with a usable index that covers all rows."""
     layouts = index.files.get_column("layout").cast(pl.String)
     whole = np.bincount(index.file, index.rows, len(layouts)) == index.num_records
-    unfit = index.replicated | ~index.in_space  # blocks outside of all spaces have unknown weights, too
-    usable = index.ours & whole & ~index.any_in_file(unfit)
-    decoded = _decode_layouts(layouts, np.flatnonzero(usable & layouts.is_not_null().to_numpy()), index)
+    decoded = _decode_layouts(
+        layouts, np.flatnonzero(index.usable & whole & layouts.is_not_null().to_numpy()), index
+    )
     runs = find_runs(decoded.bands, index.rows)
     sound = decoded.fits(runs, index)
     if not sound.all():
@@ -142,7 +154,7 @@ class _Layouts:
             high=self.high[np.repeat(kept, self.page_counts)],
         )
 
-    def fits(self, runs: Runs, index: IndexTable) -> BoolArray:
+    def fits(self, runs: Runs, index: IndexedFiles) -> BoolArray:
         """Return which files have all their rows in bands, and a weight for each page."""
         file_of_band = np.repeat(np.arange(len(self.files)), self.band_counts)
         pages = np.bincount(file_of_band, self._band_pages(runs), len(self.files))
@@ -155,7 +167,7 @@ class _Layouts:
         return -(-rows // self.bands.page_rows)
 
 
-def _page_table(layouts: _Layouts, runs: Runs, index: IndexTable) -> PageTable:
+def _page_table(layouts: _Layouts, runs: Runs, index: IndexedFiles) -> PageTable:
     bands, files = layouts.bands, index.files.height
     counts, band_counts, tail_bytes = (np.zeros(files, np.int64) for _ in range(3))
     counts[layouts.files], band_counts[layouts.files] = layouts.page_counts, layouts.band_counts
@@ -227,7 +239,7 @@ def _weight_bounds(block: I64Array, high: I64Array) -> tuple[I64Array, I64Array]
     return first, last
 
 
-def _decode_layouts(layouts: pl.Series, tagged: I64Array, index: IndexTable) -> _Layouts:
+def _decode_layouts(layouts: pl.Series, tagged: I64Array, index: IndexedFiles) -> _Layouts:
     """Return the layouts of files whose tags can be decoded."""
     texts = layouts.gather(tagged)
     fields = _decode_json(texts)

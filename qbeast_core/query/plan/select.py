@@ -20,7 +20,7 @@ from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
 from qbeast_core.space.weights import MIN_WEIGHT
 
 if TYPE_CHECKING:
-    from qbeast_core.query.plan.drawn import FileDraw
+    from qbeast_core.query.plan.draws import FileDraw
 
 # Why a file is opened or skipped.
 SkipReason: TypeAlias = Literal["matches", "replicated copies", "weights", "statistics", "cubes"]

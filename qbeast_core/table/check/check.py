@@ -32,7 +32,6 @@ from qbeast_core.table.data.whole_batches import SCAN_ERRORS, whole_batches
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.checkpoint_faults import checkpoint_faults
-from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _FILES_AT_ONCE: Final = 4  # each holds a slice of rows, and Polars has threads of its own
@@ -240,7 +239,7 @@ def _vectors(reader: Reader) -> Iterator[Fault]:
 def _malformed_vectors(snapshot: Snapshot) -> Iterator[Fault]:
     for number in snapshot.files["has_deletion_vector"].arg_true().to_list():
         try:
-            deleted_rows(snapshot, [number])
+            snapshot.rows_deleted_from([number])
         except QbeastError as error:
             yield Fault(code="deletion-vector", message=str(error), path=snapshot.data_paths[number])
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from qbeast_core.io.stores.store import Store, checked_options, open_store
+from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.store import Store, checked_options
 from qbeast_core.log.columns.revisions import config_by_name
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.sample_column import sample_column_of, without_values

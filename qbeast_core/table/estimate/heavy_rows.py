@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.plan.drawn import FileDraw, Stretch
+from qbeast_core.query.plan.draws import FileDraw, Stretch
 from qbeast_core.query.plan.select import Selection
 from qbeast_core.sampling.deviation import Repeats
 from qbeast_core.space.arrays import I32Array, I64Array

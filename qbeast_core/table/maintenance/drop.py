@@ -12,7 +12,8 @@ from typing import Final, cast
 
 from qbeast_core.errors import TableNotFoundError, changed_before, invalid_argument
 from qbeast_core.io.stores.location import refuse_link_out
-from qbeast_core.io.stores.store import Entry, Store, map_files, open_store
+from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.store import Entry, Store, map_files
 from qbeast_core.results import Result
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.maintenance.vacuum import is_data_file

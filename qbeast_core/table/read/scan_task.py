@@ -13,11 +13,12 @@ import polars as pl
 from qbeast_core.errors import QbeastError, StorageError
 from qbeast_core.io.parquet.page_plan import PageRequest
 from qbeast_core.io.parquet.pages import PageReader
-from qbeast_core.io.stores.store import Store, open_store
+from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.store import Store
 from qbeast_core.log.columns.partition_values import PartitionTexts
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.domains.row_ids import RowIdsOfFile
-from qbeast_core.query.plan.drawn import FileDraw
+from qbeast_core.query.plan.draws import FileDraw
 from qbeast_core.query.plan.weights import KeyChoice, WeightRange
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.own_column import own_column

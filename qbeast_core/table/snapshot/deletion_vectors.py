@@ -9,7 +9,10 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError, StorageError
 from qbeast_core.io.stores.store import Range, Store, map_files
@@ -18,38 +21,45 @@ from qbeast_core.log.files.row_bitmap import MalformedBitmap, parse_bitmap
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.table.data.footers import Unreadable, read_footer
 
-if TYPE_CHECKING:
-    from qbeast_core.table.snapshot.snapshot import Snapshot
-
 _FORMAT: Final = b"\x01"
 _NUMBER_BYTES: Final = 4  # the length before a vector, and the checksum after it
 _SMALL_BYTES: Final = 1 << 20  # larger vectors are compared with the size of their file
 _SMALL_ROWS: Final = 1 << 20  # vectors of more rows are compared with the footer of their data file
 
 
-def deleted_rows(snapshot: Snapshot, numbers: Sequence[int] | None = None) -> dict[int, I64Array]:
+@dataclass(frozen=True, slots=True, eq=False)
+class ListedFiles:
+    """The live files of a listed, in the order of the log, and where they are."""
+
+    uri: str
+    store: Store
+    files: pl.DataFrame
+    data_paths: Sequence[str]
+
+
+def deleted_rows(listed: ListedFiles, numbers: Sequence[int] | None = None) -> dict[int, I64Array]:
     """Return a mapping from file index to the indexes of the rows that a deletion vector hides.
 
     `numbers` selects some of the files with deletion vectors.
     """
     if numbers is None:
-        numbers = snapshot.files["has_deletion_vector"].arg_true().to_list()
+        numbers = listed.files["has_deletion_vector"].arg_true().to_list()
     bodies: dict[int, bytes] = {}
     stored: dict[str, dict[int, Range]] = defaultdict(dict)  # by the file that holds the vectors
     for number in numbers:
         try:
-            descriptor = parse_vector(snapshot.files["deletion_vector"][number]) or {}
+            descriptor = parse_vector(listed.files["deletion_vector"][number]) or {}
             path = vector_path(descriptor)
             if path is None:
                 bodies[number] = _inline(descriptor)
             else:
                 stored[path.text][number] = _range(descriptor)
         except (MalformedBitmap, ValueError) as error:
-            raise _malformed(snapshot, number, error) from error
-    parts = map_files(snapshot.source.store, lambda path: _read(snapshot, path, stored[path]), list(stored))
+            raise _malformed(listed, number, error) from error
+    parts = map_files(listed.store, lambda path: _read(listed, path, stored[path]), list(stored))
     for part in parts:
         bodies |= part
-    return {number: _rows(snapshot, number, bodies[number]) for number in numbers}
+    return {number: _rows(listed, number, bodies[number]) for number in numbers}
 
 
 def _inline(descriptor: Mapping[str, Any]) -> bytes:
@@ -72,15 +82,15 @@ def _whole_number(descriptor: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def _read(snapshot: Snapshot, path: str, ranges: Mapping[int, Range]) -> dict[int, bytes]:
+def _read(listed: ListedFiles, path: str, ranges: Mapping[int, Range]) -> dict[int, bytes]:
     """Return the bitmaps in a file of deletion vectors, by data file, without length and checksum."""
-    store, ordered = snapshot.source.store, sorted(ranges, key=lambda number: ranges[number])
+    store, ordered = listed.store, sorted(ranges, key=lambda number: ranges[number])
     try:
         _refuse_long(store, path, ranges)
         whole = store.get_ranges(path, [(0, len(_FORMAT)), *(ranges[number] for number in ordered)])
     except FileNotFoundError as error:
         message = (
-            f"{path!r} of {snapshot.uri!r} is missing: it lists deleted rows. Restore the file, "
+            f"{path!r} of {listed.uri!r} is missing: it lists deleted rows. Restore the file, "
             "or an older version of the table."
         )
         raise StorageError(message, path=path) from error
@@ -91,7 +101,7 @@ def _read(snapshot: Snapshot, path: str, ranges: Mapping[int, Range]) -> dict[in
         length, checksum = (int.from_bytes(end, "big") for end in ends)
         if bytes(whole[0]) != _FORMAT or length != len(bitmap) or checksum != zlib.crc32(bitmap):
             problem = f"{path!r} has other bytes there than the log describes, or is damaged"
-            raise _malformed(snapshot, number, problem)
+            raise _malformed(listed, number, problem)
         bitmaps[number] = bitmap
     return bitmaps
 
@@ -108,37 +118,37 @@ def _refuse_long(store: Store, path: str, ranges: Mapping[int, Range]) -> None:
         raise StorageError(message, path=path)
 
 
-def _rows(snapshot: Snapshot, number: int, body: bytes) -> I64Array:
+def _rows(listed: ListedFiles, number: int, body: bytes) -> I64Array:
     """Return the rows in a bitmap. The log's count of rows is not trusted with much memory, nor in order to refuse."""
-    height, checked = snapshot.files["num_records"][number], False
+    height, checked = listed.files["num_records"][number], False
     try:
         bitmap = parse_bitmap(body)
         if height is None or bitmap.count > min(height, _SMALL_ROWS):
-            height, checked = _height(snapshot, number), True
+            height, checked = _height(listed, number), True
         rows = bitmap.rows() if bitmap.count <= height else None
         if rows is not None and len(rows) and rows[-1] >= height and not checked:
-            height = _height(snapshot, number)
+            height = _height(listed, number)
     except MalformedBitmap as error:
-        raise _malformed(snapshot, number, error) from error
+        raise _malformed(listed, number, error) from error
     if rows is None:
-        raise _malformed(snapshot, number, f"it lists {bitmap.count:,} rows, and the file has {height:,}")
+        raise _malformed(listed, number, f"it lists {bitmap.count:,} rows, and the file has {height:,}")
     if len(rows) and rows[-1] >= height:
-        raise _malformed(snapshot, number, f"it lists row {rows[-1]:,}, and the file has {height:,}")
+        raise _malformed(listed, number, f"it lists row {rows[-1]:,}, and the file has {height:,}")
     return rows
 
 
-def _height(snapshot: Snapshot, number: int) -> int:
+def _height(listed: ListedFiles, number: int) -> int:
     """Return the number of rows of a data file by its footer."""
-    path, store = snapshot.data_paths[number], snapshot.source.store
+    path, store = listed.data_paths[number], listed.store
     try:
         return int(read_footer(store, path, store.size(path)).num_rows)
     except (Unreadable, FileNotFoundError) as error:
-        raise _malformed(snapshot, number, f"the rows of the file cannot be counted: {error}") from error
+        raise _malformed(listed, number, f"the rows of the file cannot be counted: {error}") from error
 
 
-def _malformed(snapshot: Snapshot, number: int, problem: object) -> InvalidMetadataError:
+def _malformed(listed: ListedFiles, number: int, problem: object) -> InvalidMetadataError:
     message = (
-        f"the deletion vector of {snapshot.data_paths[number]!r} of {snapshot.uri!r} cannot be used: {problem}. Its "
+        f"the deletion vector of {listed.data_paths[number]!r} of {listed.uri!r} cannot be used: {problem}. Its "
         "deleted rows are not known. Restore the file of the vector, or an older version of the "
         "table."
     )

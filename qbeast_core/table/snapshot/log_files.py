@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import orjson
 import polars as pl
@@ -19,9 +20,6 @@ from qbeast_core.log.files.commit_times import commit_times
 from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
-
-if TYPE_CHECKING:
-    from qbeast_core.table.snapshot.log_copy import LogCopy
 
 # Result of the write of a commit. "won": it exists; "lost": another commit has the version; "absent": no commit has it.
 PutResult: TypeAlias = Literal["won", "lost", "absent"]
@@ -47,8 +45,34 @@ class CheckpointFiles:
     paths: tuple[str, ...]
 
 
-# Where `read_log` finds the log.
-LogFiles: TypeAlias = "Store | LogCopy"
+class LogFiles(Protocol):
+    """Where `read_log` finds the log: a store, or a copy of its log. See `Store`."""
+
+    @property
+    def uri(self) -> str:
+        """URI of the table."""
+        ...
+
+    @property
+    def local_root(self) -> Path | None:
+        """Folder of a local table."""
+        ...
+
+    def get(self, path: str) -> bytes:
+        """Read a file."""
+        ...
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """Read a part of a file."""
+        ...
+
+    def size(self, path: str) -> int:
+        """Return the size of a file in bytes."""
+        ...
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """List the files whose paths start so."""
+        ...
 
 
 def read_log(

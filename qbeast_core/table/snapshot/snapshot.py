@@ -22,7 +22,8 @@ from qbeast_core.errors import (
     VersionNotFoundError,
 )
 from qbeast_core.io.stores.location import resolve_location
-from qbeast_core.io.stores.store import Store, checked_options, open_store
+from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.store import Store, checked_options
 from qbeast_core.log.actions import CommitInfo, Metadata, Protocol
 from qbeast_core.log.columns.bounds import sound_bounds
 from qbeast_core.log.columns.partition_values import PartitionTexts, partition_texts
@@ -45,7 +46,7 @@ from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.support.forked import refuse_forked
 from qbeast_core.support.logs import LOG
 from qbeast_core.table.data.foreign_schema import visible_columns
-from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
+from qbeast_core.table.snapshot.deletion_vectors import ListedFiles, deleted_rows
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta
 from qbeast_core.table.snapshot.log_files import commit_path, fingerprint, read_log, version_at
 from qbeast_core.table.snapshot.lru_cache import LruCache
@@ -160,7 +161,16 @@ class Snapshot:
     @cached_property
     def deleted_rows(self) -> dict[int, I64Array]:
         """File index -> row indexes that a deletion vector hides."""
-        return deleted_rows(self)
+        return self.rows_deleted_from(None)
+
+    def rows_deleted_from(self, numbers: Sequence[int] | None) -> dict[int, I64Array]:
+        """Return the rows that deletion vectors hide, of some of the files that have one, or of all."""
+        return deleted_rows(ListedFiles(self.uri, self.store, self.files, self.data_paths), numbers)
+
+    @property
+    def store(self) -> Store:
+        """Where the files of the table are."""
+        return self.source.store
 
     @cached_property
     def data_paths(self) -> list[str]:

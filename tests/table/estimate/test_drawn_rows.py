@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.query.plan.drawn import FileDraw, Stretch
+from qbeast_core.query.plan.draws import FileDraw, Stretch
 from qbeast_core.query.plan.weights import ALL_WEIGHTS, WeightRange
 from qbeast_core.table.estimate.question import EstimateRequest, question_of
 from qbeast_core.table.estimate.reading import Reading

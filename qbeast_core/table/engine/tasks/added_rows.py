@@ -10,7 +10,8 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
-from qbeast_core.io.stores.store import Store, open_store
+from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.store import Store
 from qbeast_core.log.columns.declared_rules import Identity
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.rules.identities import with_numbers
