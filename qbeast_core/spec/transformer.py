@@ -35,7 +35,7 @@ class CDFNumericQuantilesTransformer(_Stored):
     """The rank among quantiles of an ordered column; its type is stored as ``orderedDataType``."""
 
     kind: ClassVar[TransformerKind] = "quantiles"
-    # NOTE: the one transformer that the JVM spells differently; the common spelling is read too.
+    # NOTE: the one transformer that the JVM names differently; the common name is read too.
     data_type: Annotated[
         OrderedDataType,
         Field(

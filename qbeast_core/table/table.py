@@ -1077,7 +1077,7 @@ class Table:
         >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
         >>> qbeast.open_table("ids").check()
         Check of ...ids, version 0 (log and data): 1 files, 1 blocks, 1,000 rows
-          sound: no fault
+          OK: no faults
         """
         from qbeast_core.table.check.check import check_table
 

@@ -101,7 +101,7 @@ def test_check_finds_faults_and_repair_fixes_them(mine: Path) -> None:
     planned = run_json("repair", mine, "--dry-run")
     assert (planned["committed"], contents(mine) == before) == (False, True)
     assert run_json("repair", mine)["repaired_files"] == planned["repaired_files"]
-    assert run("check", mine).stdout.rstrip().endswith("sound: no fault")
+    assert run("check", mine).stdout.rstrip().endswith("OK: no faults")
     assert run_json("check", mine, "--log-only")["data"] is False
 
 

@@ -122,6 +122,6 @@ def test_tour_runs_in_a_shell(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert not [line for line in done.stderr.splitlines() if not line.startswith("warning: rows with equal")]
-    assert "sound: no fault" in done.stdout
+    assert "OK: no faults" in done.stdout
     made = {item.name for item in tmp_path.iterdir()}
     assert made == {"flights", "flights.csv", "plain", "sample.parquet", "space.png"}

@@ -25,7 +25,7 @@ SHOWN = {
         "Plan of /",
         "ChangeResult",
         "Check of /",
-        "sound: no fault",
+        "OK: no faults",
     ],
     "estimates": ["Estimate of /", "the requested error is met", "enter a sample together"],
 }

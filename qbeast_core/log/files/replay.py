@@ -256,13 +256,13 @@ def _tags_of_frame(frame: pl.DataFrame) -> pl.DataFrame:
     return adds.select("path", **texts, deletion_vector=vector, **fields)
 
 
-# --- spellings ----------------------------------------------------------------------------------------------------
+# --- forms of paths -----------------------------------------------------------------------------------------------
 
 
 def _taken_back(listed: pl.Series, log: LogState, known: pl.DataFrame | None) -> list[str]:
-    """Return the paths, as they are spelled, that are not live any more: a replay by decoded paths.
+    """Return the paths, in their own form, that are not live any more: a replay by decoded paths.
 
-    A checkpoint may name a file as live and as removed, spelled differently: its order does not count, so only the
+    A checkpoint may name a file as live and as removed, in two forms: its order does not count, so only the
     commits before it decide. A remove that never expires belongs to a file that lives on.
     """
     newest: dict[FileKey, str | None] = {}
@@ -305,7 +305,7 @@ def _settled_by(body: bytes) -> dict[FileKey, str | None]:
 
 
 def _as_committed(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an add of a checkpoint as a commit spells it."""
+    """Return an add of a checkpoint in the form of a commit."""
     add = {key: value for key, value in without_nulls(raw).items() if key not in _DERIVED}
     vector = without_nulls(add.pop("deletionVector", {}))
     if "storageType" in vector:
@@ -316,7 +316,7 @@ def _as_committed(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(parsed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return statistics as JSON has them; a bound that cannot be spelled exactly is left out."""
+    """Return statistics as JSON has them; a bound without an exact text is left out."""
     values: dict[str, Any] = {}
     for key, value in parsed.items():
         if isinstance(value, dict):

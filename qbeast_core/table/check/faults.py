@@ -15,7 +15,7 @@ from qbeast_core.support.plain_text import in_lines
 # An entry of the log that repairs a fault. `drop index`: the file is staged, and optimize indexes it again.
 # `drop layout`: it is read by row groups. `restore tags`: from the copy in the file. `set settings`: unreadable keys
 # of the table are removed; it continues with the newest readable revision. `replace checkpoint`: broken checkpoints and
-# the hint to the newest one are deleted, and a new checkpoint is written. `spell blocks`: rewrite them in the table's
+# the hint to the newest one are deleted, and a new checkpoint is written. `rewrite block tags`: in the table's
 # dialect. `set path`: add the file again, its path encoded as Spark does. `set size`: to the real bytes. `set
 # statistics`: to the number of rows alone.
 Action: TypeAlias = Literal[
@@ -24,7 +24,7 @@ Action: TypeAlias = Literal[
     "replace checkpoint",
     "restore tags",
     "set settings",
-    "spell blocks",
+    "rewrite block tags",
     "set path",
     "set size",
     "set statistics",
@@ -90,7 +90,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "stats-nulls": Kind(repair="set statistics"),
     "tags-incomplete": Kind(repair="drop index", severity="warning"),
     "tags-lost": Kind(repair="restore tags", severity="warning"),
-    "tags-spelling": Kind(repair="spell blocks"),
+    "tags-spelling": Kind(repair="rewrite block tags"),
     "tags-unreadable": Kind(repair="drop index"),
     "threshold-order": Kind(_OPTIMIZE),
     "weight-order": Kind(f"{_OPTIMIZE}; our reads are right meanwhile"),
@@ -225,7 +225,7 @@ class CheckReport:
 
     def _verdict(self) -> str:
         if self.ok:
-            return "  sound: no fault"
+            return "  OK: no faults"
         errors = self.faults.filter(pl.col("severity") == "error").height
         return f"  {self.faults.height:,} fault(s), {errors:,} of them error(s)"
 

@@ -46,7 +46,7 @@ _REPAIRS: Final[Mapping[Action, frozenset[str]]] = {
     "drop index": OF_INDEX | OF_LAYOUT | {"tags-spelling"},
     "drop layout": OF_LAYOUT,
     "restore tags": OF_INDEX | OF_LAYOUT | {"tags-lost", "tags-spelling"},
-    "spell blocks": frozenset({"tags-spelling"}),
+    "rewrite block tags": frozenset({"tags-spelling"}),
     "set path": frozenset({"path-encoding"}),
     "set size": frozenset({"file-size"}),
     "set statistics": OF_STATISTICS | {"blocks-count"},
@@ -69,8 +69,8 @@ class RepairResult(Result):
         See `Result`.
     repaired_files : polars.DataFrame
         One row a file: `path` (decoded; null: the table itself), `actions` (``"drop index"``, ``"drop layout"``,
-        ``"replace checkpoint"``, ``"restore tags"``, ``"set settings"``, ``"spell blocks"``, ``"set path"``, ``"set
-        size"``, ``"set statistics"``), `codes` of the faults that this repairs.
+        ``"replace checkpoint"``, ``"restore tags"``, ``"set settings"``, ``"rewrite block tags"``, ``"set path"``,
+        ``"set size"``, ``"set statistics"``), `codes` of the faults that this repairs.
     remaining : polars.DataFrame
         Faults that remain, as in `CheckReport.faults`, with `advice`.
     """
@@ -225,7 +225,7 @@ def _repaired(
         tags |= tag_texts(own, dialect)
     if "drop layout" in repair.actions:
         tags.pop("qbeast.layout", None)
-    if "spell blocks" in repair.actions and blocks is not None:
+    if "rewrite block tags" in repair.actions and blocks is not None:
         tags["blocks"] = respell_blocks(blocks, dialect)
     update: dict[str, Any] = {"tags": tags or None}
     if "set path" in repair.actions:
@@ -293,13 +293,13 @@ def _actions(codes: frozenset[str], record: Mapping[str, Any], *, restores: bool
     actions: set[Action] = {kind.repair for kind in kinds if kind.repair is not None}
     actions.discard("drop index")
     if restores:
-        actions -= {"drop layout", "spell blocks"}
+        actions -= {"drop layout", "rewrite block tags"}
         actions.add("restore tags")
         if record["num_records"] is None:
             actions.add("set statistics")
         return frozenset(actions)
     if _spoils_index(codes):
-        actions.discard("spell blocks")
+        actions.discard("rewrite block tags")
         if not _holds_copies(record):
             actions.discard("drop layout")
             actions.add("drop index")

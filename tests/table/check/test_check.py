@@ -58,7 +58,7 @@ def test_written_table_passes_check(table: Path) -> None:
         assert report.faults.schema == FAULT_SCHEMA
         assert report.rows == ROWS
         assert report.files == DeltaTable(table).get_add_actions().num_rows
-        assert "sound: no fault" in repr(report)
+        assert "OK: no faults" in repr(report)
 
 
 @pytest.mark.parametrize("name", LOG_FAULTS)
