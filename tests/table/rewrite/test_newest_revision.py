@@ -55,7 +55,7 @@ def ways(*few: str) -> list[Any]:
     return [pytest.param(way, marks=[] if way in few else pytest.mark.sweep) for way in WAYS]
 
 
-@pytest.mark.parametrize("way", ways("usual", "full", "some into newest", "staged", "revision"))
+@pytest.mark.parametrize("way", ways("usual", "full", "some into newest", "revision"))
 def test_rows_are_in_range_of_their_revision(way: str, converted: Path, tmp_path: Path) -> None:
     path = shutil.copytree(converted, tmp_path / "t")
     with small_files():
