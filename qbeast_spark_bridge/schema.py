@@ -100,8 +100,8 @@ def empty_frame(schema: StructType) -> pl.DataFrame:
     ]
     if problems:
         msg = (
-            f"{len(problems)} column(s) cannot be stored in a Delta table: {'; '.join(problems)}"
-            ". Cast or drop them."
+            f"{len(problems)} column(s) cannot be stored in a Delta table: {'; '.join(problems)}. "
+            "Cast or drop them."
         )
         raise SchemaMismatchError(msg, problems=problems)
     # A list of Series, not a schema: a mapping would drop the second of two columns of one name.

@@ -117,11 +117,11 @@ WRITES = {
 }  # fmt: skip
 
 READS = {
-    "nothing there": Wrong(lambda t: scan_table(t.new), ABSENT, ("nothing is there", "qbeast.write_table(rows, ")),
-    "empty folder": Wrong(lambda t: scan_table(t.empty), ABSENT, ("qbeast.write_table(rows, ",)),
-    "Parquet file": Wrong(lambda t: scan_table(t.file), ABSENT, ("pl.scan_parquet(",)),
-    "Parquet folder": Wrong(lambda t: qbeast.open_table(t.parquet), ABSENT, ("qbeast.convert_table(", "moves no data")),
-    "CSV folder": Wrong(lambda t: qbeast.open_table(t.csv), ABSENT, ("CSV files", "pl.scan_csv(")),
+    "nothing there": Wrong(lambda t: scan_table(t.new), ABSENT, ("nothing is there", "qbeast.write_table(rows, ", "there is no |is a directory|is a file")),
+    "empty folder": Wrong(lambda t: scan_table(t.empty), ABSENT, ("qbeast.write_table(rows, ", "there is no |is a directory|is a file")),
+    "Parquet file": Wrong(lambda t: scan_table(t.file), ABSENT, ("pl.scan_parquet(", "there is no |is a directory|is a file")),
+    "Parquet folder": Wrong(lambda t: qbeast.open_table(t.parquet), ABSENT, ("qbeast.convert_table(", "moves no data", "there is no |is a directory|is a file")),
+    "CSV folder": Wrong(lambda t: qbeast.open_table(t.csv), ABSENT, ("CSV files", "pl.scan_csv(", "there is no |is a directory|is a file")),
     "blocks of Delta": Wrong(lambda t: qbeast.open_table(t.delta).blocks(), PLAIN, ("qbeast.convert_table(", "moves no data")),
     "sample of Delta": Wrong(lambda t: qbeast.read_table(t.delta, sample=0.1), qbeast.InvalidInputError, ("sample_by=", "qbeast.convert_table(")),
     "frame as path": Wrong(lambda t: qbeast.open_table(ROWS), INPUT, ("DataFrame", "it holds rows")),
@@ -179,9 +179,9 @@ READS = {
     "error in percent": Wrong(lambda t: t.it.estimate({"x": "avg(price)"}, error=5), INPUT, ("between 0 and 1", "For 5 % write error=0.05."), argument="error"),
     "most in percent": Wrong(lambda t: t.it.estimate({"x": "avg(price)"}, error=0.1, max_fraction=20), INPUT, ("For 20 % write max_fraction=0.2.",), argument="max_fraction"),
     "level in percent": Wrong(lambda t: t.it.estimate({"x": pl.col("price").quantile(95)}, error=0.1), INPUT, ("for 95 % write 0.95",), argument="aggregates"),
-    "CarbonData": Wrong(lambda t: qbeast.open_carbondata(t.parquet), ABSENT, ("Metadata/schema",)),
-    "CarbonData file": Wrong(lambda t: qbeast.open_carbondata(t.file), ABSENT, ("folder that holds the file",)),
-    "Spark's way": Wrong(lambda t: qbeast.open_table("https://example.invalid/x"), qbeast.QbeastError, ("s3://",)),
+    "CarbonData": Wrong(lambda t: qbeast.open_carbondata(t.parquet), ABSENT, ("Metadata/schema", "there is no |is a directory|is a file")),
+    "CarbonData file": Wrong(lambda t: qbeast.open_carbondata(t.file), ABSENT, ("folder that holds the file", "there is no |is a directory|is a file")),
+    "Spark's way": Wrong(lambda t: qbeast.open_table("https://example.invalid/x"), qbeast.QbeastError, ("s3://", "there is no |must be a folder")),
 }  # fmt: skip
 
 CHANGES = {
@@ -212,7 +212,7 @@ CHANGES = {
     "optimize into": Wrong(lambda t: t.it.optimize(into="fresh"), INPUT, ('"newest" or "new"', "'fresh'"), argument="into"),
     "optimize new": Wrong(lambda t: t.it.optimize(into="new", revision=1), INPUT, ('into="new"', "whole table"), argument="into"),
     "resources": Wrong(lambda t: write_table(ROWS, t.new, ["id"], resources={"memory_bytes": 1}), INPUT, ("qbeast.Resources",), argument="resources"),
-    "drop": Wrong(lambda t: qbeast.drop_table(t.it.uri, confirm="yes"), INPUT, ("cannot be undone"), argument="confirm"),
+    "drop": Wrong(lambda t: qbeast.drop_table(t.it.uri, confirm="yes"), INPUT, ("cannot be undone",), argument="confirm"),
     "drop nothing, unconfirmed": Wrong(lambda t: qbeast.drop_table(t.new), ABSENT, ("there is no Delta table",)),
     "drop nothing": Wrong(lambda t: qbeast.drop_table(t.new, confirm=True), ABSENT, ("there is no Delta table",)),
     "vacuum short": Wrong(lambda t: t.it.vacuum(retention_hours=0), INPUT, ("168 hours", "allow_short_retention=True")),
@@ -235,7 +235,7 @@ CHANGES = {
     "change feed": Wrong(lambda t: t.fed.merge(ROWS.with_columns(_change_type=1), "id", schema_mode="merge"), UNSUPPORTED, ("Table.set_properties({'delta.enableChangeDataFeed': None})",)),
     "append-only": Wrong(lambda t: t.appended.delete("id < 3"), UNSUPPORTED, ("allows only appends", "Table.set_properties({'delta.appendOnly': None})")),
     "convert nested": Wrong(lambda t: qbeast.convert_table(t.nested, ["id"]), UNSUPPORTED, ("Move them into one folder",)),
-    "convert CSV": Wrong(lambda t: qbeast.convert_table(t.csv, ["id"]), ABSENT, ("pl.scan_csv(",)),
+    "convert CSV": Wrong(lambda t: qbeast.convert_table(t.csv, ["id"]), ABSENT, ("pl.scan_csv(", "there is no |is a directory|is a file")),
     "convert again": Wrong(lambda t: qbeast.convert_table(t.table, ["brand"]), COLUMNS, ("Table.reindex",)),
     "append to Delta": Wrong(lambda t: write_table(ROWS, t.delta, ["id"], mode="append"), PLAIN, ("qbeast.convert_table(",)),
     "upgrade Delta": Wrong(lambda t: qbeast.upgrade_table(t.delta), PLAIN, ("qbeast.convert_table(",)),
@@ -289,7 +289,7 @@ CASES = {
 
 @pytest.mark.parametrize(
     "name",
-    [name for name in CASES if name.startswith("change") and not re.search("suggest|advise|read ", name)],
+    [name for name in CASES if not re.search("^read|suggest|advise|read ", name)],
 )
 def test_failed_change_reports_an_unchanged_table(name: str, places: SimpleNamespace) -> None:
     with pytest.raises(qbeast.QbeastError, match=r"[.?!] Nothing was changed\.$"):

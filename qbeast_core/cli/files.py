@@ -85,7 +85,7 @@ def fresh_file(name: str, *, overwrite: bool) -> Path:
     """Return the path of a file that may be made."""
     path = Path(name)
     if not path.parent.is_dir():
-        msg = f"there is no folder {os.fspath(path.parent)!r}. Make it first."
+        msg = f"the folder {os.fspath(path.parent)!r} does not exist. Create it first."
         raise InvalidInputError(msg, argument="output")
     if path.is_dir():
         msg = f"{name!r} is a folder. Name a file."

@@ -228,8 +228,7 @@ def columns_or_none_options(text: str) -> Callable[[F], F]:
 def columns_of(columns: Sequence[str] | None, *, no_index: bool) -> Sequence[str] | None:
     """Return the columns to index from the options; empty for a table without index."""
     if columns is not None and (no_index or not columns):
-        problem = "--no-index and --columns exclude each other" if columns else "--columns names no column"
-        msg = f"{problem}"
+        msg = "--no-index and --columns exclude each other" if columns else "--columns names no column"
         raise click.UsageError(msg, click.get_current_context())
     return () if no_index else columns
 

@@ -66,8 +66,8 @@ def invalid_metadata(what: str, text: str, problems: Iterable[str]) -> InvalidMe
     more = f"; and {len(all_problems) - _MAX_PROBLEMS} more" if len(all_problems) > _MAX_PROBLEMS else ""
     head = text[:_HEAD] + ("..." if len(text) > _HEAD else "")
     return InvalidMetadataError(
-        f"{what} does not follow the Qbeast format: {listed}{more}. It begins with {head!r}"
-        "; if another program wrote it, a newer qbeast may be able to read it."
+        f"{what} does not follow the Qbeast format: {listed}{more}. It begins with {head!r}; "
+        "if another program wrote it, a newer qbeast may be able to read it."
     )
 
 

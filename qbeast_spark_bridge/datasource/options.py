@@ -17,8 +17,8 @@ WRITE_OPTIONS: Final = ("path", "txnAppId", "txnVersion")
 SINK_OPTIONS: Final = ("path", "txnAppId", "checkpointLocation")
 
 _CATALOG: Final = (
-    "CREATE TABLE ... USING qbeast and saveAsTable cannot work: Spark does not hand the path of such tables to Python"
-    ". Create a table by qbeast_spark_bridge.write_table(df, path, columns=[...]); in SQL, use it "
+    "CREATE TABLE ... USING qbeast and saveAsTable cannot work: Spark does not hand the path of such tables to Python. "
+    "Create a table by qbeast_spark_bridge.write_table(df, path, columns=[...]); in SQL, use it "
     "through a temporary view."
 )
 _CATALOG_OPTIONS: Final = frozenset({"location", "owner", "provider"})

@@ -162,8 +162,8 @@ class _Reader:
     def unsupported(self, part: str, supported: str) -> InvalidInputError:
         """Return the error for a part without an equivalent in Polars."""
         msg = (
-            f"the Column {part!r} of {self.argument} has no equivalent in Polars, which changes the rows"
-            f". Columns may be {supported}. Give SQL text or a Polars expression. The columns are {self.names}."
+            f"the Column {part!r} of {self.argument} has no equivalent in Polars, which changes the rows. "
+            f"Columns may be {supported}. Give SQL text or a Polars expression. The columns are {self.names}."
         )
         return InvalidInputError(msg, argument=self.argument)
 

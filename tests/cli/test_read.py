@@ -92,7 +92,9 @@ def test_outputs_are_complete_and_not_replaced(sales: Path, tmp_path: Path) -> N
     assert output.read_text() == "mine"
     run("sample", sales, "1%", "-o", output, "--overwrite", "--limit", "2")
     assert pl.read_csv(output).height == 2
-    assert "no folder" in run_error("sample", sales, "1%", "-o", tmp_path / "no" / "rows.csv", code=2)
+    assert "does not exist. Create it first" in run_error(
+        "sample", sales, "1%", "-o", tmp_path / "no" / "rows.csv", code=2
+    )
     assert "--format" in run_error("sample", sales, "1%", "-o", tmp_path / "rows.xls", code=2)
     qbeast.write_table(pl.DataFrame({"a": [1], "list": [[1, 2]]}), tmp_path / "t", columns=["a"])
     assert "cannot be written as csv" in run_error(

@@ -281,6 +281,7 @@ def test_bad_source_is_one_line_and_writes_nothing(
     (tmp_path / name).write_bytes(content)
     line = run_error("write", tmp_path / name, tmp_path / "t", "-c", "a", *options, code=2)
     assert words in line
+    assert "Nothing was changed." in line
     assert not (tmp_path / "t").exists()
 
 

@@ -65,7 +65,7 @@ def test_place_has_one_absolute_form(here: Path, options: str | Path, expected: 
         ("a\x7fb", "control"),
         ("a\0b", "control"),
         ("file:///a%00b", "control"),
-        ("x" * 5_000, "File name too long"),
+        ("x" * 5_000, "too long for the file system"),
         ("file:///" + "x" * 5_000, "choose a shorter name"),
         ("a\udcffb", "half characters"),
         ("a\\b", "backslash"),

@@ -20,6 +20,7 @@ from qbeast_core.cli.options import (
     where_option,
     writing_options,
 )
+from qbeast_core.errors import changing
 
 if TYPE_CHECKING:
     import qbeast
@@ -30,6 +31,7 @@ _changing: Final = together(txn_option, writing_options)
 
 
 @on_table("deleting", _which_rows, _changing, progress=True)
+@changing
 def delete(table: qbeast.Table, *, where: str | None, all_rows: bool, **options: Any) -> Answer:
     """Delete rows, in one commit. The index is kept."""
     return _answer(table.delete(_rows(where, all_rows=all_rows), **options))
@@ -46,6 +48,7 @@ def delete(table: qbeast.Table, *, where: str | None, all_rows: bool, **options:
     _changing,
     progress=True,
 )
+@changing
 def update(
     table: qbeast.Table,
     *,
@@ -106,6 +109,7 @@ def update(
     arguments=sources_and_table,
     progress=True,
 )
+@changing
 def merge(table: qbeast.Table, *, sources: Sequence[str], **options: Any) -> Answer:
     """Merge SOURCEs into a table, in one commit.
 

@@ -25,6 +25,7 @@ from qbeast_core.cli.options import (
     together,
     writing_options,
 )
+from qbeast_core.errors import changing
 
 if TYPE_CHECKING:
     import polars as pl
@@ -159,6 +160,7 @@ def suggest(
     reading_options,
     _writing,
 )
+@changing
 def write(sources: Sequence[str], table: str, **options: Any) -> Answer:
     """Write SOURCEs to a new table, in one commit.
 
@@ -177,6 +179,7 @@ def write(sources: Sequence[str], table: str, **options: Any) -> Answer:
     reading_options,
     _writing,
 )
+@changing
 def append(sources: Sequence[str], table: str, **options: Any) -> Answer:
     """Append SOURCEs to a table, in one commit.
 

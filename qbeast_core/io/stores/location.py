@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import unquote
@@ -116,16 +115,15 @@ def _resolve_folder(text: str) -> str:
         if text.startswith("~"):
             cure = f"write ./{text} for a folder of that name"
             raise _invalid_path(shown, "it begins with ~, and there is no such user", cure)
-    if "\0" in text:  # decoded from a URL
+    if "\0" in text:  # decoded from a URL; the system accepts no such path
         raise _invalid_path(shown, "it has control characters", "choose a name without them")
     try:
         whole = os.path.realpath(text)  # as the system resolves "..", also behind links
-        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            os.lstat(whole)  # it may be too long
     except OSError as error:
         cause = f"it cannot be resolved ({error.strerror})"
-        cure = "choose a shorter name" if error.errno == errno.ENAMETOOLONG else "give an absolute path"
-        raise _invalid_path(shown, cause, cure) from error
+        raise _invalid_path(shown, cause, "give an absolute path") from error
+    if _is_too_long(whole):
+        raise _invalid_path(shown, "it is too long for the file system", "choose a shorter name")
     shown = repr(whole)
     if "\\" in whole:
         raise _invalid_path(shown, "deltalake reads a backslash as a slash", "choose a folder without one")
@@ -135,6 +133,14 @@ def _resolve_folder(text: str) -> str:
     if _UNUSABLE.search(whole):
         raise _invalid_path(shown, "it has control characters or is not Unicode", "choose another folder")
     return whole
+
+
+def _is_too_long(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except OSError as error:  # another cause is reported where the table is opened
+        return error.errno == errno.ENAMETOOLONG
+    return False
 
 
 def _without_scheme(text: str) -> str:

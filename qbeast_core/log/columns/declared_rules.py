@@ -198,8 +198,8 @@ def _number(column: Mapping[str, Any], key: str) -> int:
         return int(value)
     except (TypeError, ValueError) as error:
         message = (
-            f"{key!r} of the identity column {column['name']!r} is not an integer: {str(value)[:_SHOWN]!r}"
-            "; reads and samples work. Correct it with the program that wrote the table."
+            f"{key!r} of the identity column {column['name']!r} is not an integer: {str(value)[:_SHOWN]!r}; "
+            "reads and samples work. Correct it with the program that wrote the table."
         )
         raise InvalidMetadataError(message) from error
 

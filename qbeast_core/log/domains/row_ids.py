@@ -124,8 +124,8 @@ def _row_count(add: AddFile) -> int:
         return int(orjson.loads(add.stats or "{}")["numRecords"])
     except (ValueError, KeyError, TypeError) as error:
         message = (
-            f"file {add.path!r} cannot get row ids ({_FEATURE}): its statistics have no number of rows"
-            ". Let the writer of the file rewrite it with statistics."
+            f"file {add.path!r} cannot get row ids ({_FEATURE}): its statistics have no number of rows. "
+            "Let the writer of the file rewrite it with statistics."
         )
         raise UnsupportedTableError(message, path=add.path, feature=_FEATURE) from error
 

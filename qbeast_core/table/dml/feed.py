@@ -42,8 +42,8 @@ def refuse_feed_column(snapshot: Snapshot) -> None:
     """Raise if the table has a feed and a column with the name of a column of the feed."""
     if keeps_feed(snapshot) and CHANGE_TYPE in map(str.lower, snapshot.schema):
         msg = (
-            f"{snapshot.uri} has a change data feed and a column {CHANGE_TYPE!r}, which the feed uses too"
-            f". Disable the feed with Table.set_properties({{{CHANGE_FEED!r}: None}})."
+            f"{snapshot.uri} has a change data feed and a column {CHANGE_TYPE!r}, which the feed uses too. "
+            f"Disable the feed with Table.set_properties({{{CHANGE_FEED!r}: None}})."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=CHANGE_FEED)
 

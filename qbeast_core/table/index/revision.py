@@ -251,8 +251,8 @@ def check_columns(specs: Sequence[ColumnSpec], schema: pl.Schema, dialect: Block
         data_type_of(spec.name, schema[spec.name])
         if dialect == "qbeast-spark" and schema[spec.name] in _UNKNOWN_TO_JVM:
             msg = (
-                f"column {spec.name!r} has type {schema[spec.name]}, which qbeast-spark cannot index"
-                ". Cast it to int or to a timestamp with time zone."
+                f"column {spec.name!r} has type {schema[spec.name]}, which qbeast-spark cannot index. "
+                "Cast it to int or to a timestamp with time zone."
             )
             raise InvalidColumnsError(msg, columns=[spec.name])
 

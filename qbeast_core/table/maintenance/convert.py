@@ -160,8 +160,8 @@ def _refuse_other_index(snapshot: Snapshot, specs: Sequence[ColumnSpec], options
     requested = [str(spec) for spec in specs] if config.column_specs else [spec.name for spec in specs]
     if tuple(requested) != tuple(indexed):
         msg = (
-            f"{snapshot.uri!r} is a qbeast table already, indexed by {list(indexed)}, not by {requested}"
-            ". Table.reindex(columns=[...]) indexes it by other columns."
+            f"{snapshot.uri!r} is a qbeast table already, indexed by {list(indexed)}, not by {requested}. "
+            "Table.reindex(columns=[...]) indexes it by other columns."
         )
         raise InvalidColumnsError(msg, columns=requested)
     sampling_key(

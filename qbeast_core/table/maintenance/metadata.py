@@ -101,8 +101,8 @@ def _refuse_property(snapshot: Snapshot, key: object, value: object) -> None:
         return
     if key.lower().startswith("delta.") and key not in SETTABLE:
         msg = (
-            f"{key!r} cannot be set by qbeast: it may require features of Delta that qbeast does not support"
-            f"; these can be set: {', '.join(sorted(SETTABLE))}, and names of your own; {_RULE}<name> can "
+            f"{key!r} cannot be set by qbeast: it may require features of Delta that qbeast does not support; "
+            f"these can be set: {', '.join(sorted(SETTABLE))}, and names of your own; {_RULE}<name> can "
             "be unset with None."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=key)
@@ -113,8 +113,8 @@ def _refuse_property(snapshot: Snapshot, key: object, value: object) -> None:
     taken = sorted(name for name in snapshot.schema if name.lower() in _FEED_COLUMNS)
     if key == CHANGE_FEED and value is not None and value.lower() == "true" and taken:
         msg = (
-            f"{snapshot.uri!r} cannot have a change data feed: the feed uses the names of the column(s) {taken}"
-            ". Rename them first: Table.rename_column."
+            f"{snapshot.uri!r} cannot have a change data feed: the feed uses the names of the column(s) {taken}. "
+            "Rename them first: Table.rename_column."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=key)
     named = snapshot.protocol.writer_features

@@ -90,8 +90,8 @@ def find_parquet(store: Store, missing: TableNotFoundError) -> tuple[list[str], 
     broken = next((path for path in paths if FilePath(path).kind != "inside"), None)
     if broken is not None:
         msg = (
-            f"the name of {broken!r} of {store.uri!r} is not valid UTF-8, and a Delta log cannot name the file"
-            ". Rename the file."
+            f"the name of {broken!r} of {store.uri!r} is not valid UTF-8, and a Delta log cannot name the file. "
+            "Rename the file."
         )
         raise InvalidInputError(msg, argument="path")
     values = _values_of_folders(store, paths)
@@ -125,8 +125,8 @@ def _values_of_folders(store: Store, paths: Sequence[str]) -> pl.DataFrame:
     if not all(named) or any(list(of_file) != list(values[0]) for of_file in values):
         below = sorted({path.rpartition("/")[0] for path in paths if "/" in path})
         message = (
-            f"{store.uri} cannot be converted: Parquet files lie in folders below it ({', '.join(below[:_SHOWN])})"
-            ". Move them into one folder, or into folders that all name the same columns, like "
+            f"{store.uri} cannot be converted: Parquet files lie in folders below it ({', '.join(below[:_SHOWN])}). "
+            "Move them into one folder, or into folders that all name the same columns, like "
             "day=2024-05-01."
         )
         raise UnsupportedTableError(message, path=store.uri, feature="folders")

@@ -199,8 +199,8 @@ def _specs(reader: Reader, options: ReindexOptions) -> tuple[ColumnSpec, ...]:
     snapshot, dialect = reader.snapshot, dialect_of(reader.snapshot)
     if dialect == "qbeast-spark":
         msg = (
-            f"{snapshot.uri!r} uses the dialect 'qbeast-spark', and qbeast-spark knows one list of columns; "
-            f'. Call Table.switch_dialect("documented") first, or write the rows with mode="overwrite".'
+            f"{snapshot.uri!r} uses the dialect 'qbeast-spark', and qbeast-spark knows one list of columns. "
+            'Call Table.switch_dialect("documented") first, or write the rows with mode="overwrite".'
         )
         raise InvalidInputError(msg, argument="columns", value=options.columns)
     refuse_taken_name(snapshot.uri, snapshot.schema_json)

@@ -183,8 +183,8 @@ def _not_wider(snapshot: Snapshot, name: str, dtype: pl.DataType) -> Unsupported
     msg = (
         f"column {name!r} is {snapshot.schema[name]} and cannot become {dtype}: integers become wider ones, decimals "
         "or (up to Int32) Float64, Float32 becomes Float64, decimals get more digits on both sides of the point, dates "
-        "become timestamps without zone"
-        f". Cast it into a new table: {_copy(snapshot)}."
+        "become timestamps without zone. "
+        f"Cast it into a new table: {_copy(snapshot)}."
     )
     return UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
 

@@ -261,8 +261,8 @@ class Reader:
         uri = self.snapshot.uri
         if not self.snapshot.config.is_indexed:
             msg = (
-                f"{uri!r} has no index, so a sample needs `sample_by`: the columns whose hash selects rows; nothing "
-                'was read. Pass sample_by=["user", ...], and each sample reads all files; or index the table, which '
+                f"{uri!r} has no index, so a sample needs `sample_by`: the columns whose hash selects rows. "
+                'Pass sample_by=["user", ...], and each sample reads all files; or index the table, which '
                 f"moves no data: {index_call(self.snapshot)}."
             )
             raise InvalidInputError(msg, argument="sample_by")

@@ -29,7 +29,7 @@ _SMALL_ROWS: Final = 1 << 20  # vectors of more rows are compared with the foote
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedFiles:
-    """The live files of a listed, in the order of the log, and where they are."""
+    """The live files of a version, in the order of the log, and where they are."""
 
     uri: str
     store: Store

@@ -372,8 +372,8 @@ def _damage(text: str) -> str | None:
         return f"its protocol breaks the rules of Delta ({broken[1]}). Its writer has to repair it"
     if _NO_BEGINNING.search(text):
         return (
-            f"its beginning is missing: neither {commit_path(0)} nor a checkpoint has the metadata of the table"
-            ". Restore it from a copy"
+            f"its beginning is missing: neither {commit_path(0)} nor a checkpoint has the metadata of the table. "
+            "Restore it from a copy"
         )
     return None
 

@@ -165,12 +165,7 @@ class Snapshot:
 
     def rows_deleted_from(self, numbers: Sequence[int] | None) -> dict[int, I64Array]:
         """Return the rows that deletion vectors hide, of some of the files that have one, or of all."""
-        return deleted_rows(ListedFiles(self.uri, self.store, self.files, self.data_paths), numbers)
-
-    @property
-    def store(self) -> Store:
-        """Where the files of the table are."""
-        return self.source.store
+        return deleted_rows(ListedFiles(self.uri, self.source.store, self.files, self.data_paths), numbers)
 
     @cached_property
     def data_paths(self) -> list[str]:

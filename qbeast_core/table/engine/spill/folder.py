@@ -56,8 +56,8 @@ class SpillFolder:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
             problem = "has no room left" if full else f"cannot be used: {error.strerror or error}"
             msg = (
-                f"the folder for rows that do not fit in memory, {str(self.parent)!r}, {problem}"
-                ", and the temporary files are removed. Pass another folder with `spill_dir` (with room for "
+                f"the folder for rows that do not fit in memory, {str(self.parent)!r}, {problem}, "
+                "and the temporary files are removed. Pass another folder with `spill_dir` (with room for "
                 "the rows twice), or more memory with `memory_bytes`."
             )
             raise StorageError(msg, path=str(self.parent), argument="spill_dir") from error

@@ -238,8 +238,8 @@ def _fields(metadata: Metadata) -> Iterator[tuple[FieldPath, Field]]:
 def _refuse_dialect(snapshot: Snapshot) -> None:
     if dialect_of(snapshot) == "qbeast-spark" and snapshot.config.is_indexed:
         msg = (
-            f"{snapshot.uri!r} has the dialect 'qbeast-spark', and qbeast-spark does not support column mapping; "
-            f". Use the dialect 'documented': Table.switch_dialect."
+            f"{snapshot.uri!r} has the dialect 'qbeast-spark', and qbeast-spark does not support column mapping. "
+            "Use the dialect 'documented': Table.switch_dialect."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=BLOCKS_DIALECT)
 
