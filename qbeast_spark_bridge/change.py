@@ -23,7 +23,7 @@ from qbeast_core.table.dml.merge.clauses import (
 from qbeast_core.table.dml.merge.merge import Merge
 from qbeast_core.table.dml.plan import ChangeResult
 from qbeast_core.table.dml.update import Update
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.engine import SparkEngine, persisted
 from qbeast_spark_bridge.engine.match import SparkMergeSource
@@ -90,10 +90,10 @@ def delete(
     >>> bridge.delete(spark, "sales", "id BETWEEN 10 AND 19").rows_deleted
     10
     """
-    reader = open_version(path, None, storage_options).reader
-    change = Delete(_rows(reader, where))
+    snapshot = open_version(path, None, storage_options).snapshot
+    change = Delete(_rows(snapshot, where))
     options = change_options(dry_run, txn, commit_metadata, progress)
-    return _run(spark, reader, change, options)
+    return _run(spark, snapshot, change, options)
 
 
 @changing
@@ -146,11 +146,11 @@ def update(
     >>> bridge.update(spark, "sales", "id < 10", {"price": pl.col("price") * 1.1}).rows_updated
     10
     """
-    reader = open_version(path, None, storage_options).reader
-    values: Any = _translator(reader).values(set, "set")
-    change = Update(_rows(reader, where), values)
+    snapshot = open_version(path, None, storage_options).snapshot
+    values: Any = _translator(snapshot).values(set, "set")
+    change = Update(_rows(snapshot, where), values)
     options = change_options(dry_run, txn, commit_metadata, progress)
-    return _run(spark, reader, change, options)
+    return _run(spark, snapshot, change, options)
 
 
 @changing
@@ -235,13 +235,13 @@ def merge(
     if source.isStreaming:
         msg = "source is a stream. Merge its batches, in foreachBatch."
         raise InvalidInputError(msg, argument="source")
-    reader = open_version(path, None, storage_options).reader
+    snapshot = open_version(path, None, storage_options).snapshot
     options = change_options(dry_run, txn, commit_metadata, progress)
     with persisted(source, enabled=persist) as df:
         rows = SparkMergeSource(df)
         schema = pl.Schema({source_name: pl.Struct(_plain(df.schema, rows.empty.schema))})
         new = ColumnTranslator.of(schema, source_name=source_name)
-        table = _translator(reader)
+        table = _translator(snapshot)
         both = ColumnTranslator({**table.columns, **new.columns})
         clauses = Clauses(
             on=on,
@@ -260,23 +260,23 @@ def merge(
         )
         failed = True
         try:
-            result = _run(df.sparkSession, reader, Merge(rows, clauses), options)
+            result = _run(df.sparkSession, snapshot, Merge(rows, clauses), options)
             failed = False
         finally:
-            rows.clear(reader.store, failed=failed)
+            rows.clear(snapshot.store, failed=failed)
         return result
 
 
-def _rows(reader: Reader, where: Any) -> Any:
+def _rows(snapshot: Snapshot, where: Any) -> Any:
     """Return the condition in Polars; `Delete` and `Update` raise for invalid values."""
     if where is None or isinstance(where, bool | Mapping):
         return where
-    return _translator(reader).condition(where, "where")
+    return _translator(snapshot).condition(where, "where")
 
 
-def _translator(reader: Reader) -> ColumnTranslator:
+def _translator(snapshot: Snapshot) -> ColumnTranslator:
     """Return the translator of conditions on the table's rows."""
-    return ColumnTranslator.of(_plain(spark_schema(reader.snapshot.schema_json), reader.snapshot.schema))
+    return ColumnTranslator.of(_plain(spark_schema(snapshot.schema_json), snapshot.schema))
 
 
 def _plain(schema: StructType, columns: pl.Schema) -> pl.Schema:
@@ -285,6 +285,6 @@ def _plain(schema: StructType, columns: pl.Schema) -> pl.Schema:
     return pl.Schema({name: dtype for name, dtype in columns.items() if name not in collated})
 
 
-def _run(spark: SparkSession, reader: Reader, change: Change, options: ChangeOptions) -> ChangeResult:
-    result, _ = run_change(reader, change, options, engine=SparkEngine(spark))
+def _run(spark: SparkSession, snapshot: Snapshot, change: Change, options: ChangeOptions) -> ChangeResult:
+    result, _ = run_change(snapshot, change, options, engine=SparkEngine(spark))
     return replace(result, engine="spark")

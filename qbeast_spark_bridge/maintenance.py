@@ -102,8 +102,8 @@ def optimize(
         commit_metadata=metadata_of(commit_metadata),
         progress=callback_of(progress),
     )
-    reader = open_version(path, None, storage_options).reader
-    result, _ = optimize_table(reader, options, engine=SparkEngine(spark))
+    snapshot = open_version(path, None, storage_options).snapshot
+    result, _ = optimize_table(snapshot, options, engine=SparkEngine(spark))
     return replace(result, engine="spark")
 
 
@@ -164,8 +164,8 @@ def reindex(
         commit_metadata=metadata_of(commit_metadata),
         progress=callback_of(progress),
     )
-    reader = open_version(path, None, storage_options).reader
-    return reindex_table(reader, options, engine=SparkEngine(spark))[0]
+    snapshot = open_version(path, None, storage_options).snapshot
+    return reindex_table(snapshot, options, engine=SparkEngine(spark))[0]
 
 
 @changing
@@ -210,8 +210,8 @@ def add_sample_column(
     >>> bridge.read_table(spark, "sales").where("sample < 0.25").count()
     234
     """
-    reader = open_version(path, None, storage_options).reader
-    return add_column(reader, name, engine=SparkEngine(spark))[0]
+    snapshot = open_version(path, None, storage_options).snapshot
+    return add_column(snapshot, name, engine=SparkEngine(spark))[0]
 
 
 @changing
@@ -365,5 +365,7 @@ def check(
     >>> report.ok, report.rows
     (True, 1000)
     """
-    reader = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).reader
-    return check_table(reader, data=data, progress=callback_of(progress), engine=SparkEngine(spark))
+    snapshot = open_version(
+        path, version, storage_options, allow_absolute_paths=allow_absolute_paths
+    ).snapshot
+    return check_table(snapshot, data=data, progress=callback_of(progress), engine=SparkEngine(spark))

@@ -26,6 +26,7 @@ from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.table_config import may_have_other_columns
 from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.data.foreign_schema import taken_name
+from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.explain import explain as plan_read
 from qbeast_core.table.read.heights import max_rows
@@ -288,7 +289,7 @@ def _by_weights(
     if reader.sample_by is not None:  # stored columns have other weights
         return {(reader.sample_by, None): list(numbers)} if numbers else {}
     table, sample_column = job.selection.table, reader.snapshot.sample_column
-    has_samples = None if sample_column is None else reader.index_state.has_samples
+    has_samples = None if sample_column is None else IndexState(reader.snapshot).has_samples
     # A column of this name by another writer is not the weight.
     reserved = taken_name(reader.snapshot.schema_json) is not None
     # The hidden weights of a file without index may be computed from other columns, or from narrower types.

@@ -30,7 +30,8 @@ from qbeast_core.support.runtime import now_ms
 from qbeast_core.support.suggestions import hints_keywords, member_hint
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of
 from qbeast_core.table.index.key_counts import counts_of
-from qbeast_core.table.index.unindexed import refuse_unindexed
+from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.unindexed import latest_revision, refuse_unindexed
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.heights import known_rows
 from qbeast_core.table.read.reader import Reader
@@ -136,6 +137,11 @@ class Table:
         return self._snapshot.version
 
     @property
+    def snapshot(self) -> Snapshot:
+        """The version, as operations and engines take it. It is subject to change."""
+        return self._snapshot
+
+    @property
     def reader(self) -> Reader:
         """Planner of reads of this version, for engines. It is subject to change."""
         return self._reader
@@ -145,7 +151,9 @@ class Table:
 
         Reads that began before keep their version.
         """
-        self._reader = self._reader.at(snapshot or refresh(self._snapshot))
+        newest = snapshot or refresh(self._snapshot)
+        if newest is not self._snapshot:
+            self._reader = Reader(newest)
         return result
 
     def __repr__(self) -> str:
@@ -166,7 +174,7 @@ class Table:
     def _left(self) -> str:
         """Return how many rows are indexed by other columns, after a reindex."""
         rows = (
-            self._reader.index_state.rows_of_other_columns if self._snapshot.config.has_other_columns else 0
+            IndexState(self._snapshot).rows_of_other_columns if self._snapshot.config.has_other_columns else 0
         )
         return f"; {rows:,} rows by other columns, until optimize moves them" if rows else ""
 
@@ -211,7 +219,7 @@ class Table:
     @property
     def indexed_columns(self) -> tuple[str, ...]:
         """Columns that the newest revision indexes, in order. Empty without an index, or without a valid revision."""
-        return self._reader.indexed
+        return self._snapshot.indexed
 
     @property
     def sample_by(self) -> tuple[str, ...]:
@@ -221,7 +229,7 @@ class Table:
     @property
     def cube_size(self) -> int:
         """Target number of rows per cube of the newest revision. Raises NotQbeastTableError without an index."""
-        return self._reader.latest.desired_cube_size
+        return latest_revision(self._snapshot).desired_cube_size
 
     @property
     def design_effect(self) -> float | None:
@@ -643,7 +651,7 @@ class Table:
             A file is outside of the table, see `qbeast.open_table`.
         """
         plan = self.explain(where, sample=sample, sample_by=sample_by)
-        files, locate = self._snapshot.files, self._reader.store.locate
+        files, locate = self._snapshot.files, self._snapshot.store.locate
         stored = files.select("size_bytes", "num_records", pl.col("revision").alias("revision_id"))
         listed = pl.concat([plan.files.select("path"), stored, plan.files.select("ranges")], how="horizontal")
         opened = listed.filter(plan.files["opened"])
@@ -949,7 +957,7 @@ class Table:
             `element_count`, `replicated`.
         """
         refuse_unindexed(self._snapshot)
-        return self._reader.index_state.listed()
+        return IndexState(self._snapshot).listed()
 
     def history(self, limit: int | None = None) -> pl.DataFrame:
         """Return the commits up to this version, one row each, newest first.
@@ -986,7 +994,7 @@ class Table:
             check_whole_number("limit", limit, 0)
         from qbeast_core.table.inspect.history import history_frame
 
-        return history_frame(read_history(self._reader.store, version=self.version, limit=limit))
+        return history_frame(read_history(self._snapshot.store, version=self.version, limit=limit))
 
     def versions(self) -> pl.DataFrame:
         """Return the versions up to this one: `version`, `timestamp` (UTC) and `operation`, newest first.
@@ -1040,7 +1048,7 @@ class Table:
 
         if not self._snapshot.config.is_left_unindexed:
             refuse_unindexed(self._snapshot)
-        return build_metrics(self._reader.index_state, revision)
+        return build_metrics(IndexState(self._snapshot), revision)
 
     @shows_progress("checking")
     def check(self, *, data: bool = True, progress: ProgressLike = None) -> CheckReport:
@@ -1081,7 +1089,7 @@ class Table:
         """
         from qbeast_core.table.check.check import check_table
 
-        return check_table(self._reader, data=data, progress=callback_of(progress))
+        return check_table(self._snapshot, data=data, progress=callback_of(progress))
 
     @changing
     @shows_progress("repairing")
@@ -1122,8 +1130,8 @@ class Table:
         """
         from qbeast_core.table.check.repair import repair_table
 
-        reader = self._reader.renewed()
-        result, newest = repair_table(reader, dry_run=dry_run, progress=callback_of(progress))
+        before = refresh(self._snapshot)
+        result, newest = repair_table(before, dry_run=dry_run, progress=callback_of(progress))
         return self._moved(result, newest) if result.committed else result
 
     def plot(
@@ -1294,7 +1302,7 @@ class Table:
         )
         with local_engine(resources, memory_bytes, spill_dir) as local:
             options = replace(options, progress=local.report_progress(callback_of(progress)))
-            result, newest = optimize(self._reader, options, engine=local)
+            result, newest = optimize(self._snapshot, options, engine=local)
             result = local.report(result)
         return self._moved(result, newest) if result.committed else result
 
@@ -1385,7 +1393,7 @@ class Table:
         )
         with local_engine(resources, memory_bytes, spill_dir) as local:
             options = replace(options, progress=local.report_progress(callback_of(progress)))
-            result, newest = reindex(self._reader, options, engine=local)
+            result, newest = reindex(self._snapshot, options, engine=local)
         return self._moved(result, newest)
 
     @changing
@@ -1523,7 +1531,7 @@ class Table:
 
         with local_engine(resources, memory_bytes, spill_dir) as local:
             options = replace(options, progress=local.report_progress(options.progress))
-            result, newest = run_change(self._reader, change_of(local), options, engine=local)
+            result, newest = run_change(self._snapshot, change_of(local), options, engine=local)
             result = local.report(result)
         return self._moved(result, newest) if result.committed else result
 
@@ -1923,7 +1931,7 @@ class Table:
         """
         from qbeast_core.table.maintenance.constraints import add_constraint
 
-        return self._moved(*add_constraint(self._reader.renewed(), name, expression))
+        return self._moved(*add_constraint(refresh(self._snapshot), name, expression))
 
     @changing
     def drop_constraint(self, name: str) -> MetadataResult:
@@ -2050,7 +2058,7 @@ class Table:
         """
         from qbeast_core.table.maintenance.columns.change import rename_column
 
-        change = rename_column(self._reader, column, name, upgrade_protocol=upgrade_protocol)
+        change = rename_column(self._snapshot, column, name, upgrade_protocol=upgrade_protocol)
         return self._moved(*change)
 
     @changing
@@ -2095,7 +2103,7 @@ class Table:
         """
         from qbeast_core.table.maintenance.columns.change import drop_column
 
-        return self._moved(*drop_column(self._reader, column, upgrade_protocol=upgrade_protocol))
+        return self._moved(*drop_column(self._snapshot, column, upgrade_protocol=upgrade_protocol))
 
     @changing
     def widen_columns(
@@ -2153,7 +2161,7 @@ class Table:
         from qbeast_core.table.maintenance.widen import widen_columns
 
         with local_engine(resources) as local:
-            changed = widen_columns(self._reader, columns, upgrade_protocol=upgrade_protocol, engine=local)
+            changed = widen_columns(self._snapshot, columns, upgrade_protocol=upgrade_protocol, engine=local)
             return self._moved(*changed)
 
     @changing
@@ -2201,7 +2209,7 @@ class Table:
         from qbeast_core.table.maintenance.add_sample import add_sample_column
 
         with local_engine(resources) as local:
-            return self._moved(*add_sample_column(self._reader, name, engine=local))
+            return self._moved(*add_sample_column(self._snapshot, name, engine=local))
 
 
 def open_version(

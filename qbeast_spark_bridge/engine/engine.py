@@ -237,13 +237,14 @@ def _write_files(packs: DataFrame, task: PlaceTask) -> list[PlacedFile]:
 
 def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedRows]:
     """Split the read of files into tasks of about equal bytes; added rows are separate tasks."""
-    reader, whole = source.reader, source.reader.plan(None, None)
+    reader = Reader(source.snapshot)
+    whole = reader.plan(None, None)
     tasks: list[ChangedRows | AddedRows] = []
     uniform: object = source.change
     for change, files in source.by_change():
         read = columns if change is None else source.empty.columns
         # A change may load rows for its file, once per task. Ids of rows depend on their index in the file.
-        if change is not uniform or needs_row_ids(reader, read):
+        if change is not uniform or needs_row_ids(source.snapshot, read):
             tasks += [ChangedRows(_one_file(reader, whole, file, read), change) for file in files.tolist()]
             continue
         opened = whole.selection.opened & np.isin(np.arange(len(whole.selection.opened)), files)
@@ -257,7 +258,7 @@ def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedR
 
 def _one_file(reader: Reader, plan: ScanPlan, file: int, columns: Sequence[str]) -> ScanTask:
     parts = file_parts(reader, plan, file)
-    if needs_row_ids(reader, columns):
+    if needs_row_ids(reader.snapshot, columns):
         parts = whole_parts(reader, np.array([file]), columns)
     return ScanTask(
         uri=reader.store.uri,
@@ -272,7 +273,7 @@ def _one_file(reader: Reader, plan: ScanPlan, file: int, columns: Sequence[str])
 
 def _rows_of(source: FilesSource) -> int:
     """Return the number of rows before the change, from the counts in the log."""
-    counts = source.reader.snapshot.files["num_records"].fill_null(0).to_numpy()[source.files]
+    counts = source.snapshot.files["num_records"].fill_null(0).to_numpy()[source.files]
     return int(counts.sum()) + source.added.height
 
 

@@ -25,6 +25,7 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.tasks.added_rows import StoredRows, stored_by
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts
+from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_spark_bridge.engine.engine import spread
 from qbeast_spark_bridge.engine.workers import unpickled, worker_errors
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered, quoted, spark_schema
@@ -66,7 +67,7 @@ class SparkMergeSource:
         return empty_frame(self.df.schema)
 
     def match(
-        self, rules: MergeRules, reader: Reader, engine: Engine, *, among: BoolArray | None = None
+        self, rules: MergeRules, snapshot: Snapshot, engine: Engine, *, among: BoolArray | None = None
     ) -> MergeMatches:
         """Match the rows on the executors, by the hash of their keys; see `MergeSource`.
 
@@ -74,14 +75,15 @@ class SparkMergeSource:
         stores the rows of the source by the file of their match, until `clear` is called.
         """
         del engine  # only Spark reads the rows
-        _refuse_collations(rules, self.df, reader)
+        _refuse_collations(rules, self.df, snapshot)
+        reader = Reader(snapshot)
         with worker_errors(self.df.sparkSession):
             digest = self._digest(rules)
-            live, plan = live_rows(reader), scan_plan(rules, reader, key_nodes(rules, digest))
+            live, plan = live_rows(snapshot), scan_plan(rules, reader, key_nodes(rules, digest))
             files = np.flatnonzero(plan.selection.opened & (True if among is None else among))
             task = self._task(rules, reader, plan, digest, int(np.maximum(live[files], 0).sum()))
             buckets, answers = self._join(task, reader, plan, files)
-        return self._matches(rules, reader, digest, buckets, answers, scan=plan)
+        return self._matches(rules, snapshot, digest, buckets, answers, scan=plan)
 
     def clear(self, store: Store, *, failed: bool) -> None:
         """Delete the stored rows, as far as the store allows."""
@@ -141,14 +143,14 @@ class SparkMergeSource:
     def _matches(
         self,
         rules: MergeRules,
-        reader: Reader,
+        snapshot: Snapshot,
         digest: KeyDigest,
         buckets: list[BucketAnswer],
         answers: list[FileAnswer],
         *,
         scan: ScanPlan,
     ) -> MergeMatches:
-        uri, options = reader.store.uri, dict(reader.snapshot.storage_options)
+        uri, options = snapshot.store.uri, dict(snapshot.storage_options)
         added = StoredRows(uri, options, tuple(part for bucket in buckets for part in bucket.added))
         self._stored.extend([part.path for part in added.parts] + [answer.stored for answer in answers])
         rows = sum(bucket.rows for bucket in buckets)
@@ -157,7 +159,7 @@ class SparkMergeSource:
         answers = sorted(answers, key=lambda answer: answer.number)
         files = np.array([answer.number for answer in answers], np.int64)
         counts = np.array([answer.counts for answer in answers], np.int64).reshape(-1, 3).T
-        stored = {reader.paths[answer.number]: answer.stored for answer in answers}
+        stored = {snapshot.data_paths[answer.number]: answer.stored for answer in answers}
         return MergeMatches(
             files=files,
             counts=counts,
@@ -170,8 +172,8 @@ class SparkMergeSource:
         )
 
 
-def _refuse_collations(rules: MergeRules, df: DataFrame, reader: Reader) -> None:
-    names = {*collated_columns(df.schema), *collated_columns(spark_schema(reader.snapshot.schema_json))}
+def _refuse_collations(rules: MergeRules, df: DataFrame, snapshot: Snapshot) -> None:
+    names = {*collated_columns(df.schema), *collated_columns(spark_schema(snapshot.schema_json))}
     collated = [name for name in rules.clauses.keys if name in names]
     if collated:
         msg = (

@@ -17,7 +17,6 @@ from qbeast_core.table.dml.merge.merge import Merge
 from qbeast_core.table.dml.merge.source import FrameMergeSource
 from qbeast_core.table.dml.update import Update
 from qbeast_core.table.maintenance.reindex import ReindexOptions, reindex
-from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.scattering import PartsEngine, scatter
@@ -86,17 +85,15 @@ class OddWorkers:
         return self._change(path, Merge(FrameMergeSource(rows), Clauses(on=on, **clauses)))
 
     def optimize(self, path: Path, *, full: bool = False) -> qbeast.OptimizeResult:
-        return optimize(_reader(path), OptimizeOptions(full=full), engine=self.engine)[0]
+        return optimize(load_snapshot(str(path)), OptimizeOptions(full=full), engine=self.engine)[0]
 
     def reindex(self, path: Path, columns: list[str], *, full: bool = False) -> object:
-        return reindex(_reader(path), ReindexOptions(columns=columns, full=full), engine=self.engine)
+        return reindex(
+            load_snapshot(str(path)), ReindexOptions(columns=columns, full=full), engine=self.engine
+        )
 
     def _change(self, path: Path, change: Change) -> qbeast.ChangeResult:
-        return run_change(_reader(path), change, ChangeOptions(), engine=self.engine)[0]
-
-
-def _reader(path: Path) -> Reader:
-    return Reader(load_snapshot(str(path)))
+        return run_change(load_snapshot(str(path)), change, ChangeOptions(), engine=self.engine)[0]
 
 
 ENGINES: dict[str, OperationsOfEngine] = {

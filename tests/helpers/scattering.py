@@ -74,8 +74,10 @@ class PartsEngine:
             return list(source.batches(None, size_bytes=1 << 40))
         parts = [source.empty]
         for file in source.files[::-1].tolist():
-            rows = read_files(source.reader, np.array([file]))
-            change = None if source.change is None else source.change.of_file(source.reader.paths[file])
+            rows = read_files(source.snapshot, np.array([file]))
+            change = (
+                None if source.change is None else source.change.of_file(source.snapshot.data_paths[file])
+            )
             parts += [part if change is None else change(part) for part in rows.iter_slices(self.part_rows)]
         return [*parts, *(rows.select(source.empty.columns) for rows in source.added.read())]
 

@@ -20,9 +20,8 @@ from qbeast_core.log.domains.row_ids import with_row_ids
 from qbeast_core.table.dml.change import ChangeOptions, run_change
 from qbeast_core.table.dml.delete import Delete
 from qbeast_core.table.dml.update import Update
-from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
-from qbeast_core.table.snapshot.snapshot import load_snapshot
+from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from tests.helpers.changes import ROW, changes, spread
 from tests.helpers.deletion_vectors import bitmap, z85
 from tests.helpers.examples import examples
@@ -141,14 +140,14 @@ def test_ids_survive_any_order_of_steps(steps: list[str], how: qbeast.Resources)
             compared(table, step, how)
 
 
-CLUSTER: dict[str, Callable[[Reader, PartsEngine], object]] = {
-    "update": lambda reader, engine: run_change(
-        reader, Update(pl.col("a") % 3 == 1, {"a": "a + 500"}), ChangeOptions(), engine=engine
+CLUSTER: dict[str, Callable[[Snapshot, PartsEngine], object]] = {
+    "update": lambda snapshot, engine: run_change(
+        snapshot, Update(pl.col("a") % 3 == 1, {"a": "a + 500"}), ChangeOptions(), engine=engine
     ),
-    "delete": lambda reader, engine: run_change(
-        reader, Delete(pl.col("a") % 5 == 1), ChangeOptions(), engine=engine
+    "delete": lambda snapshot, engine: run_change(
+        snapshot, Delete(pl.col("a") % 5 == 1), ChangeOptions(), engine=engine
     ),
-    "optimize": lambda reader, engine: optimize(reader, OptimizeOptions(full=True), engine=engine),
+    "optimize": lambda snapshot, engine: optimize(snapshot, OptimizeOptions(full=True), engine=engine),
 }
 
 
@@ -159,7 +158,7 @@ def test_workers_of_a_cluster_keep_ids(step: str, made: Path, tmp_path: Path) ->
     path = shutil.copytree(made, tmp_path / "t")
     old = row_ids(path, ROW)
     with small_files(file_rows=40):
-        CLUSTER[step](Reader(load_snapshot(path)), PartsEngine(part_rows=30))
+        CLUSTER[step](load_snapshot(path), PartsEngine(part_rows=30))
     check_log(path)
     assert tags(path) == {"delta.rowTracking.preserved": "true"}
     assert all(row_id == old[key][0] for key, (row_id, _) in row_ids(path, ROW).items())

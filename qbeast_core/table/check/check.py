@@ -30,7 +30,7 @@ from qbeast_core.table.data.foreign_schema import lost_key_columns, taken_name
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS, whole_batches
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.checkpoint_faults import checkpoint_faults
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -40,32 +40,31 @@ _SEED: Final = 20_240
 
 
 def check_table(
-    reader: Reader,
+    snapshot: Snapshot,
     *,
     data: bool = True,
     progress: ProgressCallback | None = None,
     engine: Engine | None = None,
 ) -> CheckReport:
-    """Check the version that a reader shows; see `Table.check`."""
-    return check_and_restore(reader, data=data, progress=progress, engine=engine)[0]
+    """Check a version; see `Table.check`."""
+    return check_and_restore(snapshot, data=data, progress=progress, engine=engine)[0]
 
 
 def check_and_restore(
-    reader: Reader,
+    snapshot: Snapshot,
     *,
     data: bool = True,
     progress: ProgressCallback | None = None,
     engine: Engine | None = None,
 ) -> tuple[CheckReport, LostTags]:
     """Check a table. Also return tags that can be restored: lost tags, and tags with faults."""
-    snapshot = reader.snapshot
     tags: LostTags = {}
-    index, frames, notes = check_log(reader.index_state)
+    index, frames, notes = check_log(IndexState(snapshot))
     faults, rows = [*_checkpoints(snapshot), *_presence(snapshot)], _rows(snapshot, index)
     if data:
         read = _Files(snapshot, engine)
         faults += read.check(_jobs(snapshot, index), progress, rows)
-        faults += [*_copies(snapshot, index), *_vectors(reader)]
+        faults += [*_copies(snapshot, index), *_vectors(snapshot)]
         tags = _restorable(snapshot, index, pl.concat([*frames, fault_frame(faults)]), read)
         faults += _lost(snapshot, tags)
     else:
@@ -222,18 +221,18 @@ def _copies(snapshot: Snapshot, index: IndexTable) -> list[Fault]:
     return list(_copy_faults(blocks, store=store, schema=snapshot.schema, options=options))
 
 
-def _vectors(reader: Reader) -> Iterator[Fault]:
+def _vectors(snapshot: Snapshot) -> Iterator[Fault]:
     """Check that deletion vectors can be read and hide rows that exist."""
     try:
-        hidden = reader.deleted_rows
+        hidden = snapshot.deleted_rows
     except QbeastError:
-        yield from _malformed_vectors(reader.snapshot)
+        yield from _malformed_vectors(snapshot)
         return
     for number, rows in hidden.items():
-        logged = reader.snapshot.files["num_records"][number]
+        logged = snapshot.files["num_records"][number]
         if logged is not None and len(rows) and int(rows.max()) >= logged:
             message = f"its deletion vector hides row {int(rows.max()):,}, and the log counts {logged:,}"
-            yield Fault(code="deletion-vector", message=message, path=reader.paths[number])
+            yield Fault(code="deletion-vector", message=message, path=snapshot.data_paths[number])
 
 
 def _malformed_vectors(snapshot: Snapshot) -> Iterator[Fault]:

@@ -32,7 +32,6 @@ from qbeast_core.table.commit.checkpoint import replace_checkpoints
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.index.state import IndexState
-from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _ORDER: Final = ("weight-order", "threshold-order", "leaf-threshold")
@@ -93,14 +92,13 @@ class RepairResult(Result):
 
 
 def repair_table(
-    reader: Reader, *, dry_run: bool, progress: ProgressCallback | None = None
+    snapshot: Snapshot, *, dry_run: bool, progress: ProgressCallback | None = None
 ) -> tuple[RepairResult, Snapshot | None]:
     """Check and repair a table; also return the new version if it could be loaded. See `Table.repair`."""
-    snapshot = reader.snapshot
     if not dry_run:
         protocol, metadata = snapshot.protocol, snapshot.metadata
         check_writable(protocol, metadata, mode="metadata", path=snapshot.uri, brings="files")
-    report, tags = check_and_restore(reader, progress=progress)
+    report, tags = check_and_restore(snapshot, progress=progress)
     repairs, remaining = _plan_repair(report.faults, snapshot.files, tags)
     remaining = remaining.filter(~pl.col("code").is_in(_ORDER))
     remaining = pl.concat([remaining, _order_after(with_tags(snapshot, tags), repairs)])

@@ -26,7 +26,7 @@ from qbeast_core.table.dml.match import NO_MATCHES, count_matches
 from qbeast_core.table.dml.plan import ChangedBy, ChangePlan, ChangeResult
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies, replace_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -71,16 +71,16 @@ class Change(ABC):
         """``"overwrite"`` if rows may be changed or deleted, ``"append"`` if rows are only added."""
         return "overwrite"
 
-    def with_new_columns(self, reader: Reader) -> Reader:
+    def with_new_columns(self, snapshot: Snapshot) -> Snapshot:
         """Return the version with the columns that the change adds. By default it adds none."""
-        return reader
+        return snapshot
 
     @abstractmethod
-    def plan(self, reader: Reader, engine: Engine) -> ChangePlan:
+    def plan(self, snapshot: Snapshot, engine: Engine) -> ChangePlan:
         """Plan the change against a version; raise on invalid input."""
 
     @abstractmethod
-    def affects(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
+    def affects(self, snapshot: Snapshot, files: BoolArray, engine: Engine) -> bool:
         """Return whether the result depends on a row in these files of a version."""
 
 
@@ -98,38 +98,38 @@ class MatchedRows:
         if where is None or where is False or isinstance(where, Mapping):
             invalid_argument("where", problem, value=where)
 
-    def condition(self, reader: Reader) -> Condition:
+    def condition(self, snapshot: Snapshot) -> Condition:
         """Return the condition for the columns of a version."""
-        return condition_of(None if self.predicate is True else self.predicate, reader.snapshot.schema)
+        return condition_of(None if self.predicate is True else self.predicate, snapshot.schema)
 
-    def affects(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
+    def affects(self, snapshot: Snapshot, files: BoolArray, engine: Engine) -> bool:
         """Return whether a row of the files matches."""
-        return bool(len(count_matches(reader, self.condition(reader), engine, among=files).files))
+        return bool(len(count_matches(snapshot, self.condition(snapshot), engine, among=files).files))
 
 
 def run_change(
-    reader: Reader, change: Change, options: ChangeOptions, *, engine: Engine = MEMORY
+    snapshot: Snapshot, change: Change, options: ChangeOptions, *, engine: Engine = MEMORY
 ) -> tuple[ChangeResult, Snapshot | None]:
     """Apply a change to the newest version. Return the result and the new version, or None if that cannot be loaded."""
     check_txn(options.txn)
-    return with_attempts(reader, lambda newest: _attempt(newest, change, options, engine))
+    return with_attempts(snapshot, lambda newest: _attempt(newest, change, options, engine))
 
 
 def _attempt(
-    reader: Reader, change: Change, options: ChangeOptions, engine: Engine
+    snapshot: Snapshot, change: Change, options: ChangeOptions, engine: Engine
 ) -> tuple[ChangeResult, Snapshot | None]:
-    snapshot, started = reader.snapshot, now_ms()
+    started = now_ms()
     _check_changeable(snapshot, change)
-    refuse_copies(reader.index_state)
+    refuse_copies(IndexState(snapshot))
     if is_applied(snapshot, options.txn):
-        return _NOTHING.result(reader, change.operation, dry_run=options.dry_run), snapshot
+        return _NOTHING.result(snapshot, change.operation, dry_run=options.dry_run), snapshot
     report(options.progress, Progress("read"))
-    wide = change.with_new_columns(reader)
-    refuse_feed_column(wide.snapshot)
+    wide = change.with_new_columns(snapshot)
+    refuse_feed_column(wide)
     plan = change.plan(wide, engine)
     # An empty change with a transaction is committed too: the log then records that it was applied.
     if options.dry_run or (plan.is_empty and options.txn is None):
-        return plan.result(reader, change.operation, dry_run=options.dry_run), snapshot
+        return plan.result(snapshot, change.operation, dry_run=options.dry_run), snapshot
     replaced = replace_rows(wide, plan.replacement, "keep", engine=engine, progress=options.progress)
     changes = write_feed(wide, plan, replaced, engine)
     intent = WriteIntent(
@@ -141,18 +141,18 @@ def _attempt(
         commit_info={
             **options.commit_metadata,
             "operationParameters": plan.parameters,
-            "operationMetrics": {**plan.metrics(reader, replaced), "executionTimeMs": now_ms() - started},
+            "operationMetrics": {**plan.metrics(snapshot, replaced), "executionTimeMs": now_ms() - started},
         },
     )
-    conflict_with = partial(_conflict, reader, change, engine)
-    published = wide if plan.schema_json is None else wide.at(with_schema(wide.snapshot, plan.schema_json))
+    conflict_with = partial(_conflict, snapshot, change, engine)
+    published = wide if plan.schema_json is None else with_schema(wide, plan.schema_json)
     outcome = publish_replaced(
         published, replaced, intent, data_change=True, base=snapshot, conflict_with=conflict_with
     )
     if outcome.already_applied:
-        newest = reader if outcome.snapshot is None else reader.at(outcome.snapshot)
-        return _NOTHING.result(newest, change.operation), newest.snapshot
-    result = plan.result(reader, change.operation, (replaced, outcome))
+        newest = outcome.snapshot or snapshot
+        return _NOTHING.result(newest, change.operation), newest
+    result = plan.result(snapshot, change.operation, (replaced, outcome))
     report(options.progress, Progress("done", result.files, result.files, replaced.rows))
     return result, outcome.snapshot
 
@@ -164,9 +164,9 @@ def _check_changeable(snapshot: Snapshot, change: Change) -> None:
         raise InvalidMetadataError(damaged_index(snapshot.config, path=snapshot.uri))
 
 
-def _conflict(reader: Reader, change: Change, engine: Engine, newest: Snapshot) -> str | None:
-    """Return why a change planned on the reader's version conflicts with the newest version, or None."""
-    planned = reader.snapshot
+def _conflict(snapshot: Snapshot, change: Change, engine: Engine, newest: Snapshot) -> str | None:
+    """Return why a change planned on a version conflicts with the newest version, or None."""
+    planned = snapshot
     if newest.schema_json != planned.schema_json:
         return "another writer changed the schema"
     _check_changeable(newest, change)
@@ -176,6 +176,6 @@ def _conflict(reader: Reader, change: Change, engine: Engine, newest: Snapshot) 
     old = planned.files.select(key).with_columns(pl.lit(value=True).alias("old"))
     joined = newest.files.select(key).join(old, on=key, how="left", nulls_equal=True, maintain_order="left")
     new = joined["old"].is_null().to_numpy()
-    if np.any(new) and change.affects(reader.at(newest), new, engine):
+    if np.any(new) and change.affects(newest, new, engine):
         return "another writer added rows that this change has to look at"
     return None

@@ -12,8 +12,8 @@ from qbeast_core.table.dml.match import count_matches
 from qbeast_core.table.dml.plan import ChangedBy, ChangePlan
 from qbeast_core.table.dml.row_changes import DeletedRows
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.replace import Replacement
+from qbeast_core.table.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class Delete(MatchedRows, Change):
     operation: ClassVar[ChangedBy] = "DELETE"
     adds_rows: ClassVar[bool] = False
 
-    def plan(self, reader: Reader, engine: Engine) -> ChangePlan:
+    def plan(self, snapshot: Snapshot, engine: Engine) -> ChangePlan:
         """See `Change`."""
-        condition = self.condition(reader)
-        matches = count_matches(reader, condition, engine)
+        condition = self.condition(snapshot)
+        matches = count_matches(snapshot, condition, engine)
         deleted = int(matches.rows.sum())
         return ChangePlan(
             matches=matches,

@@ -48,18 +48,20 @@ def refuse_feed_column(snapshot: Snapshot) -> None:
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=CHANGE_FEED)
 
 
-def write_feed(reader: Reader, plan: ChangePlan, replaced: Replaced, engine: Engine) -> tuple[CdcFile, ...]:
+def write_feed(
+    snapshot: Snapshot, plan: ChangePlan, replaced: Replaced, engine: Engine
+) -> tuple[CdcFile, ...]:
     """Write the files of the feed.
 
     No file is written if the added and removed files are the feed. If this fails, its files and the new data files are
     deleted.
     """
-    if not keeps_feed(reader.snapshot) or not _rewrites_rows(plan, replaced):
+    if not keeps_feed(snapshot) or not _rewrites_rows(plan, replaced):
         return ()
-    store, prefix = reader.store, f"cdc-{new_id()}"
+    store, prefix = snapshot.store, f"cdc-{new_id()}"
     try:
-        call = _call(reader, plan, replaced, engine, prefix)
-        written = engine.map(call, _parts(reader, plan, call.file_bytes), at_once=_AT_ONCE)
+        call = _call(snapshot, plan, replaced, engine, prefix)
+        written = engine.map(call, _parts(snapshot, plan, call.file_bytes), at_once=_AT_ONCE)
     except BaseException:  # also after an interrupt or a panic of Rust
         delete_data_files(store, replaced.adds)
         delete_files_named(store, CHANGE_FOLDER, prefix)
@@ -74,33 +76,33 @@ def _rewrites_rows(plan: ChangePlan, replaced: Replaced) -> bool:
     return bool(rewritten.any())
 
 
-def _call(reader: Reader, plan: ChangePlan, replaced: Replaced, engine: Engine, prefix: str) -> WriteFeed:
+def _call(snapshot: Snapshot, plan: ChangePlan, replaced: Replaced, engine: Engine, prefix: str) -> WriteFeed:
+    reader = Reader(snapshot)
     scan = plan.matches.scan or reader.plan(None, None)
     has_room = engine.has_room(_FILE_BYTES * _HELD * _AT_ONCE)
     return WriteFeed(
         files=reader.files,
-        keep=reader.row_filter(scan, list(reader.snapshot.schema)),
+        keep=reader.row_filter(scan, list(snapshot.schema)),
         change=plan.replacement.change,
-        target=FilesSource(reader=reader, files=plan.replacement.files).target,
-        hashed=reader.hashed if replaced.revision is None else replaced.revision.hashed,
+        target=FilesSource(snapshot=snapshot, files=plan.replacement.files).target,
+        hashed=snapshot.hashed if replaced.revision is None else replaced.revision.hashed,
         prefix=prefix,
         file_bytes=_FILE_BYTES if has_room else _SMALL_FILE_BYTES,
     )
 
 
-def _parts(reader: Reader, plan: ChangePlan, file_bytes: int) -> list[FeedPart]:
+def _parts(snapshot: Snapshot, plan: ChangePlan, file_bytes: int) -> list[FeedPart]:
     """Split the feed into tasks."""
     matches, added = plan.matches, plan.replacement.added
-    inserts = [
-        FeedPart(added=piece) for piece in added.pieces(list(reader.snapshot.schema), size_bytes=file_bytes)
-    ]
+    inserts = [FeedPart(added=piece) for piece in added.pieces(list(snapshot.schema), size_bytes=file_bytes)]
     if matches.scan is None:
         return inserts
+    reader = Reader(snapshot)
     rows = np.cumsum(np.maximum(matches.rows, _ROWS_PER_TASK // _FILES_PER_TASK))
     cuts = np.flatnonzero(np.diff((rows - 1) // _ROWS_PER_TASK)) + 1
     groups = [group.tolist() for group in np.split(matches.files, cuts) if len(group)]
     changes = [
-        FeedPart(tuple((reader.paths[file], file_parts(reader, matches.scan, file)) for file in group))
+        FeedPart(tuple((snapshot.data_paths[file], file_parts(reader, matches.scan, file)) for file in group))
         for group in groups
     ]
     return changes + inserts

@@ -13,6 +13,7 @@ from qbeast_core.table.dml.count_rows import AT_ONCE, CountRows
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts
+from qbeast_core.table.snapshot.snapshot import Snapshot
 
 # Number of rows of a file whose rows the log does not count.
 UNKNOWN: Final = -1
@@ -42,21 +43,21 @@ NO_MATCHES: Final = FileMatches(_NONE, _NONE, _NONE)
 
 
 def count_matches(
-    reader: Reader, condition: Condition, engine: Engine, *, among: BoolArray | None = None
+    snapshot: Snapshot, condition: Condition, engine: Engine, *, among: BoolArray | None = None
 ) -> FileMatches:
     """Count matching rows by file.
 
     Statistics and cubes exclude files and pages that cannot hold a match. Of the others, only the columns of the
     condition are read.
     """
-    live = live_rows(reader)
+    reader, live = Reader(snapshot), live_rows(snapshot)
     candidates = np.ones(len(live), np.bool_) if among is None else among
     if condition.constant is not None:
         # No row is tested. Files whose rows the log does not count are read to count them.
         files = np.flatnonzero(candidates & (live != 0)) if condition.constant else np.zeros(0, np.int64)
         unknown = files[live[files] == UNKNOWN]
         plan = reader.plan(None, None)
-        call = CountRows(reader.files, reader.row_filter(plan, list(reader.snapshot.schema)[:1]), None)
+        call = CountRows(reader.files, reader.row_filter(plan, list(snapshot.schema)[:1]), None)
         live[unknown] = _count(reader, plan, unknown, call, engine)
         return _matches(files, live[files], live, plan)
     plan = reader.plan(condition.expr, None)
@@ -76,10 +77,10 @@ def _count(reader: Reader, plan: ScanPlan, files: I64Array, call: CountRows, eng
     return np.array(engine.map(call, opened, at_once=AT_ONCE), np.int64)
 
 
-def live_rows(reader: Reader) -> I64Array:
+def live_rows(snapshot: Snapshot) -> I64Array:
     """Return the number of rows that a read returns of each file, or `UNKNOWN`; shape (files,)."""
-    rows = reader.blocks.num_records.copy()  # `UNKNOWN` where the blocks contradict the log
-    for file, hidden in reader.deleted_rows.items():
+    rows = Reader(snapshot).blocks.num_records.copy()  # `UNKNOWN` where the blocks contradict the log
+    for file, hidden in snapshot.deleted_rows.items():
         if rows[file] != UNKNOWN:
             rows[file] -= len(hidden)
     return rows

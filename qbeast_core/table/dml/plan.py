@@ -13,8 +13,9 @@ from qbeast_core.results import RewriteResult
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.commit.commit import CommitOutcome
 from qbeast_core.table.dml.match import FileMatches
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.rewrite.replace import Replaced, Replacement
+from qbeast_core.table.snapshot.snapshot import Snapshot
 
 # Names of the operations in the history of a Delta table.
 ChangedBy: TypeAlias = Literal["DELETE", "UPDATE", "MERGE"]
@@ -92,21 +93,20 @@ class ChangePlan:
         """Whether there is nothing to do."""
         return not len(self.matches.files) and not self.inserted
 
-    def metrics(self, reader: Reader, replaced: Replaced) -> dict[str, int]:
+    def metrics(self, snapshot: Snapshot, replaced: Replaced) -> dict[str, int]:
         """Return ``operationMetrics``, by Delta's names."""
-        counts = {"numCopiedRows": self._copied(replaced), **replaced.metrics(reader.snapshot.files)}
+        counts = {"numCopiedRows": self._copied(replaced), **replaced.metrics(snapshot.files)}
         return {**self.counts, **{self.renamed.get(name, name): count for name, count in counts.items()}}
 
     def result(
         self,
-        reader: Reader,
+        snapshot: Snapshot,
         operation: ChangedBy,
         done: tuple[Replaced, CommitOutcome] | None = None,
         *,
         dry_run: bool = False,
     ) -> ChangeResult:
         """Return the result; without `done`, the result of a dry run or of an empty change."""
-        snapshot = reader.snapshot
         latest = snapshot.config.last_revision_id or 0
         result = ChangeResult(
             operation=operation,
@@ -117,7 +117,7 @@ class ChangePlan:
             rows_updated=self.updated,
             rows_inserted=self.inserted,
             rows_copied=self._min_copied(),
-            plan=self._plan(reader, np.zeros(snapshot.files.height, np.bool_)),
+            plan=self._plan(snapshot, np.zeros(snapshot.files.height, np.bool_)),
             files=0,
             bytes=0,
             revision_id=latest,
@@ -132,7 +132,7 @@ class ChangePlan:
             version=outcome.version,
             committed=True,
             rows_copied=self._copied(replaced),
-            plan=self._plan(reader, replaced.gone),
+            plan=self._plan(snapshot, replaced.gone),
             files=len(replaced.adds),
             bytes=replaced.bytes,
             revision_id=latest if outcome.revision_id is None else outcome.revision_id,
@@ -147,9 +147,9 @@ class ChangePlan:
         dropped = np.isin(self.matches.files, self.replacement.dropped)
         return int(np.maximum(self.matches.live - self.matches.rows, 0)[~dropped].sum())
 
-    def _plan(self, reader: Reader, gone: BoolArray) -> pl.DataFrame:
+    def _plan(self, snapshot: Snapshot, gone: BoolArray) -> pl.DataFrame:
         """Return `ChangeResult.plan`."""
-        files, replacement = reader.index_state.files, self.replacement
+        files, replacement = IndexState(snapshot).files, self.replacement
         matched, actions = np.zeros(len(gone), np.int64), np.full(len(gone), None, dtype=object)
         matched[self.matches.files] = self.matches.rows
         actions[gone] = "order of weights"

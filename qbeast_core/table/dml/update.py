@@ -15,8 +15,8 @@ from qbeast_core.table.dml.plan import ChangedBy, ChangePlan
 from qbeast_core.table.dml.row_changes import UpdatedRows
 from qbeast_core.table.dml.values import assignments_of, rules_of_version
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.replace import Replacement
+from qbeast_core.table.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,15 @@ class Update(MatchedRows, Change):
 
     assignments: Mapping[str, Value]
 
-    def plan(self, reader: Reader, engine: Engine) -> ChangePlan:
+    def plan(self, snapshot: Snapshot, engine: Engine) -> ChangePlan:
         """See `Change`."""
-        snapshot = reader.snapshot
-        condition = self.condition(reader)
+        condition = self.condition(snapshot)
         rules = rules_of_version(snapshot, given=snapshot.schema)
         assignments = assignments_of(self.assignments, snapshot, snapshot.schema, rules)
         assignments = assignments.of_updates(snapshot.row_id_columns)
-        matches = count_matches(reader, condition, engine)
+        matches = count_matches(snapshot, condition, engine)
         updated = int(matches.rows.sum())
-        keeps_keys = not set(assignments.columns) & set(reader.key_columns)
+        keeps_keys = not set(assignments.columns) & set(snapshot.key_columns)
         return ChangePlan(
             matches=matches,
             replacement=Replacement(

@@ -24,6 +24,7 @@ from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.row_change import RowChange, RowFunction
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, read_parts
+from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _FOOTERS_AT_ONCE: Final = 16
 
@@ -34,7 +35,7 @@ _UNPACKED: Final = 4  # bytes in memory per byte stored, for files whose rows th
 class FilesSource:
     """The changed rows of live files, then added rows."""
 
-    reader: Reader
+    snapshot: Snapshot
     # Indexes in the snapshot.
     files: I64Array
     change: RowChange | None = None
@@ -45,14 +46,14 @@ class FilesSource:
     @property
     def empty(self) -> pl.DataFrame:
         """See `Source`."""
-        return self.reader.snapshot.copied_schema.to_frame()
+        return self.snapshot.copied_schema.to_frame()
 
     @property
     def target(self) -> FileTarget:
         """Target of the files that replace these."""
-        snapshot = self.reader.snapshot
+        snapshot = self.snapshot
         return FileTarget.of(
-            self.reader.store.uri,
+            snapshot.store.uri,
             RowShape(snapshot.schema_json, snapshot.copied_schema, merge=False),
             snapshot.metadata.configuration,
             clustered_by=snapshot.clustered_by,
@@ -63,7 +64,7 @@ class FilesSource:
 
     def by_change(self) -> Iterator[tuple[RowFunction | None, I64Array]]:
         """Yield the files to read, grouped by the change of their rows."""
-        paths, change = self.reader.paths, self.change
+        paths, change = self.snapshot.data_paths, self.change
         files = [file for file in self.files.tolist() if file not in self.changed]
         changes = (None if change is None else change.of_file(paths[file]) for file in files)
         # Lazy: the change of a file may load rows, which are freed with it.
@@ -74,7 +75,7 @@ class FilesSource:
         """Return all rows. Each file is read once."""
         frames = [self.empty]
         for change, files in self.by_change():
-            rows = read_files(self.reader, files)
+            rows = read_files(self.snapshot, files)
             frames.append(rows if change is None else change(rows))
         return pl.concat([*frames, *(rows.select(self.empty.columns) for rows in self._other_rows())])
 
@@ -84,7 +85,7 @@ class FilesSource:
         for change, files in self.by_change():
             read = names if change is None else list(self.empty.columns)
             for file in range(len(files)):
-                for frame in _file_frames(self.reader, files[file : file + 1], read):
+                for frame in _file_frames(self.snapshot, files[file : file + 1], read):
                     for part in within(frame, size_bytes):
                         yield (part if change is None else change(part)).select(names)
         for rows in self._other_rows():
@@ -96,29 +97,30 @@ class FilesSource:
         yield from self.added.read()
 
 
-def read_files(reader: Reader, files: I64Array) -> pl.DataFrame:
+def read_files(snapshot: Snapshot, files: I64Array) -> pl.DataFrame:
     """Return the rows of some live files in the types of the table, without deleted rows, with their row ids."""
-    empty = reader.snapshot.copied_schema.to_frame()
-    return pl.concat([empty, *_file_frames(reader, files, empty.columns)], rechunk=False)
+    empty = snapshot.copied_schema.to_frame()
+    return pl.concat([empty, *_file_frames(snapshot, files, empty.columns)], rechunk=False)
 
 
-def rows_and_bytes(reader: Reader, files: I64Array) -> tuple[I64Array, I64Array]:
+def rows_and_bytes(snapshot: Snapshot, files: I64Array) -> tuple[I64Array, I64Array]:
     """Estimate the rows of some files, and their bytes in memory."""
-    schema = reader.snapshot.copied_schema
+    schema = snapshot.copied_schema
     row_bytes = guess_row_bytes(schema)
     guess = pl.col("size_bytes") * _UNPACKED // max(row_bytes, 1)
-    counted = reader.snapshot.files.select(pl.coalesce("num_records", guess).cast(pl.Int64)).to_series()
+    counted = snapshot.files.select(pl.coalesce("num_records", guess).cast(pl.Int64)).to_series()
     rows: I64Array = counted.to_numpy()[files]
     sizes = rows * row_bytes
     if any(map(has_any_width, schema.dtypes())):
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-            unpacked = list(pool.map(partial(_uncompressed_bytes, reader), files.tolist()))
+            unpacked = list(pool.map(partial(_uncompressed_bytes, snapshot), files.tolist()))
         sizes = np.maximum(sizes, np.array(unpacked, np.int64))
     return rows, sizes
 
 
-def _file_frames(reader: Reader, files: I64Array, names: Sequence[str]) -> Iterator[pl.DataFrame]:
+def _file_frames(snapshot: Snapshot, files: I64Array, names: Sequence[str]) -> Iterator[pl.DataFrame]:
     """Yield the rows of some live files in frames of bounded size."""
+    reader = Reader(snapshot)
     yield from read_parts(whole_parts(reader, files, names), all_rows(reader, names), reader.files)
 
 
@@ -130,13 +132,13 @@ def whole_parts(reader: Reader, files: I64Array, names: Sequence[str]) -> FilePa
         hiding=tuple((path, hidden) for path, hidden in paths if hidden is not None),
         others=reader.others(files.tolist()),
         partitions=reader.partitions(files.tolist()),
-        row_ids=reader.snapshot.row_ids(files.tolist()) if needs_row_ids(reader, names) else {},
+        row_ids=reader.snapshot.row_ids(files.tolist()) if needs_row_ids(reader.snapshot, names) else {},
     )
 
 
-def needs_row_ids(reader: Reader, names: Sequence[str]) -> bool:
+def needs_row_ids(snapshot: Snapshot, names: Sequence[str]) -> bool:
     """Return whether hidden columns of row tracking are among these columns."""
-    return not set(reader.snapshot.row_id_columns or ()).isdisjoint(names)
+    return not set(snapshot.row_id_columns or ()).isdisjoint(names)
 
 
 def all_rows(reader: Reader, names: Sequence[str]) -> RowFilter:
@@ -144,11 +146,11 @@ def all_rows(reader: Reader, names: Sequence[str]) -> RowFilter:
     return RowFilter(tuple(names), reader.snapshot.copied_schema, reader.hashed, ALL_WEIGHTS)
 
 
-def _uncompressed_bytes(reader: Reader, file: int) -> int:
+def _uncompressed_bytes(snapshot: Snapshot, file: int) -> int:
     """Return the uncompressed size of a file's values: long texts may be stored in a fraction of their size."""
-    path, size = reader.paths[file], int(reader.snapshot.files["size_bytes"][file])
+    path, size = snapshot.data_paths[file], int(snapshot.files["size_bytes"][file])
     try:
-        footer = read_footer(reader.store, path, size)
+        footer = read_footer(snapshot.store, path, size)
     except (Unreadable, FileNotFoundError):  # reading the rows will report it
         return size * _UNPACKED
     return sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))

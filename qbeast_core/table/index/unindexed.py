@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from qbeast_core.errors import NotQbeastTableError
+from qbeast_core.errors import InvalidMetadataError, NotQbeastTableError
+from qbeast_core.log.refusals import damaged_index
+from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.table_config import SAMPLE_BY
 from qbeast_core.support.suggestions import convert_call
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -10,6 +13,15 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 def index_call(snapshot: Snapshot) -> str:
     """Return the call that begins an index, without moving data."""
     return "Table.reindex([...])" if snapshot.config.is_left_unindexed else convert_call(snapshot.uri)
+
+
+def latest_revision(snapshot: Snapshot) -> Revision:
+    """Return the newest revision that can be read. Raise if the table has no index."""
+    refuse_unindexed(snapshot)
+    config = snapshot.config
+    if config.latest is None or SAMPLE_BY in config.faults:
+        raise InvalidMetadataError(damaged_index(config, path=snapshot.uri))
+    return config.latest
 
 
 def refuse_unindexed(snapshot: Snapshot) -> None:

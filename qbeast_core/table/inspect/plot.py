@@ -14,6 +14,8 @@ from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.query.plan.intervals import reach
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.optional import require
+from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.unindexed import latest_revision
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.reader import Reader
 
@@ -61,7 +63,7 @@ def _tree(reader: Reader, axes: Axes, options: PlotOptions) -> None:
     from qbeast_core.table.inspect.plot_tree import draw_tree  # noqa: PLC0415 - loads matplotlib
 
     revision = _revision(reader, options.revision)
-    draw_tree(axes, reader.index_state.binding(revision), revision)
+    draw_tree(axes, IndexState(reader.snapshot).binding(revision), revision)
 
 
 def _space(reader: Reader, axes: Axes, options: PlotOptions) -> None:
@@ -117,7 +119,7 @@ def _revision(reader: Reader, number: int | None) -> Revision:
     revisions = reader.snapshot.config.revisions
     if number is None:
         live = {*reader.snapshot.files["revision"].drop_nulls()} & {*revisions}
-        return revisions[max(live)] if live else reader.latest
+        return revisions[max(live)] if live else latest_revision(reader.snapshot)
     if number not in revisions:
         problem = f"must be one of the table's, {list(revisions)}"
         invalid_argument("revision", problem, value=number, known=list(revisions))

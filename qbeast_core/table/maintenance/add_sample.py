@@ -15,7 +15,6 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.unindexed import refuse_unindexed
 from qbeast_core.table.maintenance.metadata import result_of
 from qbeast_core.table.maintenance.widen import rewrite_all
-from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.publish import with_attempts
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import with_metadata
@@ -23,13 +22,14 @@ from qbeast_core.table.snapshot.with_schema import with_metadata
 _OPERATION: Final = "ADD SAMPLE COLUMN"
 
 
-def add_sample_column(reader: Reader, name: str, *, engine: Engine) -> tuple[MetadataResult, Snapshot | None]:
+def add_sample_column(
+    snapshot: Snapshot, name: str, *, engine: Engine
+) -> tuple[MetadataResult, Snapshot | None]:
     """Add a sample column; see `Table.add_sample_column`."""
-    return with_attempts(reader, lambda newest: _attempt(newest, name, engine))
+    return with_attempts(snapshot, lambda newest: _attempt(newest, name, engine))
 
 
-def _attempt(reader: Reader, name: str, engine: Engine) -> tuple[MetadataResult, Snapshot | None]:
-    snapshot = reader.snapshot
+def _attempt(snapshot: Snapshot, name: str, engine: Engine) -> tuple[MetadataResult, Snapshot | None]:
     refuse_unindexed(snapshot)
     if snapshot.sample_column is not None:
         msg = (
@@ -43,7 +43,9 @@ def _attempt(reader: Reader, name: str, engine: Engine) -> tuple[MetadataResult,
         metadata = changed.metadata
         outcome = commit_metadata(snapshot, metadata, "columns", operation=_OPERATION, parameters=parameters)
         return result_of(outcome, [name])
-    outcome, files = rewrite_all(reader, changed, operation=_OPERATION, parameters=parameters, engine=engine)
+    outcome, files = rewrite_all(
+        snapshot, changed, operation=_OPERATION, parameters=parameters, engine=engine
+    )
     return result_of(outcome, [name], rewritten_files=files)
 
 

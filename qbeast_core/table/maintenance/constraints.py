@@ -19,22 +19,21 @@ from qbeast_core.table.read.scan import scan
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 
-def add_constraint(reader: Reader, name: str, expression: str) -> tuple[MetadataResult, Snapshot | None]:
+def add_constraint(snapshot: Snapshot, name: str, expression: str) -> tuple[MetadataResult, Snapshot | None]:
     """Add a check constraint; see `Table.add_constraint`."""
-    snapshot = reader.snapshot
     key = _key(name)
     if key in snapshot.metadata.configuration:
         now = snapshot.metadata.configuration[key]
         msg = f"the table has a constraint {name!r}: {now}. Drop it first: Table.drop_constraint({name!r})."
         raise InvalidInputError(msg, argument="name", value=name)
     check = _compiled(name, expression, snapshot.schema)
-    broken = _broken(reader, check)
+    broken = _broken(snapshot, check)
     if broken:
-        example = check.example(scan(reader))
+        example = check.example(scan(Reader(snapshot)))
         raise check.violation(broken, example, argument="expression")
 
     def conflict_with(newest: Snapshot) -> str | None:
-        rows = 0 if newest.files.equals(snapshot.files) else _broken(reader.at(newest), check)
+        rows = 0 if newest.files.equals(snapshot.files) else _broken(newest, check)
         return f"{rows:,} row(s) break the constraint {name!r} now" if rows else None
 
     configuration = {**snapshot.metadata.configuration, key: expression}
@@ -87,6 +86,6 @@ def _refuse(expression: str, reason: str, cause: BaseException) -> NoReturn:
     raise InvalidInputError(msg, argument="expression", value=expression) from cause
 
 
-def _broken(reader: Reader, check: Check) -> int:
+def _broken(snapshot: Snapshot, check: Check) -> int:
     """Return the number of rows that break a rule."""
-    return int(scan(reader).filter(check.broken).select(pl.len()).collect().item())
+    return int(scan(Reader(snapshot)).filter(check.broken).select(pl.len()).collect().item())

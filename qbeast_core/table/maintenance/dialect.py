@@ -32,7 +32,7 @@ from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.data.foreign_schema import refuse_mapping
 from qbeast_core.table.index.revision import check_columns
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.index.unindexed import latest_revision
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 # The release of qbeast-spark that has to read the table. 0.8 is its unreleased main branch.
@@ -75,7 +75,7 @@ def switch_dialect(
     """Rewrite the block tags; see `Table.switch_dialect` for the options and errors."""
     check_choice("dialect", dialect, get_args(BlocksDialect))
     check_choice("jvm", jvm, get_args(JvmRelease))
-    latest = Reader(snapshot).latest
+    latest = latest_revision(snapshot)
     entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
     if dialect == "qbeast-spark":
         refuse_mapping(snapshot.uri, snapshot.columns)

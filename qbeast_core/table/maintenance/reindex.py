@@ -34,13 +34,14 @@ from qbeast_core.table.engine.tasks.summarise_task import SummariseTask
 from qbeast_core.table.index.column_texts import IndexColumns
 from qbeast_core.table.index.revision import check_columns, refuse_collations, specs_of_overwrite
 from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.unindexed import latest_revision
 from qbeast_core.table.maintenance.convert import indexed_metadata
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
 from qbeast_core.table.rewrite.publish import with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies
-from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.write.options import WriteOptions, check_options
 from qbeast_core.tree.space.evolve import IndexWish, default_cube_size, first_revision, keeps_kind
 from qbeast_core.tree.space.fit import ColumnBounds
@@ -104,23 +105,23 @@ class ReindexResult(Result):
 
 
 def reindex(
-    reader: Reader, options: ReindexOptions, *, engine: Engine = MEMORY
+    snapshot: Snapshot, options: ReindexOptions, *, engine: Engine = MEMORY
 ) -> tuple[ReindexResult, Snapshot]:
     """Index a table otherwise; see `Table.reindex`. Return the result and the new version."""
     check_options(WriteOptions(cube_size=options.cube_size))
-    reader, outcome = with_attempts(reader, lambda newest: _attempt(newest, options, engine))
+    snapshot, outcome = with_attempts(snapshot, lambda newest: _attempt(newest, options, engine))
     if not options.full:
-        return _result(reader.snapshot, outcome, None), reader.snapshot
+        return _result(snapshot, outcome, None), snapshot
     moving = OptimizeOptions(
         into="newest", commit_metadata=options.commit_metadata, progress=options.progress
     )
     with changed_before(lambda: outcome is not None):
-        moved, snapshot = optimize(reader, moving, engine=engine)
+        moved, snapshot = optimize(snapshot, moving, engine=engine)
     return _result(snapshot, outcome, moved), snapshot
 
 
 def _result(snapshot: Snapshot, outcome: CommitOutcome | None, moved: OptimizeResult | None) -> ReindexResult:
-    latest = Reader(snapshot).latest
+    latest = latest_revision(snapshot)
     return ReindexResult(
         version=snapshot.version,
         committed=outcome is not None or (moved is not None and moved.committed),
@@ -134,58 +135,57 @@ def _result(snapshot: Snapshot, outcome: CommitOutcome | None, moved: OptimizeRe
     )
 
 
-def _attempt(reader: Reader, options: ReindexOptions, engine: Engine) -> tuple[Reader, CommitOutcome | None]:
-    """Commit the new revision. Return the reader of the new version, and None if there is nothing to change."""
-    snapshot = reader.snapshot
+def _attempt(
+    snapshot: Snapshot, options: ReindexOptions, engine: Engine
+) -> tuple[Snapshot, CommitOutcome | None]:
+    """Commit the new revision. Return the new version, and None if there is nothing to change."""
     if snapshot.config.is_left_unindexed:
-        return _first(reader, options)
-    latest = reader.latest
+        return _first(snapshot, options)
+    latest = latest_revision(snapshot)
     # As for an append, the newest revision has to be known.
     check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings="settings")
-    refuse_copies(reader.index_state)
-    specs = _specs(reader, options)
+    refuse_copies(IndexState(snapshot))
+    specs = _specs(snapshot, options)
     size = options.cube_size or latest.desired_cube_size
     intent = WriteIntent(mode="metadata", brings="settings")
     if latest.revision_id == STAGING_REVISION_ID:
         metadata = _staged(snapshot, latest, specs, size)
         if metadata == snapshot.metadata:
-            return reader, None
+            return snapshot, None
         intent = replace(intent, metadata=metadata)
     else:
-        revision = _revision(reader, specs, size, options, engine)
+        revision = _revision(snapshot, specs, size, options, engine)
         if revision is None:
-            return reader, None
+            return snapshot, None
         metadata = _metadata(snapshot, revision, specs)
         intent = replace(intent, metadata=metadata, revision=revision, new_revision=True)
-    return _committed(reader, intent, specs, size, options)
+    return _committed(snapshot, intent, specs, size, options)
 
 
-def _first(reader: Reader, options: ReindexOptions) -> tuple[Reader, CommitOutcome]:
+def _first(snapshot: Snapshot, options: ReindexOptions) -> tuple[Snapshot, CommitOutcome]:
     """Begin the index of a table without one, as a conversion does."""
-    snapshot = reader.snapshot
     check_writable(
         snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="settings"
     )
-    specs, rows = _specs(reader, options), snapshot.counted_rows
+    specs, rows = _specs(snapshot, options), snapshot.counted_rows
     wish = WriteOptions(cube_size=options.cube_size)
     metadata = indexed_metadata(snapshot.metadata, snapshot.schema, specs, wish, uri=snapshot.uri, rows=rows)
     intent = WriteIntent(mode="metadata", brings="settings", metadata=metadata)
-    return _committed(reader, intent, specs, options.cube_size or default_cube_size(rows), options)
+    return _committed(snapshot, intent, specs, options.cube_size or default_cube_size(rows), options)
 
 
 def _committed(
-    reader: Reader,
+    snapshot: Snapshot,
     intent: WriteIntent,
     specs: tuple[ColumnSpec, ...],
     size: int,
     options: ReindexOptions,
-) -> tuple[Reader, CommitOutcome]:
-    snapshot = reader.snapshot
+) -> tuple[Snapshot, CommitOutcome]:
     parameters = {"columns": ",".join(map(str, specs)), "cubeSize": str(size)}
     info = {**options.commit_metadata, "operationParameters": parameters}
     intent = replace(intent, operation=_OPERATION, commit_info=info)
-    outcome = commit(reader.store, snapshot, intent, conflict_with=lambda now: _conflict(snapshot, now))
-    return (reader.renewed() if outcome.snapshot is None else reader.at(outcome.snapshot)), outcome
+    outcome = commit(snapshot.store, snapshot, intent, conflict_with=lambda now: _conflict(snapshot, now))
+    return outcome.snapshot or refresh(snapshot), outcome
 
 
 def _conflict(planned: Snapshot, newest: Snapshot) -> str | None:
@@ -194,9 +194,9 @@ def _conflict(planned: Snapshot, newest: Snapshot) -> str | None:
     return None if same else "another writer began a revision"
 
 
-def _specs(reader: Reader, options: ReindexOptions) -> tuple[ColumnSpec, ...]:
+def _specs(snapshot: Snapshot, options: ReindexOptions) -> tuple[ColumnSpec, ...]:
     """Validate and return the columns to index."""
-    snapshot, dialect = reader.snapshot, dialect_of(reader.snapshot)
+    dialect = dialect_of(snapshot)
     if dialect == "qbeast-spark":
         msg = (
             f"{snapshot.uri!r} uses the dialect 'qbeast-spark', and qbeast-spark knows one list of columns. "
@@ -211,21 +211,21 @@ def _specs(reader: Reader, options: ReindexOptions) -> tuple[ColumnSpec, ...]:
     names = [spec.name for spec in specs]
     refuse_sample_column(snapshot.sample_column, names, argument="columns")
     check_columns(specs, snapshot.schema, dialect)
-    refuse_collations([name for name in names if name not in reader.indexed], snapshot.columns.collated)
+    refuse_collations([name for name in names if name not in snapshot.indexed], snapshot.columns.collated)
     return specs
 
 
 def _revision(
-    reader: Reader, specs: tuple[ColumnSpec, ...], size: int, options: ReindexOptions, engine: Engine
+    snapshot: Snapshot, specs: tuple[ColumnSpec, ...], size: int, options: ReindexOptions, engine: Engine
 ) -> Revision | None:
     """Return the new revision, or None if the newest one has these columns and this cube size."""
-    newest, uri = reader.index_state.newest, reader.snapshot.uri
+    newest, uri = IndexState(snapshot).newest, snapshot.uri
     wish = IndexWish(
         specs,
         size,
         "documented",
-        decimals=reader.snapshot.columns.rehashed,
-        sample_by=reader.snapshot.config.sample_by,
+        decimals=snapshot.columns.rehashed,
+        sample_by=snapshot.config.sample_by,
     )
     if newest is not None and tuple(wish.names) == newest.columns:
         pairs = zip(specs, newest.column_transformers, strict=True)
@@ -234,8 +234,8 @@ def _revision(
                 return None
             return newest.model_copy(update={"desired_cube_size": size, "timestamp_ms": now_ms()})
     report(options.progress, Progress("read"))
-    bounds = _ranges(reader.snapshot, wish.names)
-    summary = _summary(reader, wish.names, engine, sampled=bounds is not None)
+    bounds = _ranges(snapshot, wish.names)
+    summary = _summary(snapshot, wish.names, engine, sampled=bounds is not None)
     wish = replace(wish, bounds=bounds or {})
     return first_revision(wish, summary, table_id=uri, timestamp_ms=now_ms())
 
@@ -300,20 +300,21 @@ def _ranges(snapshot: Snapshot, names: list[str]) -> dict[str, ColumnBounds] | N
     return ranges
 
 
-def _summary(reader: Reader, names: list[str], engine: Engine, *, sampled: bool) -> IndexSummary:
+def _summary(snapshot: Snapshot, names: list[str], engine: Engine, *, sampled: bool) -> IndexSummary:
     """Summarise columns: of a sample of the rows, or of all rows if the sample is small or not allowed."""
-    rows = reader.snapshot.counted_rows
-    if sampled and rows > _SAMPLED_ROWS and reader.index_state.newest is not None:
-        summary = _summarised(reader, names, engine, _SAMPLED_ROWS / rows)
+    rows = snapshot.counted_rows
+    if sampled and rows > _SAMPLED_ROWS and IndexState(snapshot).newest is not None:
+        summary = _summarised(snapshot, names, engine, _SAMPLED_ROWS / rows)
         if summary.rows >= _SAMPLED_ROWS // 2:  # else few keys have most rows
             return summary
-    return _summarised(reader, names, engine, None)
+    return _summarised(snapshot, names, engine, None)
 
 
-def _summarised(reader: Reader, names: list[str], engine: Engine, sample: float | None) -> IndexSummary:
-    size = int(reader.snapshot.files["size_bytes"].sum())
+def _summarised(snapshot: Snapshot, names: list[str], engine: Engine, sample: float | None) -> IndexSummary:
+    size = int(snapshot.files["size_bytes"].sum())
+    reader = Reader(snapshot)
     plan, task_bytes = reader.plan(None, sample), max(TASK_BYTES, size // _MAX_TASKS)
     tasks = list(enumerate(scan_tasks(reader, plan, names, task_bytes=task_bytes)))
     parts = engine.map(SummariseTask(tuple(names)), tasks, at_once=1)
-    nothing = summarise(reader.snapshot.schema.to_frame(), names)
+    nothing = summarise(snapshot.schema.to_frame(), names)
     return merge_summaries([nothing, *parts])

@@ -29,8 +29,8 @@ from qbeast_core.results import MetadataResult
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.maintenance.metadata import result_of, types_of
-from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import Replacement, refuse_copies, replace_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -58,28 +58,27 @@ class _Widened:
 
 
 def widen_columns(
-    reader: Reader, columns: Mapping[str, TypeLike], *, upgrade_protocol: bool = False, engine: Engine
+    snapshot: Snapshot, columns: Mapping[str, TypeLike], *, upgrade_protocol: bool = False, engine: Engine
 ) -> tuple[MetadataResult, Snapshot | None]:
     """Give columns wider types; see `Table.widen_columns` for which, and for what is raised."""
     attempt = partial(_attempt, columns=columns, upgrade_protocol=upgrade_protocol, engine=engine)
-    return with_attempts(reader, attempt)
+    return with_attempts(snapshot, attempt)
 
 
 def _attempt(
-    reader: Reader, *, columns: Mapping[str, TypeLike], upgrade_protocol: bool, engine: Engine
+    snapshot: Snapshot, *, columns: Mapping[str, TypeLike], upgrade_protocol: bool, engine: Engine
 ) -> tuple[MetadataResult, Snapshot | None]:
-    snapshot = reader.snapshot
     types = types_of(columns)
     _refuse_sample_column(snapshot, types)
     new = _widened(snapshot, types)
-    _refuse_indexed(reader, new.changes)
+    _refuse_indexed(snapshot, new.changes)
     parameters = {name: str(dtype) for name, dtype in types.items()}
     has_feature = "typeWidening" in (snapshot.protocol.writer_features or ())
     is_enabled = has_feature and snapshot.metadata.configuration.get(ENABLED, "").lower() == "true"
     needs_files = any(not {change.from_type, change.to_type} <= _ALIKE for change in new.changes)
     if needs_files and snapshot.files.height and not (is_enabled or upgrade_protocol):
         outcome, files = rewrite_all(
-            reader, _read_as(snapshot, new), operation=_OPERATION, parameters=parameters, engine=engine
+            snapshot, _read_as(snapshot, new), operation=_OPERATION, parameters=parameters, engine=engine
         )
         return result_of(outcome, new.changed, rewritten_files=files)
     upgrades = needs_files and bool(snapshot.files.height) and not is_enabled
@@ -97,22 +96,21 @@ def _attempt(
 
 
 def rewrite_all(
-    reader: Reader, changed: Snapshot, *, operation: str, parameters: Mapping[str, str], engine: Engine
+    snapshot: Snapshot, changed: Snapshot, *, operation: str, parameters: Mapping[str, str], engine: Engine
 ) -> tuple[CommitOutcome, int]:
     """Write all rows to new files, as a version with another schema needs them, and publish both in one commit.
 
     Also return the number of new files. Conflicts with all files that other writers add meanwhile.
     """
-    snapshot = reader.snapshot
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="columns")
-    refuse_copies(reader.index_state)
+    refuse_copies(IndexState(snapshot))
     replacement = Replacement(files=np.arange(snapshot.files.height))
-    replaced = replace_rows(reader.at(changed), replacement, "keep", engine=engine)
+    replaced = replace_rows(changed, replacement, "keep", engine=engine)
     metrics = {**replaced.metrics(snapshot.files), "numOutputRows": replaced.rows}
     info = {"operationParameters": dict(parameters), "operationMetrics": metrics}
     intent = WriteIntent(mode="append", brings="files", operation=operation, commit_info=info)
     conflict = partial(_conflict, snapshot)
-    outcome = publish_replaced(reader.at(changed), replaced, intent, base=snapshot, conflict_with=conflict)
+    outcome = publish_replaced(changed, replaced, intent, base=snapshot, conflict_with=conflict)
     return outcome, len(replaced.adds)
 
 
@@ -167,9 +165,10 @@ def _refuse_sample_column(snapshot: Snapshot, types: Mapping[str, pl.DataType]) 
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=SAMPLE_COLUMN)
 
 
-def _refuse_indexed(reader: Reader, changes: Sequence[TypeChange]) -> None:
-    snapshot = reader.snapshot
-    indexed = sorted({change.column for change in changes if changes_hash(change)} & set(reader.key_columns))
+def _refuse_indexed(snapshot: Snapshot, changes: Sequence[TypeChange]) -> None:
+    indexed = sorted(
+        {change.column for change in changes if changes_hash(change)} & set(snapshot.key_columns)
+    )
     if indexed:
         msg = (
             f"column(s) {indexed} are indexed or in the sampling key: rows are placed by the hash of their "

@@ -14,7 +14,6 @@ import polars as pl
 from qbeast_core.errors import (
     CorruptTagWarning,
     InvalidInputError,
-    InvalidMetadataError,
     UnsupportedTableError,
     invalid_argument,
 )
@@ -22,7 +21,6 @@ from qbeast_core.io.parquet.cuts import cuts_of
 from qbeast_core.io.parquet.page_plan import PageRequest
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.columns.partition_values import PartitionTexts
-from qbeast_core.log.refusals import damaged_index
 from qbeast_core.query.filters.nodes import Node, Unknown
 from qbeast_core.query.filters.predicate import understand
 from qbeast_core.query.index.build import build_index_table
@@ -31,18 +29,15 @@ from qbeast_core.query.plan.fractions import Sample, sample_to_weights
 from qbeast_core.query.plan.select import MatchingBlocks, Selection, files_that_may_match, match
 from qbeast_core.query.plan.weights import ALL_WEIGHTS, KeyChoice, WeightRange
 from qbeast_core.space.arrays import I32Array, I64Array
-from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.table_config import SAMPLE_BY
 from qbeast_core.support.forked import refuse_forked
 from qbeast_core.support.logs import LOG
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.support.sizing import sizing
 from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns
-from qbeast_core.table.index.state import IndexState
-from qbeast_core.table.index.unindexed import index_call, refuse_unindexed
+from qbeast_core.table.index.unindexed import index_call, latest_revision
 from qbeast_core.table.read.scan_task import RowFilter, TableFiles
-from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
+from qbeast_core.table.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +96,10 @@ class Reader:
         """Pickle the arguments only. Cached parts of files are read again."""
         return Reader, (self.snapshot, self.sample_by)
 
-    def at(self, snapshot: Snapshot) -> Reader:
-        """Return the reader of another version of the table."""
-        return self if snapshot is self.snapshot else Reader(snapshot)
-
-    def renewed(self) -> Reader:
-        """Return the reader of the newest version. Return this reader if there is no newer version."""
-        return self.at(refresh(self.snapshot))
-
     @property
     def store(self) -> Store:
         """Store of the table."""
-        return self.snapshot.source.store
+        return self.snapshot.store
 
     @property
     def files(self) -> TableFiles:
@@ -121,38 +108,14 @@ class Reader:
         return TableFiles(self.store, snapshot.source.pages, snapshot.columns, snapshot.storage_options)
 
     @property
-    def latest(self) -> Revision:
-        """The newest revision that can be read. Raises if the table has no index."""
-        refuse_unindexed(self.snapshot)
-        config = self.snapshot.config
-        if config.latest is None or SAMPLE_BY in config.faults:
-            raise InvalidMetadataError(damaged_index(config, path=self.snapshot.uri))
-        return config.latest
-
-    @property
-    def indexed(self) -> tuple[str, ...]:
-        """Indexed columns, in order. Empty if there is no valid revision."""
-        latest = self.snapshot.config.latest
-        return () if latest is None else latest.columns
-
-    @property
     def hashed(self) -> tuple[str, ...]:
         """Columns whose hash is the weight of a row, in order. Empty if the table has no index, without `sample_by`."""
-        if self.sample_by is not None:
-            return self.sample_by
-        latest = self.snapshot.config.latest
-        return () if latest is None else latest.hashed
+        return self.snapshot.hashed if self.sample_by is None else self.sample_by
 
     @property
     def hashes_differ(self) -> bool:
         """Whether revisions hash different columns, after a reindex of a table without a sampling key."""
         return bool(self._other_columns)
-
-    @property
-    def key_columns(self) -> tuple[str, ...]:
-        """All columns that the place of a row depends on. Empty if there is no valid revision."""
-        latest = self.snapshot.config.latest
-        return () if latest is None else latest.key_columns
 
     @cached_property
     def _other_columns(self) -> dict[int, tuple[str, ...]]:
@@ -178,7 +141,7 @@ class Reader:
 
     def others(self, numbers: Iterable[int]) -> dict[str, int]:
         """Return the paths and sizes of the files that may have other types than the table."""
-        size_bytes, is_other = self._others
+        is_other, size_bytes = self.snapshot.other_types, self.snapshot.files["size_bytes"]
         return {self.paths[number]: size_bytes[number] for number in numbers if is_other[number]}
 
     def partitions(self, numbers: Iterable[int]) -> dict[str, PartitionTexts] | None:
@@ -187,12 +150,6 @@ class Reader:
             return None
         texts = self.snapshot.partition_texts
         return {self.paths[number]: texts[number] for number in numbers}
-
-    @cached_property
-    def _others(self) -> tuple[list[int], list[bool]]:
-        files = self.snapshot.files
-        changed = bool(self.snapshot.columns.type_changes)  # our own older files have other types then, too
-        return files["size_bytes"].to_list(), (files["rules"].is_null() | changed).to_list()
 
     @cached_property
     def blocks(self) -> IndexTable:
@@ -234,11 +191,6 @@ class Reader:
             warnings.warn(message, CorruptTagWarning, stacklevel=caller_stacklevel())
         return table
 
-    @cached_property
-    def index_state(self) -> IndexState:
-        """Revisions and blocks of the live files."""
-        return IndexState(self.snapshot)
-
     @property
     def deleted_rows(self) -> dict[int, I64Array]:
         """File index -> row indexes that a deletion vector hides."""
@@ -266,7 +218,7 @@ class Reader:
                 f"moves no data: {index_call(self.snapshot)}."
             )
             raise InvalidInputError(msg, argument="sample_by")
-        refuse_lost_columns(uri, self.latest, self.snapshot.schema, self.snapshot.columns)
+        refuse_lost_columns(uri, latest_revision(self.snapshot), self.snapshot.schema, self.snapshot.columns)
         return weights
 
     def names_of(self, columns: Sequence[str] | None) -> list[str]:

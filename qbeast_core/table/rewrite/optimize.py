@@ -29,7 +29,6 @@ from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.state import STAGED, IndexState
 from qbeast_core.table.index.unindexed import refuse_unindexed
-from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, Choice, Scope, choose_files
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import (
@@ -39,7 +38,7 @@ from qbeast_core.table.rewrite.replace import (
     refuse_copies,
     replace_rows,
 )
-from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 
 # Maximum number of commits for one scope. New files may make other files small in comparison.
 _MAX_ROUNDS: Final = 4
@@ -73,45 +72,45 @@ class _Round:
 
 
 def optimize(
-    reader: Reader, options: OptimizeOptions, *, engine: Engine = MEMORY
+    snapshot: Snapshot, options: OptimizeOptions, *, engine: Engine = MEMORY
 ) -> tuple[OptimizeResult, Snapshot]:
     """Optimize the newest version; see `Table.optimize`. Return the result and the new version."""
-    reader = reader.renewed()
-    scopes = _scopes(reader, options)
+    snapshot = refresh(snapshot)
+    scopes = _scopes(snapshot, options)
     rounds: list[_Round] = []
     while scopes:
         scope = scopes.pop(0)
         for number in range(_MAX_ROUNDS):
             try:
                 with changed_before(lambda: any(step.done for step in rounds)):
-                    rounds.append(_round(reader, scope, options, engine))
+                    rounds.append(_round(snapshot, scope, options, engine))
             except CommitConflictError:
                 if number == 0:
                     raise
                 break  # the first round is committed; the rest can wait for the next optimize
             if rounds[-1].done is None:
                 break
-            reader = _after(reader, rounds[-1].done[1])
+            snapshot = _after(snapshot, rounds[-1].done[1])
             scope = replace(scope, moves=False, restores=False)  # once per optimize
             # Compared with a joined file, others may be small now.
             if not scope.can_be_finished or options.into == "new":
                 break
         if scope.newest and not scope.older and (options.revision == "all" or scope.paths is not None):
             # Only now: a round may add a revision or move files to another one.
-            scopes = _older_scopes(reader, scope)
-    result = _result(rounds, options, reader)
+            scopes = _older_scopes(snapshot, scope)
+    result = _result(rounds, options, snapshot)
     report(options.progress, Progress("done", rows=result.rows))
-    return result, reader.snapshot
+    return result, snapshot
 
 
-def _after(reader: Reader, outcome: CommitOutcome) -> Reader:
-    return reader.renewed() if outcome.snapshot is None else reader.at(outcome.snapshot)
+def _after(snapshot: Snapshot, outcome: CommitOutcome) -> Snapshot:
+    return outcome.snapshot or refresh(snapshot)
 
 
-def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
+def _scopes(snapshot: Snapshot, options: OptimizeOptions) -> list[Scope]:
     """Return the first scopes, one commit each."""
     _check(options)
-    _check_index(reader.snapshot, options)
+    _check_index(snapshot, options)
     fraction = options.fraction
     if fraction is not None:
         fraction = share_of(fraction, "fraction", zero=True)
@@ -120,25 +119,27 @@ def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
         return [Scope(newest=True, full=True, older=True)]
     older = options.into == "newest"
     if options.files is not None:
-        return [Scope(newest=True, older=older, paths=_paths(reader, options.files), **shared)]
+        return [Scope(newest=True, older=older, paths=_paths(snapshot, options.files), **shared)]
     if options.revision in (None, "all"):
         return [replace(DEFAULT_SCOPE, older=older, **shared)]
-    revisions = sorted(reader.snapshot.config.revisions)
+    revisions = sorted(snapshot.config.revisions)
     if options.revision not in {*revisions, STAGING_REVISION_ID}:
         problem = f'must be one of the table\'s, {revisions}, or "all"'
         invalid_argument("revision", problem, value=options.revision, known=revisions)
     if options.revision == STAGING_REVISION_ID:
         return [Scope(**shared)]
     if older and options.revision != revisions[-1]:
-        chosen = (reader.index_state.revision_of == options.revision).tolist()
-        return [Scope(newest=True, older=True, paths=frozenset(compress(reader.paths, chosen)), **shared)]
+        chosen = (IndexState(snapshot).revision_of == options.revision).tolist()
+        return [
+            Scope(newest=True, older=True, paths=frozenset(compress(snapshot.data_paths, chosen)), **shared)
+        ]
     return [Scope(revision=options.revision, staged=False, **shared)]
 
 
-def _older_scopes(reader: Reader, newest: Scope) -> list[Scope]:
+def _older_scopes(snapshot: Snapshot, newest: Scope) -> list[Scope]:
     """Return a scope for each other revision that has files, one commit each."""
-    state = reader.index_state
-    among = [newest.paths is None or path in newest.paths for path in reader.paths]
+    state = IndexState(snapshot)
+    among = [newest.paths is None or path in newest.paths for path in snapshot.data_paths]
     ids = sorted(set(state.revision_of[among].tolist()) - {STAGED, newest.at(state).revision})
     return [
         replace(newest, revision=number, newest=False, staged=False, beyond=False, moves=False)
@@ -165,10 +166,10 @@ def _check_index(snapshot: Snapshot, options: OptimizeOptions) -> None:
         refuse_unindexed(snapshot)
 
 
-def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset[str]:
+def _paths(snapshot: Snapshot, files: Sequence[str | os.PathLike[str]]) -> frozenset[str]:
     """Return the decoded log paths of files. A file is named by its path in the table or by its URI."""
-    paths = {path: path for path in reader.paths}
-    paths |= {f"{reader.store.uri}/{path}": path for path in reader.paths}
+    paths = {path: path for path in snapshot.data_paths}
+    paths |= {f"{snapshot.store.uri}/{path}": path for path in snapshot.data_paths}
     names = [os.fspath(file) for file in ([files] if isinstance(files, str) else files)]
     unknown = [name for name in names if name not in paths]
     if unknown:
@@ -177,26 +178,26 @@ def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset
     return frozenset(paths[name] for name in names)
 
 
-def _round(reader: Reader, scope: Scope, options: OptimizeOptions, engine: Engine) -> _Round:
+def _round(snapshot: Snapshot, scope: Scope, options: OptimizeOptions, engine: Engine) -> _Round:
     """Optimize one scope. Plan again after a conflict with thresholds of another writer."""
     return with_attempts(
-        reader,
+        snapshot,
         lambda newest: _attempt(newest, scope, options, engine),
         # If another writer replaced the files, it did the same work, or more work may follow. Leave the files to it.
         may_retry=lambda before, now: _are_live(before, now, scope),
     )
 
 
-def _are_live(before: Reader, now: Reader, scope: Scope) -> bool:
+def _are_live(before: Snapshot, now: Snapshot, scope: Scope) -> bool:
     """Return whether the chosen files are still live."""
     columns = ["path", "deletion_vector"]
-    chosen = before.snapshot.files[choose_files(before.index_state, scope).files].select(columns)
-    live = now.snapshot.files.select(columns)
+    chosen = before.files[choose_files(IndexState(before), scope).files].select(columns)
+    live = now.files.select(columns)
     return chosen.join(live, on=columns, how="anti", nulls_equal=True).is_empty()
 
 
-def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, engine: Engine) -> _Round:
-    snapshot, state = reader.snapshot, reader.index_state
+def _attempt(snapshot: Snapshot, scope: Scope, options: OptimizeOptions, engine: Engine) -> _Round:
+    state = IndexState(snapshot)
     refuse_copies(state)
     scope = scope.at(state)
     choice = choose_files(state, scope)
@@ -206,7 +207,7 @@ def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, engine: Eng
     check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings="files")
     report(options.progress, Progress("read", rows=int(plan["rows"].fill_null(0).sum())))
     replaced = replace_rows(
-        reader,
+        snapshot,
         Replacement(files=choice.files),
         _placement(state, scope, options),
         engine=engine,
@@ -227,7 +228,7 @@ def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, engine: Eng
             "operationMetrics": {**replaced.metrics(snapshot.files), "numOutputRows": replaced.rows},
         },
     )
-    outcome = publish_replaced(reader, replaced, intent)
+    outcome = publish_replaced(snapshot, replaced, intent)
     more = np.setdiff1d(np.flatnonzero(replaced.gone), choice.files)
     moved = Choice(more, ["order of weights"] * len(more)).frame(state)
     return _Round(pl.concat([plan, moved]), (replaced, outcome))
@@ -240,10 +241,10 @@ def _placement(state: IndexState, scope: Scope, options: OptimizeOptions) -> Pla
     return "fresh" if revision is None or revision == state.newest or not scope.revision else revision
 
 
-def _result(rounds: Sequence[_Round], options: OptimizeOptions, reader: Reader) -> OptimizeResult:
+def _result(rounds: Sequence[_Round], options: OptimizeOptions, snapshot: Snapshot) -> OptimizeResult:
     replaced = [step.done[0] for step in rounds if step.done]
     outcomes = [step.done[1] for step in rounds if step.done]
-    last, snapshot = outcomes[-1] if outcomes else None, reader.snapshot
+    last = outcomes[-1] if outcomes else None
     latest = snapshot.config.last_revision_id or 0
     # If a round replaced files, omit the files that other rounds chose but left. Two rounds may choose the same file.
     plans = [step.plan for step in rounds if step.done] or [step.plan for step in rounds]
@@ -266,8 +267,8 @@ def _result(rounds: Sequence[_Round], options: OptimizeOptions, reader: Reader) 
         new_revision=any(step.is_new for step in replaced),
         commits=len(replaced),
         attempts=sum(outcome.attempts for outcome in outcomes),
-        files_left=int(reader.index_state.clustered_by_others.sum()),
-        rows_left=reader.index_state.rows_of_other_columns,
+        files_left=int(IndexState(snapshot).clustered_by_others.sum()),
+        rows_left=IndexState(snapshot).rows_of_other_columns,
     )
 
 

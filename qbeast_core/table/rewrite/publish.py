@@ -14,9 +14,8 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.support.logs import LOG
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.index.design_effect import warn_if_growing
-from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.replace import Replaced
-from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
 
 # Maximum number of versions that a change is planned on.
@@ -26,7 +25,7 @@ ResultT = TypeVar("ResultT")
 
 
 def publish_replaced(
-    reader: Reader,
+    snapshot: Snapshot,
     replaced: Replaced,
     intent: WriteIntent,
     *,
@@ -37,10 +36,9 @@ def publish_replaced(
     """Remove the old files and add the new ones in one commit.
 
     `intent` is the commit without files, revision and metadata. `data_change`: the rows of the table change. `base` is
-    the version in the log, if the reader has a new schema that this commit publishes. `conflict_with` returns why the
+    the version in the log, if `snapshot` has a new schema that this commit publishes. `conflict_with` returns why the
     change conflicts with the version of another writer, or None.
     """
-    snapshot = reader.snapshot
     base = base or snapshot
     removed = snapshot.files.filter(pl.Series(replaced.gone, dtype=pl.Boolean))
     intent = replace(
@@ -51,18 +49,18 @@ def publish_replaced(
         new_revision=replaced.is_new,
         metadata=None if snapshot.metadata == base.metadata else snapshot.metadata,
     )
-    outcome = publish(reader.store, base, intent, conflict_with=conflict_with)
+    outcome = publish(snapshot.store, base, intent, conflict_with=conflict_with)
     warn_of_added_columns(base, snapshot.schema)
     if intent.brings == "rows" and outcome.snapshot is not None:
-        warn_if_growing(snapshot.files, outcome.snapshot.files, reader.snapshot.config.latest)
+        warn_if_growing(snapshot.files, outcome.snapshot.files, snapshot.config.latest)
     return outcome
 
 
 def with_attempts(
-    reader: Reader,
-    attempt: Callable[[Reader], ResultT],
+    snapshot: Snapshot,
+    attempt: Callable[[Snapshot], ResultT],
     *,
-    may_retry: Callable[[Reader, Reader], bool] = lambda _before, _now: True,
+    may_retry: Callable[[Snapshot, Snapshot], bool] = lambda _before, _now: True,
 ) -> ResultT:
     """Apply a change to the newest version. Plan it again if it conflicts with a commit of another writer.
 
@@ -70,13 +68,13 @@ def with_attempts(
     other files.
     """
     for left in reversed(range(MAX_ATTEMPTS)):
-        reader = reader.renewed()
+        snapshot = refresh(snapshot)
         try:
-            return attempt(reader)
+            return attempt(snapshot)
         except CommitConflictError as error:
-            newest = reader.renewed()
+            newest = refresh(snapshot)
             # Without a newer version, the same plan would fail again.
-            if not left or newest is reader or not may_retry(reader, newest):
+            if not left or newest is snapshot or not may_retry(snapshot, newest):
                 raise
-            LOG.info("%s: change planned again: %s", reader.snapshot.uri, error)
+            LOG.info("%s: change planned again: %s", snapshot.uri, error)
     raise AssertionError  # the last round returns or raises

@@ -29,6 +29,7 @@ from qbeast_core.table.index.revision import choose_revision, wish_of_table
 from qbeast_core.table.index.state import NO_BLOCKS, IndexState, new_blocks
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.candidates import has_exact_layout
+from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.growth.opened import opened_rows
 from qbeast_core.tree.layout.existing import ExistingTree
 
@@ -97,7 +98,7 @@ class Replaced:
 
 
 def replace_rows(
-    reader: Reader,
+    snapshot: Snapshot,
     replacement: Replacement,
     placement: Placement,
     *,
@@ -111,9 +112,8 @@ def replace_rows(
     result is empty.
     The new files are deleted if this fails. After a return, the caller is responsible for them.
     """
-    snapshot = reader.snapshot
-    refuse_unsafe_locking(reader.store.uri, snapshot.storage_options)
-    work = _Replacing(reader, replacement, placement, engine, progress)
+    refuse_unsafe_locking(snapshot.store.uri, snapshot.storage_options)
+    work = _Replacing(snapshot, replacement, placement, engine, progress)
     LOG.debug("version %d of %s: replaces %d files", snapshot.version, snapshot.uri, work.gone.sum())
     try:
         replaced = work.run(only_better=only_better)
@@ -121,7 +121,7 @@ def replace_rows(
             files = len(replaced.adds)
             report(progress, Progress("commit", files, files, replaced.rows))
     except BaseException:  # also after an interrupt or a panic of Rust
-        delete_data_files(reader.store, [*work.adds, *work.in_place.adds.values()])
+        delete_data_files(snapshot.store, [*work.adds, *work.in_place.adds.values()])
         raise
     return replaced
 
@@ -142,15 +142,20 @@ class _Replacing:
 
     def __init__(
         self,
-        reader: Reader,
+        snapshot: Snapshot,
         replacement: Replacement,
         placement: Placement,
         engine: Engine,
         progress: ProgressCallback | None,
     ) -> None:
-        self.reader, self.state, self.engine, self.progress = reader, reader.index_state, engine, progress
+        self.snapshot, self.state, self.engine, self.progress = (
+            snapshot,
+            IndexState(snapshot),
+            engine,
+            progress,
+        )
         self.replacement, self.placement = replacement, placement
-        self.dropped: BoolArray = np.zeros(reader.snapshot.files.height, np.bool_)
+        self.dropped: BoolArray = np.zeros(snapshot.files.height, np.bool_)
         self.dropped[replacement.dropped] = True
         self.gone = self.dropped.copy()
         self.gone[replacement.files] = True
@@ -165,9 +170,9 @@ class _Replacing:
 
     def run(self, *, only_better: bool) -> Replaced:
         replacement = self.replacement
-        if not self.reader.snapshot.config.is_indexed:
+        if not self.snapshot.config.is_indexed:
             return self._without_index(only_better=only_better)
-        self.in_place = _change_in_place(self.reader, replacement.in_place, replacement.change, self.engine)
+        self.in_place = _change_in_place(self.snapshot, replacement.in_place, replacement.change, self.engine)
         # The blocks of these files stay, so no other file depends on them. `_replaced` marks them again.
         self.gone[list(self.in_place.adds)] = False
         if self.in_place.adds and not self.gone.any() and not replacement.added.height:
@@ -183,7 +188,7 @@ class _Replacing:
                 return self._replaced()
             # The first new blocks relied on thresholds of files that were removed later, and only new files are left
             # to rewrite. Start again without all of these files. Each round removes more files, so the loop ends.
-            delete_data_files(self.reader.store, self.adds)
+            delete_data_files(self.snapshot.store, self.adds)
             self.adds, self.new = [], NO_BLOCKS
             rows = self._inside(self._open(self.gone, replacement.added))
 
@@ -241,7 +246,7 @@ class _Replacing:
             wish_of_table(self.state, redraw=redraw),
             rows.summary,
             None if redraw else self.state,
-            uri=self.reader.snapshot.uri,
+            uri=self.snapshot.uri,
             now_ms=now_ms(),
             gone=self.gone,
         )
@@ -249,7 +254,7 @@ class _Replacing:
 
     def _open(self, files: BoolArray, added: AddedRows) -> Rows:
         source = FilesSource(
-            reader=self.reader,
+            snapshot=self.snapshot,
             files=np.flatnonzero(files & ~self.dropped),
             change=self.replacement.change,
             added=added,
@@ -319,7 +324,7 @@ class _Replacing:
             count, cubes = count + int(self.new["rows"].sum()), cubes + _cubes(self.new)
         # `_keep_order` may have rewritten files that were changed in place.
         unused = [add for file, add in self.in_place.adds.items() if self.gone[file]]
-        delete_data_files(self.reader.store, unused)
+        delete_data_files(self.snapshot.store, unused)
         in_place = {file: add for file, add in self.in_place.adds.items() if not self.gone[file]}
         gone = self.gone.copy()
         gone[list(in_place)] = True
@@ -381,37 +386,39 @@ class InPlace:
     rows: dict[int, pl.DataFrame] = field(default_factory=dict[int, pl.DataFrame])
 
 
-def _change_in_place(reader: Reader, files: I64Array, change: RowChange | None, engine: Engine) -> InPlace:
+def _change_in_place(
+    snapshot: Snapshot, files: I64Array, change: RowChange | None, engine: Engine
+) -> InPlace:
     """Rewrite the files whose rows keep their places. The new files are deleted if this fails."""
-    newest = reader.index_state.newest
+    newest = IndexState(snapshot).newest
     if newest is None or change is None:
         return InPlace()
-    files = files[_can_keep_blocks(reader, newest)[files]]
-    needed = reader.snapshot.files["size_bytes"].to_numpy()[files] * _HELD_BYTES
+    files = files[_can_keep_blocks(snapshot, newest)[files]]
+    needed = snapshot.files["size_bytes"].to_numpy()[files] * _HELD_BYTES
     if not len(files) or not engine.has_room(int(needed.max())):
         return InPlace()
     at_once = _AT_ONCE if engine.has_room(int(needed.max()) * _AT_ONCE) else 1
-    snapshot, operation, names = reader.snapshot, new_id(), list(reader.snapshot.copied_schema)
+    reader, operation, names = Reader(snapshot), new_id(), list(snapshot.copied_schema)
     call = ChangeFile(
         files=reader.files,
         keep=all_rows(reader, names),
-        target=FilesSource(reader=reader, files=files).target,
+        target=FilesSource(snapshot=snapshot, files=files).target,
         revision=newest,
         operation=operation,
         returns_rows=engine.shares_memory and engine.has_room(int(needed.sum())),
     )
-    blocks, layouts = _blocks(reader, files), snapshot.files["layout"].cast(pl.String)
+    blocks, layouts = _blocks(snapshot, files), snapshot.files["layout"].cast(pl.String)
     items = {
         file: FileToChange(
             whole_parts(reader, np.array([file]), names), function, blocks[file], layouts[file]
         )
         for file in files.tolist()
-        if (function := change.of_file(reader.paths[file])) is not None
+        if (function := change.of_file(snapshot.data_paths[file])) is not None
     }
     try:
         answers = engine.map(call, list(items.values()), at_once=at_once)
     except BaseException:  # also after an interrupt or a panic of Rust
-        delete_files_named(reader.store, "", operation)
+        delete_files_named(snapshot.store, "", operation)
         raise
     results = InPlace()
     for file, answer in zip(items, answers, strict=True):
@@ -422,18 +429,18 @@ def _change_in_place(reader: Reader, files: I64Array, change: RowChange | None, 
     return results
 
 
-def _can_keep_blocks(reader: Reader, newest: Revision) -> BoolArray:
+def _can_keep_blocks(snapshot: Snapshot, newest: Revision) -> BoolArray:
     """Return which files belong to the newest revision, follow the exact rules, and have no deletion vector."""
-    files = reader.snapshot.files
-    of_newest = reader.index_state.revision_of == newest.revision_id
+    files = snapshot.files
+    of_newest = IndexState(snapshot).revision_of == newest.revision_id
     mask: BoolArray = of_newest & has_exact_layout(files) & ~files["has_deletion_vector"].to_numpy()
     return mask
 
 
-def _blocks(reader: Reader, files: I64Array) -> dict[int, tuple[Block, ...]]:
+def _blocks(snapshot: Snapshot, files: I64Array) -> dict[int, tuple[Block, ...]]:
     """Return the blocks of each file in the order of the file."""
     by_file: dict[int, list[Block]] = {file: [] for file in files.tolist()}
-    of_files = reader.index_state.blocks.filter(pl.col("file").is_in(files.tolist()))
+    of_files = IndexState(snapshot).blocks.filter(pl.col("file").is_in(files.tolist()))
     columns = ["file", "cube", "min_weight", "max_weight", "rows"]
     for file, cube, low, high, rows in of_files.select(columns).iter_rows():
         by_file[file].append(Block(cube=cube, min_weight=low, max_weight=high, element_count=rows))

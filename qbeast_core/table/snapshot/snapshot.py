@@ -40,7 +40,7 @@ from qbeast_core.log.sample_column import sample_column_of
 from qbeast_core.log.schema import schema_from_delta
 from qbeast_core.query.index.build import build_index_table
 from qbeast_core.query.index.index_table import IndexTable
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.support.forked import refuse_forked
@@ -91,6 +91,35 @@ class Snapshot:
     fingerprint: tuple[int, int, int] | None = field(repr=False)
     # Metadata domains: names and configurations.
     domains: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+    @property
+    def store(self) -> Store:
+        """Store of the table."""
+        return self.source.store
+
+    @property
+    def indexed(self) -> tuple[str, ...]:
+        """Indexed columns, in order. Empty if there is no valid revision."""
+        latest = self.config.latest
+        return () if latest is None else latest.columns
+
+    @property
+    def hashed(self) -> tuple[str, ...]:
+        """Columns whose hash is the weight of a row, in order. Empty if there is no valid revision."""
+        latest = self.config.latest
+        return () if latest is None else latest.hashed
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """All columns that the place of a row depends on. Empty if there is no valid revision."""
+        latest = self.config.latest
+        return () if latest is None else latest.key_columns
+
+    @cached_property
+    def other_types(self) -> BoolArray:
+        """Files that may have other types than the table: those of other writers, and older ones after a change."""
+        changed = bool(self.columns.type_changes)
+        return (self.files["rules"].is_null() | changed).to_numpy()
 
     @property
     def size_bytes(self) -> int:

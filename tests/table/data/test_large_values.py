@@ -17,7 +17,6 @@ from polars.testing import assert_frame_equal
 import qbeast
 from qbeast_core.io.parquet.write import value_bytes
 from qbeast_core.table.engine.live_files import rows_and_bytes
-from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.small_files import resized
@@ -131,7 +130,7 @@ def test_rewrite_counts_uncompressed_bytes(tmp_path: Path) -> None:
     for part in rows.iter_slices(16):
         qbeast.write_table(part, tmp_path, columns=["id"], mode="append")
     assert sum(add["size"] for add in read_log(tmp_path).adds.values()) < MIB  # zstd leaves little of it
-    reader, numbers = Reader(load_snapshot(tmp_path)), np.arange(4)
-    counts, sizes = rows_and_bytes(reader, numbers)
+    snapshot, numbers = load_snapshot(tmp_path), np.arange(4)
+    counts, sizes = rows_and_bytes(snapshot, numbers)
     assert counts.tolist() == [16] * 4
     assert 16 * MIB <= sizes.min() <= sizes.max() <= 17 * MIB

@@ -235,13 +235,11 @@ def test_feed_files_have_one_partition(tmp_path: Path) -> None:
     )
     write_deltalake(path, rows, partition_by=["day"], configuration={"delta.enableChangeDataFeed": "true"})
     qbeast.convert_table(path, columns=[ROW])
-    reader = qbeast.open_table(path)._reader  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    snapshot = qbeast.open_table(path).snapshot
     change = Update("row < 30", {"day": "CASE WHEN row % 2 = 0 THEN 'new' ELSE day END", "f": "1.5"})
-    plan = change.plan(reader, MemoryEngine())
-    replaced = Replaced(
-        np.ones(reader.snapshot.files.height, np.bool_), [], None, is_new=False, rows=0, cubes=0
-    )
-    files = feed.write_feed(reader, plan, replaced, MemoryEngine())
+    plan = change.plan(snapshot, MemoryEngine())
+    replaced = Replaced(np.ones(snapshot.files.height, np.bool_), [], None, is_new=False, rows=0, cubes=0)
+    files = feed.write_feed(snapshot, plan, replaced, MemoryEngine())
     found = []
     for file in files:
         stored = pl.read_parquet(path / unquote(file.path), hive_partitioning=False)

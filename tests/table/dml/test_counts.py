@@ -27,7 +27,6 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.stream import FrameSource
 from qbeast_core.table.index import state as state_module
 from qbeast_core.table.read import scan_task
-from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite import optimize as optimize_module
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
 from qbeast_core.table.snapshot import snapshot as snapshot_module
@@ -89,14 +88,14 @@ def counting() -> Generator[Counter[str]]:
 
 def changed(change: Change) -> Callable[[Path, Engine], None]:
     def run(path: Path, engine: Engine) -> None:
-        result, _ = run_change(Reader(load_snapshot(path)), change, ChangeOptions(), engine=engine)
+        result, _ = run_change(load_snapshot(path), change, ChangeOptions(), engine=engine)
         assert result.committed
 
     return run
 
 
 def optimized(path: Path, engine: Engine) -> None:
-    result, _ = optimize(Reader(load_snapshot(path)), OptimizeOptions(full=True), engine=engine)
+    result, _ = optimize(load_snapshot(path), OptimizeOptions(full=True), engine=engine)
     assert result.committed
 
 

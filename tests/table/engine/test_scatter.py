@@ -18,7 +18,6 @@ from qbeast_core.table.dml.delete import Delete
 from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
 from qbeast_core.table.maintenance.convert import convert
-from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.tree.space.summary import SampleLimits
@@ -131,8 +130,8 @@ def test_files_placed_twice_count_once(tmp_path: Path) -> None:
     qbeast.write_table(numbers, tmp_path / "t", columns=[ROW, "a"], cube_size=10)
     parts = list(numbers.reverse().iter_slices(25))
     scatter(tmp_path / "t", parts, place=place, columns=["a", ROW], mode="overwrite")
-    reader = Reader(load_snapshot(str(tmp_path / "t")))
-    done, _ = run_change(reader, Delete("a < 2"), ChangeOptions(), engine=PartsEngine(place=place))
+    snapshot = load_snapshot(str(tmp_path / "t"))
+    done, _ = run_change(snapshot, Delete("a < 2"), ChangeOptions(), engine=PartsEngine(place=place))
     assert done.rows_deleted == 18
     assert_same_rows(qbeast.read_table(tmp_path / "t"), numbers.filter(pl.col("a") >= 2))
     check_invariants(tmp_path / "t")
@@ -143,7 +142,7 @@ def test_reader_reports_condition_errors(tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({ROW: range(60)}), tmp_path, columns=[ROW])
     change = Delete("CAST(CAST(row AS STRING) || 'x' AS INT) = 1")
     with pytest.raises(qbeast.InvalidInputError, match="`where`"):
-        run_change(Reader(load_snapshot(tmp_path)), change, ChangeOptions(), engine=PartsEngine(part_rows=1))
+        run_change(load_snapshot(tmp_path), change, ChangeOptions(), engine=PartsEngine(part_rows=1))
     assert qbeast.open_table(tmp_path).version == 0
 
 

@@ -27,7 +27,7 @@ def rows(seed: int) -> pl.DataFrame:
 def lists_are_true(path: Path, *, keys: int = 2) -> None:
     table = qbeast.open_table(str(path))
     actual = 0
-    for file, tag in table.reader.snapshot.files.select("path", "keys").iter_rows():
+    for file, tag in table.snapshot.files.select("path", "keys").iter_rows():
         stored = pl.read_parquet(path / file)
         weights = frame_weights(stored, ["x"])
         listed = parse_heavy(tag, stored.height)

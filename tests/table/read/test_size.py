@@ -35,7 +35,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
     table = qbeast.open_table(folder)
     for at in (0.3, 0.5):
         assert table.explain(pl.col("x") < at).rows_opened > 0
-    assert table.reader.index_state.table.binding.height == FILES * BLOCKS
+    assert table.snapshot.index.binding.height == FILES * BLOCKS
     return table.reader
 
 

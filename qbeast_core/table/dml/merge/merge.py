@@ -28,7 +28,6 @@ from qbeast_core.table.dml.plan import ChangedBy, ChangePlan
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.dml.values import assignments_of, required_columns, rules_of_version
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.replace import Replacement
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import with_schema
@@ -56,14 +55,14 @@ class Merge(Change):
         """See `Change`."""
         return "overwrite" if self.clauses.changes_rows else "append"
 
-    def plan(self, reader: Reader, engine: Engine) -> ChangePlan:
+    def plan(self, snapshot: Snapshot, engine: Engine) -> ChangePlan:
         """See `Change`."""
-        rules = self._rules(reader)
-        matched = self.source.match(rules, reader, engine)
+        rules = self._rules(snapshot)
+        matched = self.source.match(rules, snapshot, engine)
         matched.doubled.refuse()
         updated, deleted, not_matched = matched.counts.sum(axis=1).tolist()
         files, lost = matched.files, matched.counts[1:].sum(axis=0)
-        live = live_rows(reader)[files]
+        live = live_rows(snapshot)[files]
         is_whole = np.equal(lost, live)
         return ChangePlan(
             matches=FileMatches(files, matched.counts.sum(axis=0), live, matched.scan),
@@ -71,11 +70,12 @@ class Merge(Change):
                 files=files[~is_whole],
                 dropped=files[is_whole],
                 change=matched.change,
-                keeps_keys=rules.updates is None or not set(rules.updates.columns) & set(reader.key_columns),
+                keeps_keys=rules.updates is None
+                or not set(rules.updates.columns) & set(snapshot.key_columns),
                 in_place=files[lost == 0],
                 added=matched.added.numbered(rules.drawn),
             ),
-            schema_json=with_high_water_marks(reader.snapshot.schema_json, rules.drawn, matched.added.height)
+            schema_json=with_high_water_marks(snapshot.schema_json, rules.drawn, matched.added.height)
             if rules.drawn
             else None,
             deleted=deleted + not_matched,
@@ -93,18 +93,18 @@ class Merge(Change):
             renamed=_RENAMED,
         )
 
-    def with_new_columns(self, reader: Reader) -> Reader:
+    def with_new_columns(self, snapshot: Snapshot) -> Snapshot:
         """Return the version with the columns that the source adds."""
-        return reader.at(_evolved(reader.snapshot, self.source.empty, self.clauses))
+        return _evolved(snapshot, self.source.empty, self.clauses)
 
-    def affects(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
+    def affects(self, snapshot: Snapshot, files: BoolArray, engine: Engine) -> bool:
         """Return whether the files hold a match, or a row that is deleted because it has none."""
-        reader = self.with_new_columns(reader)
-        matched = self.source.match(self._rules(reader), reader, engine, among=files)
+        snapshot = self.with_new_columns(snapshot)
+        matched = self.source.match(self._rules(snapshot), snapshot, engine, among=files)
         return matched.any_matched or bool(len(matched.files))
 
-    def _rules(self, reader: Reader) -> MergeRules:
-        return _rules_of(self.source.empty, self.clauses, reader.snapshot)
+    def _rules(self, snapshot: Snapshot) -> MergeRules:
+        return _rules_of(self.source.empty, self.clauses, snapshot)
 
     def _parameters(self) -> dict[str, str]:
         name = self.clauses.source_name

@@ -23,6 +23,7 @@ from qbeast_core.table.engine.tasks.added_rows import AddedRows, FrameRows
 from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts
+from qbeast_core.table.snapshot.snapshot import Snapshot
 
 # Maximum number of rows of the table that are matched at once: enough to amortise the join.
 MAX_ROWS_MATCHED: Final = 1 << 22
@@ -57,7 +58,7 @@ class MergeSource(Protocol):
         ...
 
     def match(
-        self, rules: MergeRules, reader: Reader, engine: Engine, *, among: BoolArray | None = None
+        self, rules: MergeRules, snapshot: Snapshot, engine: Engine, *, among: BoolArray | None = None
     ) -> MergeMatches:
         """Match the rows with the rows of a version, or of some of its files.
 
@@ -81,14 +82,15 @@ class FrameMergeSource:
         return self.frame.clear()
 
     def match(
-        self, rules: MergeRules, reader: Reader, engine: Engine, *, among: BoolArray | None = None
+        self, rules: MergeRules, snapshot: Snapshot, engine: Engine, *, among: BoolArray | None = None
     ) -> MergeMatches:
         """Match all rows with each file, in the tasks that read the files; see `MergeSource`."""
         frame, schema = rules.fit(self.frame), rules.schema
         keys = [
             is_in(Operand(name, schema[name]), frame[name], nulls_equal=False) for name in rules.clauses.keys
         ]
-        live, plan = live_rows(reader), scan_plan(rules, reader, keys)
+        reader, live = Reader(snapshot), live_rows(snapshot)
+        plan = scan_plan(rules, reader, keys)
         files = np.flatnonzero(plan.selection.opened & (True if among is None else among))
         chunks = list(_chunks(files, live, self.rows_at_once))
         opened = [[file_parts(reader, plan, file) for file in chunk.tolist()] for chunk in chunks]

@@ -46,6 +46,7 @@ from qbeast_core.table.engine.tasks.added_rows import SUFFIX, StoredPart, Stored
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import file_parts
+from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _COPIES: Final = 8  # copies of a source in memory: fitted, joined, assigned to columns of the table
 _MATCHED_BYTES: Final = 384  # memory per row of the table whose keys are read and joined
@@ -79,14 +80,14 @@ class StreamMergeSource:
         return self.stream.empty
 
     def match(
-        self, rules: MergeRules, reader: Reader, engine: Engine, *, among: BoolArray | None = None
+        self, rules: MergeRules, snapshot: Snapshot, engine: Engine, *, among: BoolArray | None = None
     ) -> MergeMatches:
         """Match the rows bucket by bucket; see `MergeSource`."""
         del engine  # this process reads the rows
         digest = self._digest(rules)
         if among is None:  # a match of some files keeps the files of the match of all: they are still in use
             self._forget(self._stored)
-        matching = _Matching(rules, reader, digest, spill=self.spill, among=among)
+        matching = _Matching(rules, snapshot, digest, spill=self.spill, among=among)
         try:
             judged = self._judged(matching, digest)
         finally:
@@ -133,12 +134,18 @@ class _Matching:
     """One match of a source with a version: its buckets, and the files stored so far."""
 
     def __init__(
-        self, rules: MergeRules, reader: Reader, digest: KeyDigest, *, spill: Spill, among: BoolArray | None
+        self,
+        rules: MergeRules,
+        snapshot: Snapshot,
+        digest: KeyDigest,
+        *,
+        spill: Spill,
+        among: BoolArray | None,
     ) -> None:
-        self._rules, self._reader, self._digest, self._spill = rules, reader, digest, spill
+        self._rules, self._reader, self._digest, self._spill = rules, Reader(snapshot), digest, spill
         self._on = list(rules.clauses.keys)
-        self.scan = scan_plan(rules, reader, key_nodes(rules, digest))
-        self._live = live_rows(reader)
+        self.scan = scan_plan(rules, self._reader, key_nodes(rules, digest))
+        self._live = live_rows(snapshot)
         self._files = np.flatnonzero(self.scan.selection.opened & (True if among is None else among))
         self._source: list[SpilledRange] = []
         self._keys: dict[int, SpilledRange] = {}
@@ -295,7 +302,7 @@ class _Matching:
         keep = reader.row_filter(self.scan, rules.match_columns())
         _, counts = rules.matching(reader.files, keep, source)([file_parts(reader, self.scan, number)])
         if counts.any():
-            self.stored_by_file[reader.paths[number]] = self._store(source)
+            self.stored_by_file[reader.snapshot.data_paths[number]] = self._store(source)
         return counts[:, 0]
 
     def _store(self, rows: pl.DataFrame) -> str:

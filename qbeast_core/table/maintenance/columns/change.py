@@ -22,7 +22,6 @@ from qbeast_core.table.commit.commit import commit_metadata
 from qbeast_core.table.data.column_names import name_problems
 from qbeast_core.table.data.schema import case_problems
 from qbeast_core.table.maintenance.metadata import result_of
-from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.publish import with_attempts
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -34,12 +33,11 @@ _CLUSTERING: Final = "clustering"
 
 
 def rename_column(
-    reader: Reader, column: str, name: str, *, upgrade_protocol: bool
+    snapshot: Snapshot, column: str, name: str, *, upgrade_protocol: bool
 ) -> tuple[MetadataResult, Snapshot | None]:
     """Rename a column or a field; see `Table.rename_column`."""
 
-    def attempt(newest: Reader) -> tuple[MetadataResult, Snapshot | None]:
-        snapshot = newest.snapshot
+    def attempt(snapshot: Snapshot) -> tuple[MetadataResult, Snapshot | None]:
         path = _find_column(snapshot, column)
         _refuse_new_name(snapshot, path, name)
         _refuse_rename(snapshot, path)
@@ -48,23 +46,22 @@ def rename_column(
         parameters = {"oldColumnPath": column, "newColumnPath": new}
         return _publish(snapshot, changed, "RENAME COLUMN", parameters, new)
 
-    return with_attempts(reader, attempt)
+    return with_attempts(snapshot, attempt)
 
 
 def drop_column(
-    reader: Reader, column: str, *, upgrade_protocol: bool
+    snapshot: Snapshot, column: str, *, upgrade_protocol: bool
 ) -> tuple[MetadataResult, Snapshot | None]:
     """Drop a column or a field; see `Table.drop_column`."""
 
-    def attempt(newest: Reader) -> tuple[MetadataResult, Snapshot | None]:
-        snapshot = newest.snapshot
+    def attempt(snapshot: Snapshot) -> tuple[MetadataResult, Snapshot | None]:
         path = _find_column(snapshot, column)
         _refuse_drop(snapshot, path)
         changed = dropped(_mapped(snapshot, upgrade_protocol=upgrade_protocol), path)
         parameters = {"columns": orjson.dumps([column]).decode()}
         return _publish(snapshot, changed, "DROP COLUMNS", parameters, column)
 
-    return with_attempts(reader, attempt)
+    return with_attempts(snapshot, attempt)
 
 
 def _mapped(snapshot: Snapshot, *, upgrade_protocol: bool) -> Metadata:
