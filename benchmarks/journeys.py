@@ -31,6 +31,8 @@ ONCE = (
     "check_readable",
     "declared_rules",
     "rules_of",
+    "parse_condition",
+    "understand",
 )
 ROWS = pl.DataFrame({"id": range(20_000), "price": [i % 97 / 7 for i in range(20_000)]})
 

@@ -30,7 +30,7 @@ from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.explain import explain as plan_read
 from qbeast_core.table.read.heights import max_rows
-from qbeast_core.table.read.reader import Reader, ScanPlan
+from qbeast_core.table.read.reader import Planner, Reader, ScanPlan
 from qbeast_core.table.read.sample_by import sampled_by
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sampling_weight, warn_of_sample
 from qbeast_core.table.read.some_rows import fraction_of_matches, refuse_rows, sample_of_table
@@ -154,9 +154,10 @@ def read_table(
     names = None if columns is None else reader.names_of(columns)
     collated = collated_columns(schema)  # only Spark compares these
     condition = parse_where(where, reader.snapshot.schema, collated)
+    plan_of = reader.planner(condition.predicate)
 
-    def matching(part: Sample | None, weight_column: str | None = None) -> DataFrame:
-        df = _rows(spark, reader, reader.plan(condition.predicate, part), schema, weight_column)
+    def matching(plan: ScanPlan, weight_column: str | None = None) -> DataFrame:
+        df = _rows(spark, reader, plan, schema, weight_column)
         if isinstance(condition.condition, str):
             return keep_where(df, condition.condition)
         return df if condition.condition is None else df.where(condition.condition)
@@ -166,11 +167,12 @@ def read_table(
         if where is None:
             sample = sample_of_table(reader, rows)
         else:
-            lowest = partial(_lowest_weights, matching, _free_name(schema), rows)
-            sample = fraction_of_matches(rows, max_rows(reader, condition.predicate), lowest)
+            lowest = partial(_lowest_weights, plan_of, matching, _free_name(schema), rows)
+            sample = fraction_of_matches(rows, max_rows(reader, plan_of(None)), lowest)
     weight = sampling_weight(reader, sample) if expand else None
-    warn_of_sample(reader, sample)
-    df = matching(sample)
+    plan = plan_of(sample)
+    warn_of_sample(reader, sample, plan)
+    df = matching(plan)
     if names is not None:
         df = df.select([quoted(name) for name in names])
     return df if weight is None else df.withColumn(SAMPLING_WEIGHT, F.lit(weight))
@@ -224,11 +226,15 @@ def explain(
 
 
 def _lowest_weights(
-    matching: Callable[[Sample, str], DataFrame], weight_column: str, rows: int, fraction: float
+    plan_of: Planner,
+    matching: Callable[[ScanPlan, str], DataFrame],
+    weight_column: str,
+    rows: int,
+    fraction: float,
 ) -> pl.DataFrame:
     """Return the lowest weights of matching rows below a fraction, see `fraction_of_matches`."""
     weight = F.col(quoted(weight_column)).alias("weight")
-    weights = matching(fraction, weight_column).select(weight).groupBy("weight")
+    weights = matching(plan_of(fraction), weight_column).select(weight).groupBy("weight")
     counts = weights.agg(F.count("*").alias("rows")).orderBy("weight").limit(rows + 1).collect()
     return pl.DataFrame(counts, schema={"weight": pl.Int32, "rows": pl.Int64}, orient="row")
 

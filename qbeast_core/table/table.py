@@ -708,7 +708,7 @@ class Table:
         condition = filter_of(where, self.schema)
         reader = sampled_by(self._reader, sample_by)
         plan = reader.plan(condition, sample)
-        warn_of_sample(reader, sample, plan if condition is None else None)
+        warn_of_sample(reader, sample, plan)
         return scan_tasks(reader, plan, columns, task_bytes=task_bytes)
 
     @hints_keywords

@@ -24,6 +24,8 @@ class SourcePlan:
 
     reader: Reader
     options: ReadOptions
+    whole: StructType
+    predicate: pl.Expr | None
 
     @staticmethod
     def open(options: ReadOptions, version: int | None) -> SourcePlan:
@@ -34,11 +36,12 @@ class SourcePlan:
             storage_options=options.storage_options,
             allow_absolute_paths=options.allow_absolute_paths,
         )
-        plan = SourcePlan(sampled_by(Reader(snapshot), options.sample_by), options)
-        plan.reader.names_of(options.columns)  # invalid options fail when the table is loaded
-        plan._predicate()
-        plan.reader.weights_of(options.sample)
-        return plan
+        reader = sampled_by(Reader(snapshot), options.sample_by)
+        reader.names_of(options.columns)  # invalid options fail when the table is loaded
+        whole = nullable_schema(spark_schema(snapshot.schema_json))
+        predicate = polars_filter(options.where, snapshot.schema, collated_columns(whole))
+        reader.weights_of(options.sample)
+        return SourcePlan(reader, options, whole, predicate)
 
     @property
     def version(self) -> int:
@@ -47,24 +50,17 @@ class SourcePlan:
 
     def schema(self) -> StructType:
         """Return the chosen columns."""
-        whole = self._whole()
-        return StructType([whole[name] for name in self.reader.names_of(self.options.columns)])
+        return StructType([self.whole[name] for name in self.reader.names_of(self.options.columns)])
 
     def tasks(self, schema: StructType) -> list[ReadTask]:
         """Split the read into tasks."""
         names = self.reader.names_of([field.name for field in schema.fields])
         self._refuse_types(schema)
-        job = self.reader.plan(self._predicate(), self.options.sample)
+        job = self.reader.plan(self.predicate, self.options.sample)
         return tasks_of(self.reader, job, columns=names, schema=schema)
 
-    def _whole(self) -> StructType:
-        return nullable_schema(spark_schema(self.reader.snapshot.schema_json))
-
-    def _predicate(self) -> pl.Expr | None:
-        return polars_filter(self.options.where, self.reader.snapshot.schema, collated_columns(self._whole()))
-
     def _refuse_types(self, schema: StructType) -> None:
-        whole = self._whole()
+        whole = self.whole
         other = [
             f"{field.name!r} is {whole[field.name].dataType.simpleString()}, not {field.dataType.simpleString()}"
             for field in schema.fields

@@ -14,7 +14,7 @@ from sqlglot import exp
 from qbeast_core.query.sql.casts import type_of
 from qbeast_core.query.sql.functions import function_arguments
 from qbeast_core.query.sql.lower import COMPARISONS, Lowering, names_of
-from qbeast_core.query.sql.parse import case_parts, operands, parse_condition, without_parentheses
+from qbeast_core.query.sql.parse import case_parts, operands, without_parentheses
 from qbeast_core.query.sql.values import MAX_DIGITS, Interval
 from qbeast_spark_bridge.predicates.text_functions import FUNCTIONS, cast, moved
 from qbeast_spark_bridge.predicates.typed_sql import Typed, align, refuse, typed_literal
@@ -25,13 +25,15 @@ _ESCAPES: Final = "!#~^|@+;:?"
 _TRUTH: Final = (pl.Boolean(), pl.Null())
 
 
-def text_to_sql(text: str, schema: pl.Schema) -> str:
+def tree_to_sql(tree: exp.Expr, schema: pl.Schema) -> str:
     """Translate a condition in this library's SQL to Spark's SQL.
 
-    >>> text_to_sql("x > 5 AND s IS NOT NULL", pl.Schema({"x": pl.Int64, "s": pl.String}))
+    >>> from qbeast_core.query.sql.parse import parse_condition
+    >>> tree = parse_condition("x > 5 AND s IS NOT NULL", ["x", "s"])
+    >>> tree_to_sql(tree, pl.Schema({"x": pl.Int64, "s": pl.String}))
     "((`x` > CAST('5' AS BIGINT)) AND (NOT (`s` IS NULL)))"
     """
-    return _Translator(schema).truth(parse_condition(text, schema.names())).sql
+    return _Translator(schema).truth(tree).sql
 
 
 class _Translator:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.table.data.expressions import filter_of
+from qbeast_core.table.data.expressions import filter_of, text_filter
 from qbeast_spark_bridge.predicates.column_tree import is_column
 from qbeast_spark_bridge.predicates.to_sql import to_sql
 
@@ -39,17 +39,24 @@ def parse_where(
     """Parse a condition of any form."""
     if where is None or is_column(where):
         return Where(where, None)  # type: ignore[arg-type] # a Column
-    predicate = polars_filter(where, schema, collated)
     if isinstance(where, str):
-        from qbeast_spark_bridge.predicates.from_text import text_to_sql  # noqa: PLC0415 -- sqlglot takes 0.1 s to load
+        from qbeast_spark_bridge.predicates.from_text import tree_to_sql  # noqa: PLC0415 -- sqlglot takes 0.1 s to load
 
-        return Where(text_to_sql(where, schema), predicate)
+        expr, tree = text_filter(where, schema)
+        _refuse_collations(expr, collated)
+        return Where(tree_to_sql(tree, schema), expr)
+    predicate = polars_filter(where, schema, collated)
     return Where(to_sql(where, schema), predicate)  # type: ignore[arg-type] # an expression
 
 
 def polars_filter(where: object, schema: pl.Schema, collated: Collection[str] = ()) -> pl.Expr | None:
     """Return a condition in Polars; raise if it uses a column with a collation."""
     predicate = filter_of(where, schema)  # type: ignore[arg-type] # it raises for other values
+    _refuse_collations(predicate, collated)
+    return predicate
+
+
+def _refuse_collations(predicate: pl.Expr | None, collated: Collection[str]) -> None:
     compared = [] if predicate is None else [name for name in predicate.meta.root_names() if name in collated]
     if compared:
         msg = (
@@ -57,7 +64,6 @@ def polars_filter(where: object, schema: pl.Schema, collated: Collection[str] = 
             "Filter the DataFrame by a condition of Spark."
         )
         raise InvalidInputError(msg, argument="where")
-    return predicate
 
 
 def keep_where(rows: DataFrame, sql: str) -> DataFrame:

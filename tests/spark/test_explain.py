@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import polars as pl
 import pytest
@@ -11,6 +12,10 @@ from pyspark.sql import functions as f
 
 import qbeast
 import qbeast_spark_bridge as bridge
+from qbeast_core.query.sql import parse
+from qbeast_core.table.read.reader import Planner
+from qbeast_spark_bridge.datasource.options import ReadOptions
+from qbeast_spark_bridge.datasource.plan import SourcePlan
 from tests.helpers.tables import small_files
 
 if TYPE_CHECKING:
@@ -42,6 +47,29 @@ def test_plan_opens_files_spark_reads(spark: SparkSession, sales: Path, where: s
     assert list(plan.unused_conditions.values()) == list(
         qbeast.open_table(sales).explain(where).unused_conditions.values()
     )
+
+
+def test_text_is_parsed_once_and_a_read_planned_once(spark: SparkSession, sales: Path) -> None:
+    where = "price < 3900 AND store = 1"
+
+    def through_source() -> None:
+        options = {"path": str(sales), "where": where, "sample": "0.5"}
+        plan = SourcePlan.open(ReadOptions.of(options), None)
+        plan.tasks(plan.schema())
+
+    calls = {
+        "read_table": lambda: bridge.read_table(spark, sales, where=where, sample=0.5),
+        "explain": lambda: bridge.explain(sales, where=where, sample=0.5),
+        "delete": lambda: bridge.delete(spark, sales, where, dry_run=True),
+        "source": through_source,
+    }
+    for name, call in calls.items():
+        with (
+            mock.patch.object(parse, "parse_condition", wraps=parse.parse_condition) as parsed,
+            mock.patch.object(Planner, "within", autospec=True, side_effect=Planner.within) as planned,
+        ):
+            call()
+        assert (parsed.call_count, planned.call_count) == (1, 1), name
 
 
 def test_unused_conditions_of_spark_come_with_reasons(spark: SparkSession, sales: Path) -> None:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 import polars as pl
 from polars.io.plugins import register_io_source
@@ -17,6 +17,9 @@ from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.query.sql.casts import half_up
 from qbeast_core.support.plain_text import excerpt, reason_of
 from qbeast_core.support.suggestions import did_you_mean, nearest
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 # A boolean Polars expression, or the text of an SQL condition.
 Predicate: TypeAlias = pl.Expr | str
@@ -64,7 +67,22 @@ def condition_of(source: Predicate | None, schema: pl.Schema, *, argument: str =
     if source is None:
         return Condition(pl.lit(value=True), "true", constant=True)
     use = _Use(argument)
-    expr = _expression(source, schema, use)
+    return _condition(source, _expression(source, schema, use), schema, use)
+
+
+def text_filter(text: str, schema: pl.Schema) -> tuple[pl.Expr, exp.Expr]:
+    """Return the filter of a text as `filter_of` does, and the parsed text.
+
+    >>> expr, tree = text_filter("a < 10", pl.Schema({"a": pl.Int64}))
+    >>> str(expr), tree.sql()
+    ('[(col("a")) < (dyn int: 10)]', 'a < 10')
+    """
+    use = _Use("where")
+    expr, tree = _parsed(text, schema, use, None)
+    return _condition(text, expr, schema, use).expr, tree
+
+
+def _condition(source: Predicate, expr: pl.Expr, schema: pl.Schema, use: _Use) -> Condition:
     dtype = _checked(source, expr, schema, use)
     if dtype not in (pl.Boolean(), pl.Null()):
         use.refuse(
@@ -169,12 +187,18 @@ def _expression(source: object, schema: pl.Schema, use: _Use, dtype: pl.DataType
         joined = " Join conditions by &: (pl.col('a') > 1) & (pl.col('b') < 2)."
         cure = joined if isinstance(source, list | tuple) else ""
         use.refuse(f"must be a Polars expression or SQL text, not {type(source).__name__}", cure=cure)
+    return _parsed(source, schema, use, dtype)[0]
+
+
+def _parsed(source: str, schema: pl.Schema, use: _Use, dtype: pl.DataType | None) -> tuple[pl.Expr, exp.Expr]:
     # Workers of Spark evaluate what was parsed before, and do without sqlglot.
-    from qbeast_core.query.sql.lower import UnknownColumnError, sql_expression  # noqa: PLC0415 -- see above
+    from qbeast_core.query.sql.lower import Lowering, UnknownColumnError, lowered  # noqa: PLC0415 -- see above
+    from qbeast_core.query.sql.parse import parse_condition  # noqa: PLC0415 -- as above
     from qbeast_core.query.sql.tokens import InvalidSqlError  # noqa: PLC0415 -- as above
 
     try:
-        return sql_expression(source, schema, dtype=dtype, clock=UTC_NOW)
+        tree = parse_condition(source, schema.names())
+        return lowered(Lowering(schema, UTC_NOW), tree, dtype), tree
     except InvalidSqlError as error:
         use.refuse(f"{_shown(source)} cannot be read as SQL: {error}", error)
     except UnknownColumnError as error:

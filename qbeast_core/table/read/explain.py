@@ -333,7 +333,7 @@ def explain(
     where = filter_of(predicate, reader.snapshot.schema, argument=argument)
     pushed, names = pushed_down(reader.snapshot.schema, where, columns)
     plan = reader.plan(pushed, sample)
-    warn_of_sample(reader, sample, plan if pushed is None else None)
+    warn_of_sample(reader, sample, plan)
     return Plan(reader, plan, sample, tuple(names), where)
 
 

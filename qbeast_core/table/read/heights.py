@@ -46,9 +46,9 @@ def known_rows(reader: Reader) -> int | None:
     return int(counts.sum()) - sum(len(hidden) for hidden in reader.deleted_rows.values())
 
 
-def max_rows(reader: Reader, predicate: pl.Expr | None) -> int | None:
-    """Return the maximum number of matching rows, from the log. None: the log does not count the rows."""
-    count = _log_count(reader, reader.plan(predicate, None))
+def max_rows(reader: Reader, plan: ScanPlan) -> int | None:
+    """Return the maximum number of rows of a read, from the log. None: the log does not count the rows."""
+    count = _log_count(reader, plan)
     return None if count is None else count.known + count.rows_read
 
 

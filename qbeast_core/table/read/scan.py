@@ -172,11 +172,11 @@ def pushed_down(
     return requests[0] if requests else (pl.lit(value=False), list(columns or schema))
 
 
-def warn_of_sample(reader: Reader, sample: Sample | None, plan: ScanPlan | None = None) -> None:
+def warn_of_sample(reader: Reader, sample: Sample | None, plan: ScanPlan) -> None:
     """Warn if a sample reads all files, or is empty by the index although many rows were expected.
 
     No file is read: a sample that begins at 0 is empty if no block begins below its end. Files without index may hold
-    rows of the sample, so they prevent the warning.
+    rows of the sample, so they prevent the warning. `plan` is the plan of the read, which may have a filter.
     """
     if sample is None or reader.weights_of(sample).is_full:  # raises if a sample needs other arguments
         return
@@ -184,7 +184,9 @@ def warn_of_sample(reader: Reader, sample: Sample | None, plan: ScanPlan | None 
     first, last = fractions_of(sample)
     rows = reader.snapshot.counted_rows
     expected = (last - first) * rows
-    if expected < _MIN_EXPECTED or (plan or reader.plan(None, sample)).selection.opened.any():
+    if expected < _MIN_EXPECTED or plan.selection.opened.any():
+        return
+    if plan.predicate is not None and reader.plan(None, sample).selection.opened.any():
         return
     many = "choose a sampling key of many values: overwrite with sample_by=[...]."
     if not reader.snapshot.config.sample_by:

@@ -52,7 +52,7 @@ def sample_of_rows(
         return _lowest((frame.filter(condition)[_WEIGHT] for frame in frames), rows)
 
     with evaluating(where):
-        return fraction_of_matches(rows, max_rows(reader, pushed), lowest)
+        return fraction_of_matches(rows, max_rows(reader, plan_of(None)), lowest)
 
 
 def sample_of_table(reader: Reader, rows: int) -> float:

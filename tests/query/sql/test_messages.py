@@ -14,7 +14,7 @@ import qbeast
 from qbeast_core.errors import QbeastError
 from qbeast_core.query.sql.lower import sql_expression
 from qbeast_core.query.sql.tokens import MAX_NUMBER, InvalidSqlError
-from qbeast_spark_bridge.predicates.from_text import text_to_sql
+from qbeast_spark_bridge.predicates.predicates import parse_where
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +78,7 @@ def test_longest_numbers_are_compared_exactly(table: qbeast.Table) -> None:
         == 9
     )
     with pytest.raises(QbeastError, match="no equivalent in Spark"):
-        text_to_sql(f"id = '{'1' * 38}'", ROWS.schema)
+        parse_where(f"id = '{'1' * 38}'", ROWS.schema)
     with pytest.raises(InvalidSqlError, match="not a number"):
         sql_expression("id = .5e", ROWS.schema)
 

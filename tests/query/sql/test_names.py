@@ -12,7 +12,7 @@ import qbeast
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.sql.spark import spark_expression
 from qbeast_core.table.data.expressions import condition_of, value_of
-from qbeast_spark_bridge.predicates.from_text import text_to_sql
+from qbeast_spark_bridge.predicates.predicates import parse_where
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,7 @@ def test_parts_of_names_are_never_joined(text: str) -> None:
 def test_bridge_quotes_each_part_of_a_name() -> None:
     texts = {'"a.b" = 1': "`a.b`", "a.b = 1": "`a`.`b`", '(a)."b.c" = 1': "`a`.`b.c`", "x = 1": "`x`"}
     for text, name in texts.items():
-        assert text_to_sql(text, ROWS.schema).startswith(f"({name} = "), text
+        assert str(parse_where(text, ROWS.schema).condition).startswith(f"({name} = "), text
 
 
 def test_every_call_takes_the_field(tmp_path: Path) -> None:
