@@ -68,7 +68,7 @@ def test_missing_attribute_raises_with_suggestion() -> None:
 
 MAX_MODULES = 85  # of ours, packages aside: each costs the first task of a session a part of a second
 WORKERS = {
-    "write": ("qbeast_spark_bridge.worker.shuffle", "qbeast_spark_bridge.worker.write_files"),
+    "write": ("qbeast_spark_bridge.worker.write",),
     "append": ("qbeast_spark_bridge.worker.append",),
     "rewrite": ("qbeast_spark_bridge.worker.rewrite",),
     "read": ("qbeast_spark_bridge.worker.read_task",),

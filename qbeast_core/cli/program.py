@@ -23,7 +23,7 @@ _GROUPS: Final = {
         "write": "write",
         "append": "write",
         "convert": "maintenance",
-        "import-carbondata": "carbondata",
+        "import-carbondata": "write",
     },
     "Read": {"show": "read", "sample": "read", "sql": "read", "estimate": "estimate", "explain": "read"},
     "Change rows": {"merge": "change", "update": "change", "delete": "change"},

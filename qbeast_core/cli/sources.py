@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Mapping, Sequence
+import io
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,14 +18,22 @@ import polars as pl
 
 import qbeast
 from qbeast_core.cli.files import ENDINGS
-from qbeast_core.cli.standard_input import StandardInput
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.type_names import NAMES, type_of
+from qbeast_core.resources import Resources
+from qbeast_core.table.engine.choice import budget_of, spill_folder_of
+from qbeast_core.table.engine.spill.folder import SpillFolder
 
 SourceFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "delta"]
 
 _ENDINGS: Final[Mapping[str, SourceFormat]] = {**ENDINGS, ".tsv": "csv"}
 _COMPRESSED: Final = (".gz", ".zst")
+
+# Reads the standard input to its end; gives its bytes, or a file of them.
+StandardInput = Callable[[], io.BytesIO | Path]
+
+_SHARE: Final = 16  # of the budget: these bytes come on top of the rows that are read from them
+_CHUNK_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,3 +194,26 @@ def _format_of(names: Iterable[str], source: str) -> SourceFormat:
         msg = f"{source!r} holds files of several formats, {', '.join(formats)}. Choose one with --format."
         raise InvalidInputError(msg, argument="format")
     return next(iter(formats))
+
+
+@contextmanager
+def standard_input(resources: Resources) -> Generator[StandardInput]:
+    """Give what reads the standard input; its temporary file is gone afterwards."""
+    with ExitStack() as stack:
+
+        def read() -> io.BytesIO | Path:
+            # Polars installs a handler that lets a read go on after Ctrl-C: a read that waits could not be stopped.
+            signal.siginterrupt(signal.SIGINT, True)  # noqa: FBT003 - a function of C, without keywords
+            most = budget_of(resources).memory_bytes // _SHARE
+            first = sys.stdin.buffer.read(most + 1)
+            if len(first) <= most:
+                return io.BytesIO(first)
+            folder = SpillFolder(spill_folder_of(resources))
+            stack.callback(folder.close)
+            path = Path(folder.new_path())
+            with folder.writing(), path.open("wb") as file:
+                file.write(first)
+                shutil.copyfileobj(sys.stdin.buffer, file, _CHUNK_BYTES)
+            return path
+
+        yield read

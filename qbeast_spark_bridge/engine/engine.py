@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import polars as pl
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name
+from pyspark.sql.types import LongType, StructField, StructType
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.actions import AddFile
 from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.support.sizing import sizing
+from qbeast_core.table.data.rules.identities import refuse_exhausted
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.live_files import FilesSource, all_rows, needs_row_ids, whole_parts
 from qbeast_core.table.engine.protocol import AnswerT, ItemT, Rows, Source
-from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.added_rows import AddedRows
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
@@ -29,10 +32,16 @@ from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.split_scan import file_parts, scan_tasks
 from qbeast_core.tree.space.summary import IndexSummary, domain_limits
 from qbeast_core.tree.space.summary_bytes import load_summary
-from qbeast_spark_bridge.engine.computed import with_computed, with_numbers
 from qbeast_spark_bridge.engine.sample import summarise_rows
 from qbeast_spark_bridge.engine.workers import unpickled, worker_errors
-from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered, variant_columns
+from qbeast_spark_bridge.schema import (
+    collated_columns,
+    empty_frame,
+    numbered,
+    quoted,
+    spark_schema,
+    variant_columns,
+)
 from qbeast_spark_bridge.settings import with_uncounted_batches
 from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.rewrite import (
@@ -42,24 +51,33 @@ from qbeast_spark_bridge.worker.rewrite import (
     pack_files,
     summarise_files,
 )
-from qbeast_spark_bridge.worker.shuffle import PACKS, pack_partition, task_keys
 from qbeast_spark_bridge.worker.transport import (
     ANSWERS,
     BUFFER_BYTES,
     ITEMS,
+    PACKS,
     answer_items,
     decimals_as_longs,
+    pack_partition,
     short_decimals,
+    task_keys,
 )
-from qbeast_spark_bridge.worker.write_files import FILES, write_partition
-from qbeast_spark_bridge.worker.write_plain import write_plain_files, write_plain_partition
+from qbeast_spark_bridge.worker.write import (
+    FILES,
+    complete_rows,
+    write_partition,
+    write_plain_files,
+    write_plain_partition,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from qbeast_core.log.columns.declared_rules import Identity
 
 _MAX_TASKS: Final = 1 << 12
+
+_PARTITION_SHIFT: Final = 33  # of monotonically_increasing_id
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +94,7 @@ class SparkSource:
 
     def numbered(self, identities: Sequence[Identity]) -> tuple[Source, int]:
         """Return the rows with numbers in identity columns, and how many numbers they use up."""
-        rows, count = with_numbers(self.df, identities)
+        rows, count = _with_numbers(self.df, identities)
         return SparkSource(rows), count
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
@@ -150,7 +168,7 @@ class _FrameWorkers:
     def summarise(self, task: SummaryTask) -> IndexSummary:
         refuse_collations(list(task.schema), collated_columns(self.df.schema))
         with worker_errors(self.df.sparkSession):
-            rows = with_computed(self.df, list(task.schema), self.target.shape)
+            rows = _with_computed(self.df, list(task.schema), self.target.shape)
             return summarise_rows(rows, task, self.target.shape.schema_json)
 
     def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
@@ -304,3 +322,42 @@ def persisted(df: DataFrame, *, enabled: bool) -> Generator[DataFrame]:
             persisted_df.unpersist()
         raise
     persisted_df.unpersist()
+
+
+def _with_computed(df: DataFrame, names: Sequence[str], shape: RowShape) -> DataFrame:
+    """Return the rows with the columns among `names` that the table computes, and that they lack.
+
+    The workers compute them as they do when they write rows, so that both passes have the same values.
+    """
+    if shape.rules is None or shape.rules.optional.isdisjoint(set(names).difference(df.columns)):
+        return df
+    narrow = shape.of_columns(names)
+    used = df.select([quoted(name) for name in df.columns if name in narrow.schema] or df.columns[:1])
+    table, decimals = spark_schema(shape.schema_json), short_decimals(used.schema)
+    types = StructType([StructField(f"c{number}", table[name].dataType) for number, name in enumerate(names)])
+    call = WorkerCall.of(complete_rows, (narrow, used.columns, list(names), decimals))
+    return decimals_as_longs(numbered(used), decimals).mapInArrow(call, types).toDF(*names)
+
+
+def _with_numbers(df: DataFrame, identities: Sequence[Identity]) -> tuple[DataFrame, int]:
+    """Return the rows with numbers in identity columns, and how many numbers they use up.
+
+    Row i of partition p gets number i * partitions + p, so that tasks draw numbers without each other.
+    """
+    rows = df.groupBy(F.spark_partition_id().alias("part")).count()
+    counted = rows.agg(F.max("part"), F.max("count")).first()
+    partitions, most = (0, 0) if counted is None or counted[0] is None else (counted[0] + 1, counted[1])
+    for identity in identities:
+        refuse_exhausted(identity, partitions * most)
+    number = _number(partitions, most)
+    columns = {identity.column: number * identity.step + identity.first for identity in identities}
+    return df.select("*", *(column.alias(name) for name, column in columns.items())), partitions * most
+
+
+def _number(partitions: int, most: int) -> Column:
+    """Return the number of a row, from 0; raise in a task if the partitions differ from the counted ones."""
+    row = F.monotonically_increasing_id()
+    place, part = row.bitwiseAND((1 << _PARTITION_SHIFT) - 1), F.shiftright(row, _PARTITION_SHIFT)
+    changed = F.raise_error(F.lit("the rows changed while identity values were drawn. Persist them first."))
+    fits = (part < partitions) & (place < most)
+    return F.when(fits, place * partitions + part).otherwise(changed.cast(LongType()))

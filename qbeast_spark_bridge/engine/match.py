@@ -42,8 +42,7 @@ from qbeast_spark_bridge.worker.match import (
     pack_keys,
     pack_source,
 )
-from qbeast_spark_bridge.worker.shuffle import task_keys
-from qbeast_spark_bridge.worker.transport import decimals_as_longs, short_decimals
+from qbeast_spark_bridge.worker.transport import decimals_as_longs, short_decimals, task_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

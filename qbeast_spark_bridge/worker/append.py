@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.tasks.append import AppendedPart, AppendTask
-from qbeast_spark_bridge.worker.groups import grouped
+from qbeast_spark_bridge.worker.call import grouped
 
 # Arrow bytes that a task indexes at once. Larger values make larger files and need more memory.
 PART_BYTES: Final = 128 << 20

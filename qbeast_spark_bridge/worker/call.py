@@ -1,4 +1,7 @@
-"""Call functions in Spark's Python workers: with the task's cores, and with errors that the driver can rebuild."""
+"""Call functions in Spark's Python workers: with the task's cores, and with errors that the driver can rebuild.
+
+It imports little, because every worker loads it.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ import os
 import pickle
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 
@@ -22,6 +25,8 @@ _THREADS: Final = "POLARS_MAX_THREADS"
 _MARK: Final = "qbeast-error:"
 
 NOTE: Final = re.compile(re.escape(_MARK) + r" (\{.*\})")
+
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +95,22 @@ def note_of(error: QbeastError) -> str:
     facts = {name: fact for name, fact in vars(error).items() if not name.startswith("__")}
     note = {"class": type(error).__name__, "message": str(error), "facts": facts}
     return f"{_MARK} {orjson.dumps(note, default=str).decode()}"
+
+
+def grouped(parts: Iterable[tuple[_Part, int]], size_bytes: int) -> Iterator[list[_Part]]:
+    """Group parts with their sizes. A group ends when it has `size_bytes`, and is emptied before the next one.
+
+    >>> [list(group) for group in grouped([("a", 2), ("b", 3), ("c", 1)], 4)]
+    [['a', 'b'], ['c']]
+    """
+    group: list[_Part] = []
+    total = 0
+    for part, size in parts:
+        group.append(part)
+        total += size
+        if total >= size_bytes:
+            yield group
+            group.clear()  # the caller still has the list: its parts would stay in memory
+            total = 0
+    if group:
+        yield group

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from qbeast_core.io.parquet.write.special_arrays import in_files
 from qbeast_core.support.sizing import sizing
-from qbeast_spark_bridge.worker.groups import grouped
+from qbeast_spark_bridge.worker.call import grouped
 
 _BATCH_ROWS: Final = 1 << 17
 

@@ -18,9 +18,8 @@ from qbeast_core.table.engine.tasks.row_change import RowFunction
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.tree.space.summary import IndexSummary, SampleLimits, domain_limits, merge_summaries
 from qbeast_core.tree.space.summary_bytes import dump_summary, load_summary
-from qbeast_spark_bridge.worker.groups import grouped
-from qbeast_spark_bridge.worker.shuffle import packed
-from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, received
+from qbeast_spark_bridge.worker.call import grouped
+from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, packed, received
 
 # Columns of the batches of `summarise_files`.
 SUMMARIES: Final = "part int, summary binary"

@@ -8,7 +8,7 @@ key, instead of converting, compressing and sorting each row.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -18,9 +18,17 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array, I64Array, U64Array
+from qbeast_core.space.columns import NumberColumn
+from qbeast_core.space.hashes.spark_hash import spark_hash
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.support.sizing import sizing
-from qbeast_spark_bridge.worker.groups import grouped
+from qbeast_spark_bridge.worker.call import grouped
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from qbeast_core.table.engine.tasks.passes import PlaceTask
 
 # Bytes of rows that a worker gathers before it processes them.
 BUFFER_BYTES: Final = 64 << 20
@@ -36,15 +44,19 @@ _LONG_DIGITS: Final = 18
 
 _SIGN_SHIFT: Final = 63
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 _ARROW_TYPES: Final = {"int": pa.int32(), "binary": pa.binary()}
 
 # Columns of the items that the driver sends to workers, and the column of `answer_items`.
 ITEMS: Final = "key int, number int, item binary"
 ANSWERS: Final = "answer binary"
+
+# Columns of the batches of `packed`.
+PACKS: Final = "key int, file int, rows binary"
+
+_MIN_BUFFER_BYTES: Final = 16 << 20
+_MIN_PACK_BYTES: Final = 1 << 20
+_TRIES: Final = 1 << 12
 
 
 def gathered(
@@ -219,3 +231,41 @@ def _decimal(longs: pa.Array, dtype: pa.DataType) -> pa.Array:
     words[:, 0] = low
     np.right_shift(low, _SIGN_SHIFT, out=words[:, 1])
     return pa.Array.from_buffers(dtype, rows, [valid, pa.py_buffer(words)], longs.null_count, first)
+
+
+def task_keys(files: int) -> I32Array:
+    """Return a key for each file, so that `repartition(files, "key")` sends each file to a separate task.
+
+    Spark uses the hash of the key modulo the number of tasks: with arbitrary keys, some tasks would get several files
+    and others none.
+
+    >>> keys = task_keys(3)
+    >>> (spark_hash([NumberColumn("int32", keys)]) % 3).tolist()
+    [0, 1, 2]
+    """
+    keys = np.full(files, -1, np.int32)
+    start, count = 0, max(_TRIES, 4 * files)
+    while (keys < 0).any():
+        candidates = np.arange(start, start + count, dtype=np.int32)
+        keys[spark_hash([NumberColumn("int32", candidates)]) % np.int32(files)] = candidates
+        start += count
+    return keys
+
+
+def pack_partition(
+    argument: tuple[PlaceTask, I32Array, list[str], dict[int, tuple[int, int]]],
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a partition as packs; the worker holds at most 64 MB of rows."""
+    job, keys, names, decimals = argument
+    # Rows that fit into the cache of the processor sort faster; packs must not become too small.
+    size = min(max(_MIN_BUFFER_BYTES, _MIN_PACK_BYTES * job.file_count), BUFFER_BYTES)
+    tables = gathered(batches, names, size_bytes=size)
+    yield from packed(job, keys, (job.target.shape.fit(longs_as_decimals(rows, decimals)) for rows in tables))
+
+
+def packed(job: PlaceTask, keys: I32Array, frames: Iterable[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
+    """Yield rows as packs."""
+    for frame in frames:
+        for numbers, packs in pack_rows(frame, job.place(frame), job.file_starts):
+            yield batch_of(PACKS, keys[numbers], numbers, packs)

@@ -9,11 +9,11 @@ import click
 
 from qbeast_core.cli.answer import Answer
 from qbeast_core.cli.commands.write import reading_options, rows_of_sources, sources_and_table, txn_option
-from qbeast_core.cli.opening import on_table
 from qbeast_core.cli.options import (
     choice_option,
     flag,
     names_option,
+    on_table,
     option,
     pairs_option,
     together,

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from qbeast_core.cli.answer import Answer, facts_of
-from qbeast_core.cli.opening import on_table
 from qbeast_core.cli.options import (
     absolute_paths_option,
     as_mapping,
     flag,
     memory_option,
+    on_table,
     option,
     sample_by_option,
     sample_option,

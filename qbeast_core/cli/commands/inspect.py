@@ -10,11 +10,11 @@ import click
 
 from qbeast_core.cli.answer import Answer, facts_of
 from qbeast_core.cli.exits import FAULTS
-from qbeast_core.cli.opening import on_table
 from qbeast_core.cli.options import (
     absolute_paths_option,
     columns_option,
     flag,
+    on_table,
     option,
     sample_option,
     version_option,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from qbeast_core.cli.answer import Answer, answer_of, facts_of
-from qbeast_core.cli.opening import on_table, working
 from qbeast_core.cli.options import (
     as_mapping,
     as_version,
@@ -22,10 +21,12 @@ from qbeast_core.cli.options import (
     dry_run_option,
     flag,
     memory_option,
+    on_table,
     option,
     sampling_key_option,
     spill_dir_option,
     table_argument,
+    working,
     writing_options,
 )
 

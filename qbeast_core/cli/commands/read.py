@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from qbeast_core.cli.answer import Answer, Part, Settings, facts_of
-from qbeast_core.cli.opening import on_table, opening_options, working
 from qbeast_core.cli.options import (
     absolute_paths_option,
     as_fraction,
     choice_option,
     command,
     flag,
+    on_table,
+    opening_options,
     option,
     sample_by_option,
     sample_option,
@@ -24,6 +25,7 @@ from qbeast_core.cli.options import (
     together,
     version_option,
     where_option,
+    working,
 )
 
 if TYPE_CHECKING:

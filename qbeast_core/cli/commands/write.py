@@ -1,18 +1,20 @@
-"""`qbeast suggest`, `write` and `append`."""
+"""`qbeast suggest`, `write`, `append` and `import-carbondata`."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from qbeast_core.cli.answer import Answer, answer_of, facts_of
-from qbeast_core.cli.opening import working
 from qbeast_core.cli.options import (
+    absolute_paths_option,
     choice_option,
     columns_of,
+    columns_option,
     columns_or_none_options,
     command,
     dialect_option,
@@ -23,6 +25,7 @@ from qbeast_core.cli.options import (
     spill_dir_option,
     table_argument,
     together,
+    working,
     writing_options,
 )
 from qbeast_core.errors import changing
@@ -222,8 +225,7 @@ def rows_of_sources(
     """Yield the rows of all sources, read by options that this removes; reports what Polars cannot read."""
     import polars as pl
 
-    from qbeast_core.cli.sources import SourceOptions, read_sources, types_by_name
-    from qbeast_core.cli.standard_input import standard_input
+    from qbeast_core.cli.sources import SourceOptions, read_sources, standard_input, types_by_name
     from qbeast_core.errors import InvalidInputError
     from qbeast_core.resources import Resources
     from qbeast_core.support.plain_text import first_line
@@ -247,3 +249,43 @@ def rows_of_sources(
             "--separator, --null-value and --type."
         )
         raise InvalidInputError(msg, argument="sources") from error
+
+
+@command(
+    click.argument("source", type=click.Path()),
+    table_argument,
+    columns_option("Columns to index; by default the sort columns of SOURCE, or its first three dimensions."),
+    choice_option(
+        "--segments", "All current rows in one commit, or one commit per load.", ("current", "history")
+    ),
+    choice_option("--mode", "What to do if the table exists.", ("error", "append", "overwrite", "ignore")),
+    option("--cube-size", "Target number of rows per cube.", "ROWS", type=int),
+    choice_option(
+        "--on-unreadable", "What to do with a segment that cannot be read.", ("error", "skip-segment")
+    ),
+    pairs_option(
+        "--external-path external_paths",
+        "New location of the folder OLD of an added segment; may be repeated.",
+        "OLD=NEW",
+    ),
+    absolute_paths_option,
+    pairs_option(
+        "--writer-setting writer_settings",
+        "carbon.timegranularity or carbon.cutOffTimestamp in the carbon.properties of SOURCE's writer.",
+        "NAME=VALUE",
+    ),
+    dialect_option("Dialect of the index of the new table."),
+    writing_options,
+)
+def import_carbondata(source: str, table: str, columns: Sequence[str] | None, **options: Any) -> Answer:
+    """Write the rows of a CarbonData table to a new table.
+
+    No JVM is needed. SOURCE is the folder of a CarbonData table, or of *.carbondata files; it is not changed.
+    """
+    import qbeast
+
+    with working("importing") as progress:
+        result = qbeast.import_carbondata(source, table, columns, progress=progress, **options)
+    answer = answer_of(result, source=source, table=table)
+    left_out = tuple(f"left out: {segment['reason']}" for segment in result.left_out)
+    return replace(answer, parts=answer.parts + left_out)

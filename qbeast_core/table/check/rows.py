@@ -19,13 +19,14 @@ from qbeast_core.query.plan.statistics import clock_slack, text_above
 from qbeast_core.spec.layout import WEIGHT_COLUMN, Layout
 from qbeast_core.support.far_times import time_texts
 from qbeast_core.table.check.faults import Fault
-from qbeast_core.table.check.pages import check_pages, read_layout
 from qbeast_core.table.check.placement import (
     ForeignRows,
     OurRows,
     Placement,
     RowCheck,
+    check_pages,
     hidden_weights,
+    read_layout,
     row_range,
     sample_column_values,
 )

@@ -124,7 +124,7 @@ class Estimate:
             msg = f"there is no answer {name!r}; the answers are {list(self.names)}"
             raise InvalidInputError(msg, argument="name")
         require("matplotlib", "drawing")
-        from qbeast_core.table.estimate.plot import draw_estimate  # noqa: PLC0415 - matplotlib is slow to import
+        from qbeast_core.table.inspect.drawings import draw_estimate  # noqa: PLC0415 - matplotlib is slow to import
 
         return draw_estimate(self.frame, answer, self.names, self.summary, axes)
 

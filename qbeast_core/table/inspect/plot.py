@@ -47,7 +47,7 @@ def plot_table(reader: Reader, kind: PlotKind, options: PlotOptions) -> Figure:
         problem = f"must be one of {', '.join(kinds)}"
         invalid_argument("kind", problem, value=kind, known=kinds)
     require("matplotlib", "drawing")
-    from qbeast_core.table.inspect.plot_figure import new_axes  # noqa: PLC0415 - loads matplotlib
+    from qbeast_core.table.inspect.drawings import new_axes  # noqa: PLC0415 - loads matplotlib
 
     draw, size = _KINDS[kind]
     axes = options.axes if options.axes is not None else new_axes(size)
@@ -60,15 +60,15 @@ def plot_table(reader: Reader, kind: PlotKind, options: PlotOptions) -> Figure:
 
 
 def _tree(reader: Reader, axes: Axes, options: PlotOptions) -> None:
-    from qbeast_core.table.inspect.plot_tree import draw_tree  # noqa: PLC0415 - loads matplotlib
+    from qbeast_core.table.inspect.drawings import draw_tree  # noqa: PLC0415 - loads matplotlib
 
     revision = _revision(reader, options.revision)
     draw_tree(axes, IndexState(reader.snapshot).binding(revision), revision)
 
 
 def _space(reader: Reader, axes: Axes, options: PlotOptions) -> None:
+    from qbeast_core.table.inspect.drawings import title  # noqa: PLC0415 - loads matplotlib
     from qbeast_core.table.inspect.plot_space import draw_space  # noqa: PLC0415 - loads matplotlib
-    from qbeast_core.table.inspect.plot_tree import title  # noqa: PLC0415 - loads matplotlib
 
     revision = _revision(reader, options.revision)
     columns = _two_columns(revision, options.columns)
@@ -95,7 +95,7 @@ def _box(
 
 
 def _fraction(reader: Reader, axes: Axes, options: PlotOptions) -> None:
-    from qbeast_core.table.inspect.plot_fraction import draw_fraction  # noqa: PLC0415 - loads matplotlib
+    from qbeast_core.table.inspect.drawings import draw_fraction  # noqa: PLC0415 - loads matplotlib
 
     fractions = sorted(_FRACTIONS if options.fractions is None else options.fractions)
     if not fractions or fractions[0] <= 0:

@@ -16,7 +16,7 @@ from qbeast_core.query.plan.select import Selection
 from qbeast_core.space.arrays import F64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import HashTransformation, Transformation
-from qbeast_core.table.inspect.plot_tree import (
+from qbeast_core.table.inspect.drawings import (
     ACCENT,
     FAINT,
     LEGEND,

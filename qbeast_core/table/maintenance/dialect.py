@@ -27,7 +27,7 @@ from qbeast_core.spec.transformation import (
 )
 from qbeast_core.spec.transformer import CDFNumericQuantilesTransformer, CDFStringQuantilesTransformer
 from qbeast_core.support.runtime import caller_stacklevel
-from qbeast_core.table.check.pages import read_layout
+from qbeast_core.table.check.placement import read_layout
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.data.foreign_schema import refuse_mapping

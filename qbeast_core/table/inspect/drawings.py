@@ -1,15 +1,18 @@
-"""Draw the tree: a line per depth, a box per cube above its children, darker with more rows."""
+"""Draw the tree, the cost of samples, and estimates; figures, colours and titles of all drawings."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
-from typing import Any, Final
+from textwrap import fill
+from typing import Any, Final, cast
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
 
 from qbeast_core.space.arrays import F64Array
 from qbeast_core.space.cubes import Cubes, decode_cubes
@@ -34,6 +37,9 @@ LEGEND: Final[dict[str, Any]] = {"frameon": False, "fontsize": 8, "labelcolor": 
 
 # Colour map from few rows to many.
 MAP: Final = "GnBu"
+
+# Background colour. Fixed, because lines and texts are dark in any style of matplotlib.
+_PAPER: Final = "white"
 
 
 def draw_tree(axes: Axes, blocks: pl.DataFrame, revision: Revision) -> None:
@@ -121,3 +127,77 @@ def draw_text(axes: Axes, text: str) -> None:
     quiet(axes)
     axes.set(xticks=[], yticks=[])
     axes.text(0.5, 0.5, text, ha="center", va="center", color=INK, transform=axes.transAxes)
+
+
+def draw_fraction(
+    axes: Axes, fractions: Sequence[float], shares: Sequence[float], *, caption: str, whole: bool
+) -> None:
+    """Draw one point per sample."""
+    points = [(100 * f, 100 * share) for f, share in zip(fractions, shares, strict=True) if share > 0]
+    if not points:
+        draw_text(axes, "no sample opens a byte")
+        return
+    percent = sorted({100 * fraction for fraction in fractions})
+    if whole:
+        axes.plot(percent, percent, color=INK, lw=1, ls="--", label="bytes = fraction")
+    axes.plot(*zip(*points, strict=True), color=OPENED, marker="o", ms=4, label="qbeast opens")
+    axes.axhline(100, color=ACCENT, lw=1.2, label="a reader without index opens")
+    axes.set(xscale="log", yscale="log", xlabel="sample, % of the rows", ylabel="opened, % of the bytes")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+    axes.set_xlim(percent[0] * 0.8, percent[-1] * 1.2)
+    quiet(axes)
+    axes.grid(visible=True, which="major", color="#dddddd", lw=0.6)
+    axes.legend(**LEGEND, loc="lower right")
+    title(axes, caption)
+
+
+def draw_estimate(
+    frame: pl.DataFrame, name: str, names: Sequence[str], caption: str, axes: Axes | None
+) -> Figure:
+    """Draw an answer for each group."""
+    if axes is None:
+        axes = new_axes((6.4, 0.9 + 0.28 * max(frame.height, 3)))
+    by = frame.columns[: frame.columns.index(names[0])]
+    answered = frame.filter(pl.col(name).is_not_null()).reverse()
+    labels = answered.select(
+        pl.concat_str(pl.col(by).cast(pl.String).fill_null("null"), separator=", ") if by else pl.lit(name)
+    )
+    for reliable, colour, label in ((True, OPENED, "reliable"), (False, FAINT, "not reliable")):
+        rows = [index for index, value in enumerate(answered["reliable"]) if value is reliable]
+        part = answered[rows]
+        if rows:
+            ends = [
+                part[name] - part[f"{name}_low"].fill_null(part[name]),
+                part[f"{name}_high"].fill_null(part[name]) - part[name],
+            ]
+            bars = [value.to_numpy() for value in ends]
+            axes.errorbar(
+                part[name].to_numpy(), rows, xerr=bars, fmt="o", ms=4, capsize=2, color=colour, label=label
+            )
+    axes.set_yticks(range(answered.height), labels.to_series().head(answered.height).to_list())
+    axes.set_xlabel(name)
+    quiet(axes)
+    axes.grid(visible=True, axis="x", color="#dddddd", lw=0.6)
+    if not answered["reliable"].all():
+        axes.legend(**LEGEND)
+    title(axes, fill(caption, 72))
+    return cast("Figure", axes.figure)
+
+
+class Picture(Figure):
+    """A matplotlib Figure that a notebook displays if it is the last value of a cell.
+
+    Notebooks display plain figures only after ``%matplotlib inline``, or if pyplot made them.
+    """
+
+    def _repr_png_(self) -> bytes:
+        """Return the picture as PNG, for notebooks."""
+        data = io.BytesIO()
+        self.savefig(data, format="png", facecolor=_PAPER)
+        return data.getvalue()
+
+
+def new_axes(size: tuple[float, float]) -> Axes:
+    """Return the axes of a new picture that is not registered with pyplot."""
+    return Picture(figsize=size, layout="constrained", facecolor=_PAPER).add_subplot(facecolor=_PAPER)
