@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from qbeast_core.query.plan.fractions import Sample, Share
 from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.data.expressions import Predicate
+from qbeast_core.table.estimate.expressions import Expressions
 from qbeast_core.table.estimate.join import Joins
-from qbeast_core.table.estimate.named import Expressions
-from qbeast_core.table.estimate.question import EstimateRequest, question_of
+from qbeast_core.table.estimate.question import Limits, question_of
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import rounds
 from qbeast_core.table.read.sample_by import reader_of_estimate
@@ -90,12 +90,7 @@ def estimate(
     (True, True)
     """
     reader = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).reader
-    request = EstimateRequest(
-        aggregates=aggregates,
-        per=per,
-        by=by,
-        where=where,
-        join=join,
+    limits = Limits.of(
         error=error,
         absolute=absolute,
         confidence=confidence,
@@ -107,5 +102,5 @@ def estimate(
         memory_bytes=memory_bytes,
     )
     reader = reader_of_estimate(reader, sample_by, sample)
-    question = question_of(request, reader)
+    question = question_of(reader, aggregates, limits, per=per, by=by, where=where, join=join)
     return list(rounds(reader, question, engine=SparkEngine(spark)))[-1]

@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from qbeast_core.table.dml.plan import ChangeResult
     from qbeast_core.table.engine.choice import LocalEngine
     from qbeast_core.table.engine.stream import RowsLike
+    from qbeast_core.table.estimate.expressions import Expressions
     from qbeast_core.table.estimate.join import Joins
-    from qbeast_core.table.estimate.named import Expressions
     from qbeast_core.table.estimate.question import Function
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.index.column_texts import IndexColumns
@@ -857,16 +857,12 @@ class Table:
         >>> abs(found.frame["correlation"].item() / correlation(rows) - 1) < 0.02
         True
         """
+        from qbeast_core.table.estimate.expressions import refuse
         from qbeast_core.table.estimate.functions import estimate_function
-        from qbeast_core.table.estimate.question import EstimateRequest, question_of
+        from qbeast_core.table.estimate.question import Limits, question_of
         from qbeast_core.table.estimate.rounds import rounds
 
-        request = EstimateRequest(
-            aggregates=aggregates,
-            per=per,
-            by=by,
-            where=where,
-            join=join,
+        limits = Limits.of(
             error=error,
             absolute=absolute,
             confidence=confidence,
@@ -876,13 +872,17 @@ class Table:
             max_bytes=max_bytes,
             min_group_rows=min_group_rows,
             memory_bytes=memory_bytes,
-            replicates=replicates,
-            columns=columns,
         )
         reader = reader_of_estimate(self._reader, sample_by, sample)
         if callable(aggregates):
-            return estimate_function(reader, request, aggregates)
-        return list(rounds(reader, question_of(request, reader)))[-1]
+            others = {"per": per, "by": by, "join": join}
+            return estimate_function(
+                reader, aggregates, limits, where=where, replicates=replicates, columns=columns, **others
+            )
+        if columns is not None:
+            refuse("columns", "lists the columns of a function, and `aggregates` is not a function")
+        question = question_of(reader, aggregates, limits, per=per, by=by, where=where, join=join)
+        return list(rounds(reader, question))[-1]
 
     def estimates(
         self,
@@ -926,15 +926,10 @@ class Table:
         >>> [step.met for step in steps][-1], len(steps) > 1
         (True, True)
         """
-        from qbeast_core.table.estimate.question import EstimateRequest, question_of
+        from qbeast_core.table.estimate.question import Limits, question_of
         from qbeast_core.table.estimate.rounds import rounds
 
-        request = EstimateRequest(
-            aggregates=aggregates,
-            per=per,
-            by=by,
-            where=where,
-            join=join,
+        limits = Limits.of(
             error=error,
             absolute=absolute,
             confidence=confidence,
@@ -945,7 +940,8 @@ class Table:
             memory_bytes=memory_bytes,
         )
         reader = reader_of_estimate(self._reader, sample_by, None)
-        return rounds(reader, question_of(request, reader), progressive=True)
+        question = question_of(reader, aggregates, limits, per=per, by=by, where=where, join=join)
+        return rounds(reader, question, progressive=True)
 
     def blocks(self) -> pl.DataFrame:
         """Return one row per block (the rows of one cube in one file).

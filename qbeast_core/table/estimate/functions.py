@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, check_whole_number
-from qbeast_core.query.plan.fractions import fractions_of, sample_to_weights
+from qbeast_core.query.plan.fractions import fractions_of
 from qbeast_core.sampling.deviation import Repeats, SeenRows
 from qbeast_core.sampling.jackknife import (
     MIN_REPLICATES,
@@ -28,10 +28,10 @@ from qbeast_core.sampling.rules import MIN_KEYS, WIDENED, Target, is_met, is_rel
 from qbeast_core.sampling.sums import WEIGHT, KeySizes
 from qbeast_core.space.arrays import F64Array, I32Array
 from qbeast_core.spec.own_column import own_column
-from qbeast_core.table.data.expressions import evaluating
+from qbeast_core.table.data.expressions import Predicate, evaluating
+from qbeast_core.table.estimate.expressions import refuse
 from qbeast_core.table.estimate.heavy_rows import NO_HEAVY_ROWS, HeavyRows
-from qbeast_core.table.estimate.named import refuse
-from qbeast_core.table.estimate.question import RESERVED, EstimateRequest, Function, Question, question_of
+from qbeast_core.table.estimate.question import RESERVED, Function, Limits, Question, question_of
 from qbeast_core.table.estimate.reading import Reading, Window
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import MAX_REDUCTIONS, MAX_ROUND_BYTES, PILOT_ROWS
@@ -50,22 +50,30 @@ _OTHERS: Final = own_column("others")
 _STEP: Final = 2.0
 
 
-def estimate_function(reader: Reader, request: EstimateRequest, function: Function) -> Estimate:
-    """Estimate the answers of a function, from rounds of growing samples."""
-    for name, value in (("per", request.per), ("by", request.by), ("join", request.join)):
+def estimate_function(
+    reader: Reader,
+    function: Function,
+    limits: Limits,
+    *,
+    where: Predicate | None,
+    replicates: int,
+    columns: Sequence[str] | None,
+    **others: object,
+) -> Estimate:
+    """Estimate the answers of a function, from rounds of growing samples; it has no `others`."""
+    for name, value in others.items():
         if value is not None:
             cure = " Group or join in the function; it may return several numbers."
             refuse(name, "cannot be combined with a function", cure=cure)
-    check_whole_number("replicates", request.replicates, MIN_REPLICATES)
-    names = [*request.absolute] if isinstance(request.absolute, Mapping) else []
-    if request.error is not None or not names:
+    check_whole_number("replicates", replicates, MIN_REPLICATES)
+    names = [*limits.absolute] if isinstance(limits.absolute, Mapping) else []
+    if limits.error is not None or not names:
         names.append(_OTHERS)
     # The other arguments are those of a count of rows.
-    counts = replace(request, aggregates=dict.fromkeys(names, pl.len()), columns=None)
-    question = question_of(counts, reader)
-    columns = tuple(reader.names_of(request.columns)) or question.columns[:1]
-    question = replace(question, columns=columns, whole_keys=True)
-    state = _State(_WholeKeys(reader, question), _Call(function), request.replicates)
+    question = question_of(reader, dict.fromkeys(names, pl.len()), limits, where=where)
+    read = tuple(reader.names_of(columns)) or question.columns[:1]
+    question = replace(question, columns=read, whole_keys=True)
+    state = _State(_WholeKeys(reader, question), _Call(function), replicates)
     state.run()
     return state.estimate()
 
@@ -121,15 +129,6 @@ class _State:
         return pl.concat([pl.DataFrame(schema=types), *self.frames])
 
     @property
-    def probability(self) -> float:
-        """Probability of a key to be in the sample."""
-        if self.reading.unplaced.all() or self.reading.between(0.0, 1.0, by_key=False) is None:
-            return 1.0  # the rows that can match were read
-        return (
-            sample_to_weights((self.start, self.fraction)).probability if self.fraction > self.start else 0.0
-        )
-
-    @property
     def is_met(self) -> bool:
         """Whether all answers are reliable and precise enough."""
         return bool(self.answers) and all(
@@ -140,8 +139,8 @@ class _State:
     def can_grow(self) -> bool:
         """Whether no limit is reached."""
         question = self.question
-        is_fixed = question.sample is not None or self.is_stopped
-        return not is_fixed and self.fraction < min(question.max_fraction, 1.0)
+        is_fixed = question.limits.sample is not None or self.is_stopped
+        return not is_fixed and self.fraction < min(question.limits.max_fraction, 1.0)
 
     def targets(self) -> Iterator[tuple[Jackknifed, Target]]:
         """Yield each answer with its target."""
@@ -153,12 +152,12 @@ class _State:
         """Read and answer in rounds."""
         question, reading = self.question, self.reading
         end: float | None
-        if question.sample is not None:
-            self.start, end = fractions_of(question.sample)
+        if question.limits.sample is not None:
+            self.start, end = fractions_of(question.limits.sample)
             self.fraction = self.start
         else:
             pilot = PILOT_ROWS / max(reading.rows_opened, 1)
-            end = min(self.worth(pilot if pilot < 0.5 else 1.0), question.max_fraction)
+            end = min(self.worth(pilot if pilot < 0.5 else 1.0), question.limits.max_fraction)
         self.read(reading.without_index())
         while end is not None:
             self.read_to(end)
@@ -185,7 +184,7 @@ class _State:
 
     def read(self, window: Window | None) -> None:
         """Read rows."""
-        max_bytes = self.question.memory_bytes // _COPIES
+        max_bytes = self.question.limits.memory_bytes // _COPIES
         used_bytes = sum(int(frame.estimated_size()) for frame in self.frames)
         for weights, rows in () if window is None else self.reading.frames(window):
             self.weights.append(weights)
@@ -201,7 +200,7 @@ class _State:
 
     def within_bytes(self, end: float) -> float:
         """Return the end of a round that keeps `max_bytes`."""
-        max_bytes = self.question.max_bytes
+        max_bytes = self.question.limits.max_bytes
         for _ in range(MAX_REDUCTIONS):
             window = self.window(end)
             if window is None and self.is_stopped:
@@ -222,7 +221,7 @@ class _State:
 
     def look(self) -> None:
         """Compute the answers from all rows read so far."""
-        rows, probability = self.rows, self.probability
+        rows, probability = self.rows, self.reading.probability(self.start, self.fraction)
         is_all, keys = probability == 1.0, rows[WEIGHT].n_unique()
         if not rows.height and self.can_grow:
             return
@@ -240,9 +239,9 @@ class _State:
         question = self.question
         replicates = replicates_of(self.call, rows, self.replicates)
         count = len(replicates.values)
-        answers = count if question.simultaneous else 1
-        factor = student_factor(question.confidence, self.replicates - 1, answers=answers)
-        factor *= WIDENED if question.sample is None else 1.0
+        answers = count if question.limits.simultaneous else 1
+        factor = student_factor(question.limits.confidence, self.replicates - 1, answers=answers)
+        factor *= WIDENED if question.limits.sample is None else 1.0
         deviates = self.deviates(probability)
         return [
             jackknife(
@@ -277,7 +276,7 @@ class _State:
             ),
             default=_STEP * self.fraction,
         )
-        end = min(self.worth(min(following, 1.0)), self.question.max_fraction)
+        end = min(self.worth(min(following, 1.0)), self.question.limits.max_fraction)
         return end if end > self.fraction else None
 
     def estimate(self) -> Estimate:
@@ -306,9 +305,9 @@ class _State:
             rows_read=reading.rows_read,
             bytes_opened=reading.bytes_opened,
             bytes_total=int(snapshot.files["size_bytes"].sum()),
-            confidence=question.confidence,
-            simultaneous=question.simultaneous,
-            met=self.is_met if question.sample is None else None,
+            confidence=question.limits.confidence,
+            simultaneous=question.limits.simultaneous,
+            met=self.is_met if question.limits.sample is None else None,
             complete=True,
             design_effect=reading.design_effect,
             names=self.call.names,

@@ -12,7 +12,7 @@ import polars as pl
 from qbeast_core.sampling.batch import JoinHow, Lookup
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
 from qbeast_core.table.data.frames import FrameLike, to_frame
-from qbeast_core.table.estimate.named import refuse
+from qbeast_core.table.estimate.expressions import refuse
 from qbeast_core.table.index.unindexed import index_call
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import newest_snapshot

@@ -22,9 +22,15 @@ from qbeast_core.sampling.aggregates import Aggregates, RefusedAggregate, Smooth
 from qbeast_core.sampling.rules import Target
 from qbeast_core.table.data.expressions import UTC_NOW, Predicate, condition_of, type_by_row
 from qbeast_core.table.engine.choice import budget_of
+from qbeast_core.table.estimate.expressions import (
+    Expressions,
+    PerKey,
+    named_expressions,
+    refuse,
+    refuse_split_keys,
+    split_groups,
+)
 from qbeast_core.table.estimate.join import Joined, Joins, joins_of
-from qbeast_core.table.estimate.named import Expressions, named_expressions, refuse
-from qbeast_core.table.estimate.per_key import PerKey, key_of, refuse_split_keys, split_groups
 from qbeast_core.table.read.reader import Reader
 
 if TYPE_CHECKING:
@@ -38,31 +44,53 @@ _QUERY: Final = re.compile(r"\s*SELECT\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EstimateRequest:
-    """The arguments of `Table.estimate`."""
+class Limits:
+    """The requested precision of an estimate, and the limits of its cost; see `Table.estimate`."""
 
-    aggregates: Expressions | Function
-    per: Expressions | None = None
-    by: Expressions | None = None
-    where: Predicate | None = None
-    join: Joins | None = None
-    error: Share | None = None
-    absolute: Mapping[str, float] | None = None
-    confidence: Share = 0.95
-    sample: Sample | None = None
-    simultaneous: bool = False
-    max_fraction: Share = 1.0
-    max_bytes: int | None = None
-    min_group_rows: int = 0
-    memory_bytes: int | None = None
-    # Of a function, see `functions`.
-    replicates: int = 64
-    columns: Sequence[str] | None = None
+    error: Share | None
+    absolute: Mapping[str, float] | None
+    confidence: float
+    # None: rounds continue until answers are precise enough.
+    sample: Sample | None
+    # Whether `confidence` applies to all answers at once.
+    simultaneous: bool
+    max_fraction: float
+    max_bytes: int | None
+    # Groups with fewer estimated rows do not cause further rounds.
+    min_group_rows: int
+    # Memory for the sums of sampled keys.
+    memory_bytes: int
+
+    @staticmethod
+    def of(
+        *,
+        error: Share | None = None,
+        absolute: Mapping[str, float] | None = None,
+        confidence: Share = 0.95,
+        sample: Sample | None = None,
+        simultaneous: bool = False,
+        max_fraction: Share = 1.0,
+        max_bytes: int | None = None,
+        min_group_rows: int = 0,
+        memory_bytes: int | None = None,
+    ) -> Limits:
+        """Check the arguments of `Table.estimate`."""
+        return Limits(
+            error=error,
+            absolute=absolute,
+            confidence=share_of(confidence, "confidence", one=False),
+            sample=sample,
+            simultaneous=simultaneous,
+            max_fraction=share_of(max_fraction, "max_fraction"),
+            max_bytes=None if max_bytes is None else _count(max_bytes, "max_bytes", min_value=1),
+            min_group_rows=_count(min_group_rows, "min_group_rows", min_value=0),
+            memory_bytes=budget_of(Resources(memory_bytes=memory_bytes)).memory_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """A validated request."""
+    """A validated request, with the aggregates of all rows or of all keys."""
 
     aggregates: Aggregates
     # Group expressions by column name.
@@ -72,17 +100,7 @@ class Question:
     late: pl.Expr | None
     joins: tuple[Joined, ...]
     targets: dict[str, Target]
-    confidence: float
-    # Whether `confidence` applies to all answers at once.
-    simultaneous: bool
-    # Groups with fewer estimated rows do not cause further rounds.
-    min_group_rows: int
-    # None: rounds continue until answers are precise enough.
-    sample: Sample | None
-    max_fraction: float
-    max_bytes: int | None
-    # Memory for the sums of sampled keys.
-    memory_bytes: int
+    limits: Limits
     # Columns of the table to read.
     columns: tuple[str, ...]
     # Whether samples must hold all rows of their keys, also rows of files without index.
@@ -121,56 +139,50 @@ class Question:
         return replace(self, pushed=None, columns=columns or self.columns[:1])
 
 
-def question_of(request: EstimateRequest, reader: Reader) -> Question:
+def question_of(
+    reader: Reader,
+    aggregates: Expressions | Function,
+    limits: Limits,
+    *,
+    per: Expressions | None = None,
+    by: Expressions | None = None,
+    where: Predicate | None = None,
+    join: Joins | None = None,
+) -> Question:
     """Validate a request."""
-    _refuse_function(request)
-    schema = reader.snapshot.schema
-    joins, joined = joins_of(request.join, reader)
-    request, per = _per_key(request, joined, reader)
-    rows = joined if per is None else per.schema
-    if per is None or request.per is None:  # an inner query has its own columns
-        groups = _expressions(request.by, "by", rows)
-    else:
-        groups = _expressions(request.by, "by", pl.Schema({**joined, **rows}))
-        groups, per = split_groups(groups, per, joined)
-        rows = per.schema
-    _check_groups(groups, rows)
-    expressions = _expressions(request.aggregates, "aggregates", rows)
-    if not expressions:
-        refuse("aggregates", "must have at least one aggregate, such as {'n': pl.len()} or \"avg(price)\"")
-    aggregates = _aggregates(expressions, rows, groups, reader.hashed if per is None else ())
-    pushed, late = _conditions(request.where, joined, frozenset(schema))
-    names = _columns(aggregates, groups, _all((pushed, late)), joins, per)
-    columns = [name for name in names if name in schema]
-    return Question(
-        aggregates=aggregates,
-        groups=groups,
-        pushed=pushed,
-        late=late,
-        joins=tuple(join.needed(names) for join in joins),
-        targets=_targets(request, list(expressions)),
-        confidence=share_of(request.confidence, "confidence", one=False),
-        simultaneous=request.simultaneous,
-        min_group_rows=_count(request.min_group_rows, "min_group_rows", min_value=0),
-        sample=request.sample,
-        max_fraction=share_of(request.max_fraction, "max_fraction"),
-        max_bytes=None if request.max_bytes is None else _count(request.max_bytes, "max_bytes", min_value=1),
-        memory_bytes=budget_of(Resources(memory_bytes=request.memory_bytes)).memory_bytes,
-        columns=tuple(columns or list(schema)[:1]),
-        whole_keys=_needs_whole_keys(aggregates, joins, per),
-        per=per,
-    )
-
-
-def _refuse_function(request: EstimateRequest) -> None:
-    """Raise if the request is about a function of rows, or has its arguments."""
-    if callable(request.aggregates):
+    if callable(aggregates):
         cure = " Read a sample, and pass its rows to the function, or use aggregates."
         refuse(
             "aggregates", "is a function, which only `Table.estimate` and `qbeast.estimate` call", cure=cure
         )
-    if request.columns is not None:
-        refuse("columns", "lists the columns of a function, and `aggregates` is not a function")
+    schema = reader.snapshot.schema
+    joins, joined = joins_of(join, reader)
+    query = _query_of(aggregates, joined, is_alone=by is None and where is None, per=per)
+    keys = _keys(reader, per, query, joined)
+    if query is not None:
+        aggregates, by = query.aggregates, query.by
+        where = query.where if query.inner is None else query.inner.where
+    groups, keys = _groups(by, keys, joined, splits=per is not None)
+    rows = joined if keys is None else keys.schema
+    expressions = _expressions(aggregates, "aggregates", rows)
+    if not expressions:
+        refuse("aggregates", "must have at least one aggregate, such as {'n': pl.len()} or \"avg(price)\"")
+    answers = _aggregates(expressions, rows, groups, reader.hashed if keys is None else ())
+    pushed, late = _conditions(where, joined, frozenset(schema))
+    names = _columns(answers, groups, _all((pushed, late)), joins, keys)
+    columns = [name for name in names if name in schema]
+    return Question(
+        aggregates=answers,
+        groups=groups,
+        pushed=pushed,
+        late=late,
+        joins=tuple(join.needed(names) for join in joins),
+        targets=_targets(limits, list(expressions)),
+        limits=limits,
+        columns=tuple(columns or list(schema)[:1]),
+        whole_keys=_needs_whole_keys(answers, joins, keys),
+        per=keys,
+    )
 
 
 def _needs_whole_keys(aggregates: Aggregates, joins: Iterable[Joined], per: PerKey | None) -> bool:
@@ -179,25 +191,52 @@ def _needs_whole_keys(aggregates: Aggregates, joins: Iterable[Joined], per: PerK
     return per is not None or combines_rows or any(join.reader is not None for join in joins)
 
 
-def _per_key(
-    request: EstimateRequest, schema: pl.Schema, reader: Reader
-) -> tuple[EstimateRequest, PerKey | None]:
-    """Return the values per key of `per` or of an inner query, and the request for the rows of keys."""
-    query = _query_of(request, schema)
-    if query is not None:
-        request = replace(request, aggregates=query.aggregates, by=query.by, where=query.where)
-        if query.inner is None:
-            return request, None
-        inner = query.inner
-        refuse_split_keys(key_of(reader, "aggregates"), inner.by.values())
-        per = PerKey.of(inner.by, inner.aggregates, schema, query.where)
-        return replace(request, where=inner.where), per
-    if request.per is None:
-        return request, None
-    values, keys = _expressions(request.per, "per", schema), key_of(reader, "per")
+def _keys(
+    reader: Reader, per: Expressions | None, query: GroupedQuery | None, schema: pl.Schema
+) -> PerKey | None:
+    """Return the values per key of `per` or of an inner query."""
+    if query is not None and query.inner is not None:
+        refuse_split_keys(_key_of(reader, "aggregates"), query.inner.by.values())
+        return PerKey.of(query.inner.by, query.inner.aggregates, schema, query.where)
+    if per is None:
+        return None
+    values, keys = _expressions(per, "per", schema), _key_of(reader, "per")
     if not values:
         refuse("per", "must have at least one aggregate, such as {'n': pl.len()} or \"sum(price) AS spend\"")
-    return request, PerKey.of({name: pl.col(name) for name in keys}, values, schema)
+    return PerKey.of({name: pl.col(name) for name in keys}, values, schema)
+
+
+def _groups(
+    by: Expressions | None, keys: PerKey | None, schema: pl.Schema, *, splits: bool
+) -> tuple[dict[str, pl.Expr], PerKey | None]:
+    """Return the groups, and the values per key; `splits`: by groups of rows, too."""
+    rows = schema if keys is None else keys.schema
+    if keys is not None and splits:  # an inner query has its own columns
+        groups = _expressions(by, "by", pl.Schema({**schema, **rows}))
+        groups, keys = split_groups(groups, keys, schema)
+        rows = keys.schema
+    else:
+        groups = _expressions(by, "by", rows)
+    for name, expr in groups.items():
+        dtype = type_by_row(expr, rows, argument="by")
+        if dtype.is_nested() or dtype == pl.Object():
+            refuse("by", f"cannot group by {name!r}, which is {dtype}")
+        if name in RESERVED:
+            cure = " Use a mapping to rename it."
+            refuse("by", f"cannot be named {name!r}: the result has another column of this name", cure=cure)
+    return groups, keys
+
+
+def _key_of(reader: Reader, argument: str) -> tuple[str, ...]:
+    """Return the columns of the key; raise if samples of the table do not hold all rows of their keys."""
+    if not reader.hashed:
+        cure = ' Pass sample_by=["user"] to name the key and read all rows.'
+        refuse(argument, "needs a key, and the table has neither an index nor a sampling key", cure)
+    if reader.hashes_differ:
+        key = list(reader.hashed)
+        cure = f" Call Table.optimize(full=True), or pass sample_by={key} to read all rows."
+        refuse(argument, f"needs samples by {key}, and files of older revisions are sampled by others", cure)
+    return reader.hashed
 
 
 def _columns(
@@ -249,24 +288,15 @@ def _expressions(expressions: object, argument_name: str, schema: pl.Schema) -> 
     return result
 
 
-def _check_groups(groups: Mapping[str, pl.Expr], schema: pl.Schema) -> None:
-    for name, expr in groups.items():
-        dtype = type_by_row(expr, schema, argument="by")
-        if dtype.is_nested() or dtype == pl.Object():
-            refuse("by", f"cannot group by {name!r}, which is {dtype}")
-        if name in RESERVED:
-            cure = " Use a mapping to rename it."
-            refuse("by", f"cannot be named {name!r}: the result has another column of this name", cure=cure)
-
-
-def _query_of(request: EstimateRequest, schema: pl.Schema) -> GroupedQuery | None:
+def _query_of(
+    text: Expressions, schema: pl.Schema, *, is_alone: bool, per: Expressions | None
+) -> GroupedQuery | None:
     """Return the parts of `aggregates` if it is a query."""
-    text = request.aggregates
     if not isinstance(text, str) or not _QUERY.match(text):
         return None
-    if request.by is not None or request.where is not None:
+    if not is_alone:
         refuse("aggregates", "is a query: write groups and conditions in it, or pass only aggregates")
-    if request.per is not None:
+    if per is not None:
         refuse("aggregates", "is a query: write FROM (SELECT ... GROUP BY ...) instead of `per`")
     from qbeast_core.query.sql.aggregates import sql_query  # noqa: PLC0415 -- sqlglot is slow to import
 
@@ -315,27 +345,27 @@ def _conditions(
     return _all(pushed), _all(late)
 
 
-def _targets(request: EstimateRequest, names: Sequence[str]) -> dict[str, Target]:
-    mapping = cast("object", request.absolute)  # callers without a type checker pass anything
+def _targets(limits: Limits, names: Sequence[str]) -> dict[str, Target]:
+    mapping = cast("object", limits.absolute)  # callers without a type checker pass anything
     if mapping is not None and not isinstance(mapping, Mapping):
         refuse("absolute", "must be a mapping from answer names to errors in their units")
-    absolute = dict(request.absolute or {})
+    absolute = dict(limits.absolute or {})
     unknown = [name for name in absolute if name not in names]
     if unknown:
         refuse("absolute", f"has unknown answer(s): {unknown}; the answers are {[*names]}")
-    if request.sample is not None:
-        if request.error is not None or absolute:
+    if limits.sample is not None:
+        if limits.error is not None or absolute:
             refuse("sample", "cannot be combined with `error` or `absolute`: use one of them")
-        if sample_to_weights(request.sample).is_empty:
-            refuse("sample", f"must not be empty, and {request.sample!r} is")
+        if sample_to_weights(limits.sample).is_empty:
+            refuse("sample", f"must not be empty, and {limits.sample!r} is")
         return {name: Target() for name in names}
-    if request.error is None and set(absolute) != set(names):
+    if limits.error is None and set(absolute) != set(names):
         refuse(
             "error",
             "must be given: the maximum error as a fraction of an answer (0.02), or `absolute` for each answer; or "
             "sample=0.01 for intervals from a fixed sample",
         )
-    relative = None if request.error is None else share_of(request.error, "error")
+    relative = None if limits.error is None else share_of(limits.error, "error")
     return {
         name: Target(
             None if name in absolute else relative,

@@ -17,7 +17,7 @@ from qbeast_core.query.filters.nodes import Unknown
 from qbeast_core.query.filters.rest import parse_rest
 from qbeast_core.query.plan.counting import RowCount, count_rows
 from qbeast_core.query.plan.drawn import apart, draw
-from qbeast_core.query.plan.fractions import Sample, fractions_of
+from qbeast_core.query.plan.fractions import Sample, fractions_of, sample_to_weights
 from qbeast_core.query.plan.select import Selection, match
 from qbeast_core.query.plan.weights import ALL_WEIGHTS, KeyChoice
 from qbeast_core.sampling.aggregates import Aggregates
@@ -253,7 +253,7 @@ class Reading:
 
     def _repeats(self, opened: Selection) -> Repeats | None:
         indexed = replace(opened, opened=opened.opened & ~self.unplaced)
-        min_shift = MIN_SHIFT if self.question.sample is None else MIN_SHIFT_OF_SAMPLE
+        min_shift = MIN_SHIFT if self.question.limits.sample is None else MIN_SHIFT_OF_SAMPLE
         return repeats_of(self.reader, indexed, self._listed, min_shift=min_shift)
 
     @property
@@ -376,6 +376,12 @@ class Reading:
         pushed = self._pushes(by_key=by_key)
         return self._window(sample, pushed=pushed, indexed=True, by_key=by_key, every_key=every_key)
 
+    def probability(self, start: float, end: float) -> float:
+        """Return the probability of a key to be among those between two fractions."""
+        if self.counted == 0 or self.between(0.0, 1.0, by_key=False) is None:
+            return 1.0  # no file with an index can match
+        return sample_to_weights((start, end)).probability if end > start else 0.0
+
     def _window(
         self,
         sample: Sample | None,
@@ -425,7 +431,7 @@ class Reading:
         keys, sample = window.plan.scan_plan.keys, window.plan.sample
         pairs = zip(self.others, window.others, strict=True)
         sizes = [part.rows_bytes(other.reader) for other, part in pairs if part is not None]
-        count = math.ceil(_MARGIN * sum(sizes) * _ROW_COPIES / self.question.memory_bytes)
+        count = math.ceil(_MARGIN * sum(sizes) * _ROW_COPIES / self.question.limits.memory_bytes)
         if count <= 1 or (keys is not None and keys.only):
             return [window]
         start, end = (0.0, 1.0) if sample is None else fractions_of(sample)
@@ -453,15 +459,16 @@ class Reading:
         """Read the rows of this table to join; their memory is limited."""
         columns, on = join.lookup.frame.columns, list(join.lookup.on)
         parts = [join.lookup.frame]
+        max_bytes = self.question.limits.memory_bytes
         for frame in () if window is None else self._joined_rows(window, columns):
             part = frame.select(columns).drop_nulls(on)  # null matches nothing
             parts.append(part.unique() if join.is_filter else part)
             used_bytes = sum(int(part.estimated_size()) for part in parts)
             used_bytes += sum(sizes.size_bytes for sizes in self._sizes)
-            if used_bytes > self.question.memory_bytes:
+            if used_bytes > max_bytes:
                 message = (
                     f"after {self.rows_read:,} rows, the rows to join from {self.reader.snapshot.uri!r} take "
-                    f"{used_bytes:,} bytes of memory, more than the limit of {self.question.memory_bytes:,}; no answer "
+                    f"{used_bytes:,} bytes of memory, more than the limit of {max_bytes:,}; no answer "
                     "was computed. Increase `memory_bytes`, allow a larger error, or filter: qbeast.Join(..., where=)"
                 )
                 raise InvalidInputError(message, argument="memory_bytes")

@@ -89,7 +89,7 @@ class _State:
     def is_counted(self) -> bool:
         """Whether the number of rows is the answer."""
         question = self.question
-        return question.sample is None and question.counts_rows and self.reading.counted is not None
+        return question.limits.sample is None and question.counts_rows and self.reading.counted is not None
 
     def take_count(self, rows: int) -> None:
         """Add a known number of rows; no rows remain to sample."""
@@ -101,19 +101,19 @@ class _State:
     def first_end(self) -> float:
         """Read the files without index, and return the end of the first round."""
         question, reading = self.question, self.reading
-        self.whole += reading.read(reading.without_index(), max_bytes=question.memory_bytes)
-        if question.sample is not None:
-            self.start, end = fractions_of(question.sample)
+        self.whole += reading.read(reading.without_index(), max_bytes=question.limits.memory_bytes)
+        if question.limits.sample is not None:
+            self.start, end = fractions_of(question.limits.sample)
             self.fraction = self.start
             reading.count(0)
             return end
         pilot = PILOT_ROWS / max(*(table.rows_opened for table in reading.tables), 1)
-        end = min(self.worth(pilot if pilot < 0.5 else 1.0), question.max_fraction)
+        end = min(self.worth(pilot if pilot < 0.5 else 1.0), question.limits.max_fraction)
         return 1.0 if self.counts(end) else end
 
     def counts(self, end: float) -> bool:
         """Count the matching rows if that is not more expensive than a round; return whether that is the answer."""
-        max_bytes, window = self.question.max_bytes, self.window(end)
+        max_bytes, window = self.question.limits.max_bytes, self.window(end)
         remaining = math.inf if max_bytes is None else max_bytes - self.reading.bytes_opened
         cost = 0 if window is None else window.bytes_opened
         return self.reading.count(min(cost, remaining)) and self.question.counts_rows
@@ -156,9 +156,9 @@ class _State:
             self.sampled, self.apart = [], None  # all rows are read again
         question, is_all = self.question, self.is_all(end)
         if not is_all and self.apart is None:
-            self.apart = self.reading.read_apart(max_bytes=question.memory_bytes)
+            self.apart = self.reading.read_apart(max_bytes=question.limits.memory_bytes)
         # For a target, `fits` estimates the memory of a round before the read.
-        max_bytes = question.memory_bytes if is_all or question.sample is not None else None
+        max_bytes = question.limits.memory_bytes if is_all or question.limits.sample is not None else None
         (self.whole if is_all else self.sampled).extend(self.reading.read(window, max_bytes=max_bytes))
         self.fraction = end
 
@@ -178,11 +178,11 @@ class _State:
         if self.is_all(end) or not read:
             return True
         size_bytes = sum(sums.size_bytes for sums in self.sampled) * (end - self.start) / read
-        return _COPIES * size_bytes <= self.question.memory_bytes
+        return _COPIES * size_bytes <= self.question.limits.memory_bytes
 
     def within_bytes(self, end: float) -> float:
         """Return the end of a round that keeps `max_bytes`."""
-        max_bytes = self.question.max_bytes
+        max_bytes = self.question.limits.max_bytes
         if max_bytes is None:
             return end
         remaining = max_bytes - self.reading.bytes_opened
@@ -211,21 +211,18 @@ class _State:
         """Compute the intervals of all rows read so far."""
         question, reading = self.question, self.reading
         if probability is None:
-            read = (self.start, self.fraction)
-            probability = sample_to_weights(read).probability if self.fraction > self.start else 0.0
-            if reading.counted == 0 or reading.between(0.0, 1.0, by_key=False) is None:
-                probability = 1.0  # no file with an index can match
+            probability = reading.probability(self.start, self.fraction)
         sample = self.seen = self.sample(probability)
         factor = factor_of(
-            question.confidence,
+            question.limits.confidence,
             answers=max(len(sample.whole), 1) * len(question.aggregates.answers)
-            if question.simultaneous
+            if question.limits.simultaneous
             else 1,
         )
-        factor *= WIDENED if question.sample is None else 1.0
+        factor *= WIDENED if question.limits.sample is None else 1.0
         self.intervals = [interval_of(sample, answer, factor) for answer in question.aggregates.answers]
         rows = sample.totals[:, 0]
-        self.sizes = rows >= question.min_group_rows
+        self.sizes = rows >= question.limits.min_group_rows
         met = [is_met(interval, target) for interval, target in self.answers()]
         # No sampled row matches, but unread rows may.
         unseen = len(rows) == 0 and probability < 1.0
@@ -247,9 +244,9 @@ class _State:
             rows_read=rows_read,
             bytes_opened=reading.bytes_opened,
             bytes_total=sum(int(table.reader.snapshot.files["size_bytes"].sum()) for table in reading.tables),
-            confidence=question.confidence,
-            simultaneous=question.simultaneous,
-            met=self.is_met if question.sample is None else None,
+            confidence=question.limits.confidence,
+            simultaneous=question.limits.simultaneous,
+            met=self.is_met if question.limits.sample is None else None,
             complete=not question.by or self.seen.probability == 1.0,
             design_effect=reading.design_effect,
             names=tuple(answer.name for answer in question.aggregates.answers),
@@ -294,8 +291,8 @@ class _State:
     def next_end(self) -> float | None:
         """Return the end of the next round; None if the answer is precise enough or a limit is reached."""
         question = self.question
-        done = self.is_met or self.is_stopped or self.fraction >= min(question.max_fraction, 1.0)
-        if question.sample is not None or done:
+        done = self.is_met or self.is_stopped or self.fraction >= min(question.limits.max_fraction, 1.0)
+        if question.limits.sample is not None or done:
             return None
         growth = {"max_growth": _STEP} if self.progressive else {}
         following = max(
@@ -308,7 +305,7 @@ class _State:
             following = 1.0
         elif not self.progressive:
             following = self.worth(min(following, 1.0))
-        end = min(following, question.max_fraction)
+        end = min(following, question.limits.max_fraction)
         if end <= self.fraction or not self.fits(end):
             return None
         return 1.0 if self.question.counts_rows and self.counts(end) else end

@@ -6,25 +6,22 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import cast
 
+import numpy as np
 import polars as pl
 
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.sums import WEIGHT, Sums
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.estimate.per_key import (
-    PerKey,
-    RangeSums,
-    TooLarge,
-    gathered,
-    narrower_plans,
-    split_plan,
-)
+from qbeast_core.table.estimate.expressions import PerKey
 from qbeast_core.table.estimate.question import Question
-from qbeast_core.table.estimate.task import TaskSums, sums_of
+from qbeast_core.table.estimate.task import RangeSums, TaskSums, TooLarge, gathered, sums_of
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.reader import Planner, Reader, ScanPlan
 from qbeast_core.table.read.scan_task import read_parts
@@ -134,7 +131,7 @@ class Summing:
             found = self._sums_of_ranges(parts, left, by_key=by_key)
             for part, (rows, sums) in zip(parts, found, strict=True):
                 if isinstance(sums, TooLarge):
-                    narrower += narrower_plans(part, planner, sums)
+                    narrower += _narrower_plans(part, planner, sums)
                     yield Part(part.bytes_opened)
                 else:
                     yield Part(part.bytes_opened, rows, sums if rows else None)
@@ -146,7 +143,7 @@ class Summing:
     @property
     def _max_rows_bytes(self) -> int:
         """Memory for the rows of a range."""
-        return self.question.memory_bytes // _ROW_COPIES
+        return self.question.limits.memory_bytes // _ROW_COPIES
 
     def _sums_of_ranges(
         self, parts: Sequence[Plan], left: Question, *, by_key: bool
@@ -219,3 +216,42 @@ def _large(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
             waiting, waiting_bytes = [], 0
     if waiting:
         yield pl.concat(waiting)
+
+
+def split_plan(plan: Plan, planner: Planner, parts: int) -> list[Plan]:
+    """Split the read of all rows of keys into ranges of weights of equal width."""
+    if parts <= 1:
+        return [plan]
+    weights = plan.scan_plan.weights
+    edges = np.linspace(weights.from_, weights.to, parts + 1).round().astype(np.int64)
+    return _within(plan, planner, edges.tolist())
+
+
+def _narrower_plans(plan: Plan, planner: Planner, large: TooLarge) -> list[Plan]:
+    """Split a range in halves, or before and after a key with most of the rows."""
+    weights, key = plan.scan_plan.weights, large.weight
+    if weights.to - weights.from_ == 1:
+        msg = (
+            f"the rows of one key need {large.size_bytes:,} bytes of memory or more, and the limit for rows is "
+            f"{large.max_bytes:,}. Increase `memory_bytes`, or select fewer rows by `where`"
+        )
+        raise InvalidInputError(msg, argument="memory_bytes")
+    inner = [(weights.from_ + weights.to) // 2] if key is None else [key, key + 1]
+    return _within(plan, planner, sorted({weights.from_, *inner, weights.to}))
+
+
+def _within(plan: Plan, planner: Planner, edges: Sequence[int]) -> list[Plan]:
+    """Split a read at these weights; parts that open no file are left out."""
+    whole, parts = plan.scan_plan, list[Plan]()
+    for weights in (WeightRange(*ends) for ends in pairwise(edges)):
+        if whole.keys is not None and whole.keys.only:
+            keys = whole.keys.weights
+            part = planner.of_keys(keys[(keys >= weights.from_) & (keys <= weights.last)])
+            part = replace(part, weights=weights)
+        else:
+            part = replace(planner.within(weights), keys=whole.keys)
+        opened = part.selection.opened & whole.selection.opened
+        part = replace(part, selection=replace(part.selection, opened=opened))
+        if opened.any():
+            parts.append(replace(plan, scan_plan=part))
+    return parts

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from qbeast_core.sampling.batch import RowSums
-from qbeast_core.sampling.sums import Sums
+from qbeast_core.sampling.sums import WEIGHT, KeySizes, Sums
 from qbeast_core.table.data.expressions import evaluating
+from qbeast_core.table.estimate.expressions import PerKey
 from qbeast_core.table.read.scan_task import ScanTask
 
 
@@ -46,3 +48,75 @@ def sums_of(row_sums: RowSums, frame: pl.DataFrame, *, sizes: bool) -> Sums:
                 with evaluating(expr, argument):
                     kept.with_columns(**row_sums.centres).select(expr)
         raise
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RangeSums:
+    """The function that `Engine.map` calls with the read of all rows of some keys."""
+
+    per: PerKey
+    # The conditions and joins of rows.
+    row_sums: RowSums
+    # The sums of the rows of keys.
+    key_sums: RowSums
+    # Whether keys are sampled: the sums then have entries by key.
+    by_key: bool
+    max_bytes: int
+
+    def __call__(self, task: ScanTask) -> tuple[int, Sums | TooLarge]:
+        """Read a task; return the number of its rows, and the sums of their keys."""
+        rows, frame = gathered(task.read(), self.max_bytes)
+        return rows, frame if isinstance(frame, TooLarge) else self.sums(frame)
+
+    def keys(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return one row for each key of some rows; an error names the failing expression."""
+        weight = [pl.col(WEIGHT).first()] if WEIGHT in frame.columns else []
+        kept = self.row_sums.kept(frame.lazy())
+        try:
+            return self.per.grouped(kept, *weight).collect()
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            with evaluating(self.row_sums.condition, "where"):
+                rows = kept.collect().lazy()
+            with evaluating(self.per.text, "per"):
+                self.per.grouped(rows).collect()
+            raise
+
+    def sums(self, frame: pl.DataFrame) -> Sums:
+        """Return the sums of all rows of some keys."""
+        keys = self.keys(frame)
+        if not self.by_key:
+            return sums_of(self.key_sums, keys.drop(WEIGHT, strict=False), sizes=False)
+        # All rows of sampled keys are compared with the log.
+        sizes = KeySizes(frame[WEIGHT].to_numpy()).by_key()
+        return replace(sums_of(self.key_sums, keys, sizes=False), sizes=sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """The rows of a range of weights need more memory than the limit."""
+
+    size_bytes: int
+    max_bytes: int
+    # The weight of more than half of the rows that were read, if there is one.
+    weight: int | None
+
+
+def gathered(frames: Iterable[pl.DataFrame], max_bytes: int) -> tuple[int, pl.DataFrame | TooLarge]:
+    """Return the number of rows of some frames, and all of them, unless they need more memory than `max_bytes`."""
+    parts, rows, size_bytes = list[pl.DataFrame](), 0, 0
+    for frame in frames:
+        parts.append(frame)
+        rows += frame.height
+        size_bytes += int(frame.estimated_size())
+        if size_bytes > max_bytes:
+            return rows, TooLarge(size_bytes, max_bytes, _main_weight(parts))
+    return rows, pl.concat(parts) if parts else pl.DataFrame()
+
+
+def _main_weight(frames: Sequence[pl.DataFrame]) -> int | None:
+    """Return the weight of more than half of the rows, if there is one."""
+    if WEIGHT not in frames[0].columns:
+        return None
+    weights = pl.concat([frame[WEIGHT] for frame in frames])
+    middle = int(weights.quantile(0.5, "lower") or 0)
+    return middle if 2 * (weights == middle).sum() > len(weights) else None

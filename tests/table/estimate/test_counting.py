@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table.estimate.question import EstimateRequest, question_of
+from qbeast_core.table.estimate.question import Limits, question_of
 from qbeast_core.table.estimate.reading import Reading
 from qbeast_core.table.read.reader import Reader
 from tests.helpers.scattering import PartsEngine
@@ -81,9 +81,7 @@ def test_count_equals_all_rows(
     table: qbeast.Table, deleted: qbeast.Table, where: str | pl.Expr, engine: Any
 ) -> None:
     for item in (table, deleted):
-        request = question_of(
-            EstimateRequest(aggregates={"n": pl.len()}, where=where, error=0.1), item.reader
-        )
+        request = question_of(item.reader, {"n": pl.len()}, Limits.of(error=0.1), where=where)
         for reader in (item.reader, Reader(item.reader.snapshot)):
             reading = Reading(reader, request, engine=engine)
             unplaced = 0

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import qbeast
 from qbeast_core.query.plan.draws import FileDraw, Stretch
 from qbeast_core.query.plan.weights import ALL_WEIGHTS, WeightRange
-from qbeast_core.table.estimate.question import EstimateRequest, question_of
+from qbeast_core.table.estimate.question import Limits, question_of
 from qbeast_core.table.estimate.reading import Reading
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts, scan_tasks
@@ -36,8 +36,8 @@ def rows(count: int = 60_000, heavy: float = 0.4) -> pl.DataFrame:
 
 def parts_of(table: qbeast.Table, where: str | None, *, tasks: bool = False) -> list[pl.DataFrame]:
     """The rows of each round, from `CUTS` to `CUTS`, and those that are read apart."""
-    request = EstimateRequest(aggregates={"n": pl.col("id").count()}, where=where, sample=0.1)
-    reading = Reading(table.reader, question_of(request, table.reader))
+    limits, asked = Limits.of(sample=0.1), {"n": pl.col("id").count()}
+    reading = Reading(table.reader, question_of(table.reader, asked, limits, where=where))
     actual: list[pl.DataFrame] = []
     windows = [reading.between(start, end, by_key=True) for start, end in pairwise(CUTS)]
     for window in [*windows, *reading.apart]:

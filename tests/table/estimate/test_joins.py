@@ -13,7 +13,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.table.estimate.question import EstimateRequest, question_of
+from qbeast_core.table.estimate.question import Limits, question_of
 from qbeast_core.table.estimate.rounds import rounds
 from tests.helpers.scattering import PartsEngine
 from tests.helpers.small_files import resized
@@ -89,10 +89,15 @@ def test_join_of_all_rows_equals_polars(
     tables: tuple[qbeast.Table, qbeast.Table], how: Any, engine: Any
 ) -> None:
     events, orders = tables
-    request = EstimateRequest(
-        aggregates=answers(how), by="kind", where="fare < 80", join=(orders, "user", how), sample=1.0
+    question = question_of(
+        events.reader,
+        answers(how),
+        Limits.of(sample=1.0),
+        by="kind",
+        where="fare < 80",
+        join=(orders, "user", how),
     )
-    actual = list(rounds(events.reader, question_of(request, events.reader), engine=engine))[-1].frame
+    actual = list(rounds(events.reader, question, engine=engine))[-1].frame
     joined = events.read("fare < 80").join(orders.read(), on="user", how=how)
     expected = joined.group_by("kind").agg(
         **{name: pl.Expr.cast(e, pl.Float64) for name, e in answers(how).items()}
@@ -259,16 +264,17 @@ def test_refused_joins_name_the_cure(tables: tuple[qbeast.Table, qbeast.Table], 
 
 def test_joined_rows_stay_within_memory(tables: tuple[qbeast.Table, qbeast.Table]) -> None:
     events, orders = tables
-    request = EstimateRequest(
-        aggregates={"s": "sum(cost)", "n": "count(*)"}, join=(orders, "user"), sample=1.0
-    )
-    question = question_of(request, events.reader)
+    limits = Limits.of(sample=1.0)
+    asked = {"s": "sum(cost)", "n": "count(*)"}
+    question = question_of(events.reader, asked, limits, join=(orders, "user"))
     (plenty,) = rounds(events.reader, question)
-    (little,) = rounds(events.reader, replace(question, memory_bytes=60_000))  # ranges of users
+    (little,) = rounds(
+        events.reader, replace(question, limits=replace(limits, memory_bytes=60_000))
+    )  # ranges of users
     assert_frame_equal(little.frame, plenty.frame, rel_tol=1e-9)
     assert little.rows_read == plenty.rows_read
     with pytest.raises(qbeast.InvalidInputError, match=r"the rows to join from .* take .* bytes of memory"):
-        list(rounds(events.reader, replace(question, memory_bytes=1_500)))
+        list(rounds(events.reader, replace(question, limits=replace(limits, memory_bytes=1_500))))
 
 
 @pytest.mark.parametrize("how", HOWS)

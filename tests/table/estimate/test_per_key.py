@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.table.estimate.per_key import split_plan
-from qbeast_core.table.estimate.question import EstimateRequest, question_of
+from qbeast_core.table.estimate.question import Limits, question_of
 from qbeast_core.table.estimate.reading import Reading
+from qbeast_core.table.estimate.summing import split_plan
 from qbeast_core.table.read.split_scan import scan_tasks
 from qbeast_core.tree.space.columns import frame_weights
 from tests.helpers.examples import examples
@@ -133,8 +133,8 @@ def table(tmp_path_factory: pytest.TempPathFactory, rows: pl.DataFrame) -> qbeas
 
 def heavy_keys(table: qbeast.Table) -> pl.Series:
     """Return the users whose rows are read apart."""
-    request = EstimateRequest(aggregates={"n": pl.len()}, per={"trips": pl.len()}, sample=0.2)
-    heavy = Reading(table.reader, question_of(request, table.reader)).heavy.keys
+    limits, per = Limits.of(sample=0.2), {"trips": pl.len()}
+    heavy = Reading(table.reader, question_of(table.reader, {"n": pl.len()}, limits, per=per)).heavy.keys
     users = table.scan().select(pl.col("user").unique()).collect()
     return users["user"].filter(pl.Series(np.isin(frame_weights(users, ("user",)), heavy)))
 
@@ -390,8 +390,8 @@ def test_ranges_keep_the_limit_of_bytes(table: qbeast.Table) -> None:
 
 @pytest.mark.parametrize("start", [0.0, 0.1])
 def test_ranges_hold_each_sampled_row_once(table: qbeast.Table, rows: pl.DataFrame, start: float) -> None:
-    request = EstimateRequest(aggregates={"n": pl.len()}, per={"trips": pl.len()}, sample=(start, 0.7))
-    reading = Reading(table.reader, question_of(request, table.reader))
+    limits, per = Limits.of(sample=(start, 0.7)), {"trips": pl.len()}
+    reading = Reading(table.reader, question_of(table.reader, {"n": pl.len()}, limits, per=per))
     window = reading.between(start, 0.7, by_key=True)
     assert window is not None
     parts = split_plan(window.plan, table.reader.planner(None), 7)
