@@ -19,7 +19,7 @@ import qbeast
 import qbeast_spark_bridge
 from qbeast_core import errors
 from qbeast_core.io.parquet import footer
-from qbeast_core.query.sql import parse, tokens
+from qbeast_core.query.sql import parse
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index import revision
 from qbeast_core.table.write import options
@@ -171,12 +171,12 @@ LIMITS = {
         (options, "_MAX_ROWS"),
         (options, "_MAX_CHARACTERS"),
         (sizing(), "max_value_bytes"),
-        (tokens, "MAX_CHARACTERS"),
+        (parse, "MAX_CHARACTERS"),
     ],
     "1 to {};": [(revision, "MAX_COLUMNS")],
     "| {} levels": [(grid, "GRID_BITS"), (footer, "_MAX_DEPTH")],
     ", {} conditions": [(parse, "MAX_CONDITIONS")],
-    " {} levels": [(tokens, "MAX_LEVELS")],
+    " {} levels": [(parse, "MAX_LEVELS")],
 }
 
 

@@ -11,9 +11,8 @@ from typing import Any, Final
 import polars as pl
 from sqlglot import exp
 
-from qbeast_core.query.sql.casts import type_of
 from qbeast_core.query.sql.functions import function_arguments
-from qbeast_core.query.sql.lower import COMPARISONS, Lowering, names_of
+from qbeast_core.query.sql.lower import COMPARISONS, Lowering, names_of, type_of
 from qbeast_core.query.sql.parse import case_parts, operands, without_parentheses
 from qbeast_core.query.sql.values import MAX_DIGITS, Interval
 from qbeast_spark_bridge.predicates.text_functions import FUNCTIONS, cast, moved

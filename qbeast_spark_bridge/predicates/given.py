@@ -14,12 +14,11 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.sql.operators import Comparison, compare, is_in, same
-from qbeast_core.query.sql.patterns import like
-from qbeast_core.query.sql.tokens import InvalidSqlError
+from qbeast_core.query.sql.operators import Comparison, compare, is_in, like, same
 from qbeast_core.query.sql.values import (
     MAX_DIGITS,
     NULL,
+    InvalidSqlError,
     Value,
     date_literal,
     number,

@@ -20,7 +20,7 @@ from qbeast_core.query.sql.parse import (
     sql_of,
     without_parentheses,
 )
-from qbeast_core.query.sql.tokens import invalid_sql
+from qbeast_core.query.sql.values import invalid_sql
 from qbeast_core.support.plain_text import reason_of
 
 _Aggregate = Callable[[pl.Expr], pl.Expr]

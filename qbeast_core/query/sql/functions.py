@@ -9,11 +9,8 @@ from typing import Final
 import polars as pl
 from sqlglot import exp
 
-from qbeast_core.query.sql.casts import as_text, cast
-from qbeast_core.query.sql.nodes import PARTS
 from qbeast_core.query.sql.operators import Arithmetic, arithmetic, balanced, compare
-from qbeast_core.query.sql.parse import MAX_ITEMS
-from qbeast_core.query.sql.tokens import invalid_sql
+from qbeast_core.query.sql.parse import MAX_ITEMS, PARTS
 from qbeast_core.query.sql.values import (
     INTEGERS,
     MAX_LENGTH,
@@ -22,11 +19,14 @@ from qbeast_core.query.sql.values import (
     Value,
     adapted,
     as_datetime,
+    as_text,
     as_type,
     boolean,
+    cast,
     common_type,
     in_utc,
     inner_type,
+    invalid_sql,
     of_type,
     shown,
     text,

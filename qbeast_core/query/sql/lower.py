@@ -12,7 +12,6 @@ from typing import Any, Final
 import polars as pl
 from sqlglot import exp
 
-from qbeast_core.query.sql.casts import as_text, cast, type_of
 from qbeast_core.query.sql.functions import call, function_arguments, part_of_time, truncated_time
 from qbeast_core.query.sql.operators import (
     Arithmetic,
@@ -21,24 +20,31 @@ from qbeast_core.query.sql.operators import (
     balanced,
     compare,
     is_in,
+    like,
+    matches,
     negated,
     same,
 )
-from qbeast_core.query.sql.parse import case_parts, operands, parse_condition, sql_of, without_parentheses
-from qbeast_core.query.sql.patterns import like, matches
-from qbeast_core.query.sql.tokens import invalid_sql
+from qbeast_core.query.sql.parse import case_parts, operands, sql_of, without_parentheses
 from qbeast_core.query.sql.values import (
     FRACTIONS,
     INTEGERS,
+    MAX_DIGITS,
     MAX_LENGTH,
     NULL,
+    TIMESTAMP,
+    TIMESTAMPTZ,
     Interval,
+    UnknownColumnError,
     Value,
     adapted,
     as_datetime,
+    as_text,
     boolean,
+    cast,
     date_literal,
     inner_type,
+    invalid_sql,
     number,
     of_type,
     shown,
@@ -80,20 +86,24 @@ _MONTHS: Final[Mapping[str, int]] = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
 _MAX_DURATION: Final = timedelta(days=106_000_000)
 _MAX_MONTHS: Final = 3_480_000
 
+_TYPES: Final[dict[exp.DType, pl.DataType]] = {
+    exp.DType.BOOLEAN: pl.Boolean(),
+    exp.DType.TINYINT: pl.Int8(),
+    exp.DType.SMALLINT: pl.Int16(),
+    exp.DType.INT: pl.Int32(),
+    exp.DType.BIGINT: pl.Int64(),
+    exp.DType.INT128: pl.Int128(),
+    exp.DType.FLOAT: pl.Float32(),
+    exp.DType.DOUBLE: pl.Float64(),
+    exp.DType.DATE: pl.Date(),
+    **dict.fromkeys((exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR), pl.String()),
+    **dict.fromkeys((exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ), TIMESTAMP),
+    exp.DType.TIMESTAMPTZ: TIMESTAMPTZ,
+}
+_DEFAULT_DECIMAL: Final = (18, 3)
+
 # Returns the current time in UTC.
 Clock = Callable[[], datetime]
-
-
-def sql_expression(
-    expression: str, schema: pl.Schema, *, dtype: pl.DataType | None = None, clock: Clock | None = None
-) -> pl.Expr:
-    """Return the Polars expression of an SQL text over the columns of a row.
-
-    >>> schema = pl.Schema({"user": pl.Int64, "price": pl.Float64})
-    >>> str(sql_expression("user = 42 OR price > 10", schema))
-    '[([(col("user")) == (dyn int: 42)]) | ([(col("price")) > (dyn float: 10)])]'
-    """
-    return lowered(Lowering(schema, clock), parse_condition(expression, schema.names()), dtype)
 
 
 def lowered(lowering: Lowering, tree: exp.Expr, dtype: pl.DataType | None) -> pl.Expr:
@@ -107,14 +117,6 @@ def lowered(lowering: Lowering, tree: exp.Expr, dtype: pl.DataType | None) -> pl
     if isinstance(dtype, pl.Datetime) and isinstance(value.dtype, (pl.Date, pl.Datetime)):
         return as_datetime(value, dtype)
     return value.expr
-
-
-class UnknownColumnError(Exception):
-    """A text names a column that does not exist; `name` is the name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f"no such column: {name!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +319,27 @@ class Lowering:
         if str(node.this).lower() == "now" and not node.expressions:
             return self.now(node)
         return call(node, [self.value(argument) for argument in node.expressions])
+
+
+def type_of(node: exp.DataType) -> pl.DataType:
+    """Return the target type of a CAST."""
+    kind = node.this
+    if kind == exp.DType.DECIMAL:
+        return _decimal_type([int(size.this.this) for size in node.expressions])
+    dtype = _TYPES.get(kind)
+    if dtype is None or node.expressions:
+        invalid_sql(f"a cast to {node.sql('duckdb')[:60]} is not supported")
+    return dtype
+
+
+def _decimal_type(sizes: list[int]) -> pl.DataType:
+    precision, scale = (*sizes, 0)[:2] if sizes else _DEFAULT_DECIMAL
+    name = f"DECIMAL({str(precision)[:20]}, {str(scale)[:20]})"
+    if not 1 <= precision <= MAX_DIGITS:
+        invalid_sql(f"{name} is invalid; a decimal has at most {MAX_DIGITS} digits")
+    if scale > precision:
+        invalid_sql(f"{name} has more digits after the point than digits")
+    return pl.Decimal(precision, scale)
 
 
 def names_of(node: exp.Expr) -> list[str]:

@@ -1,9 +1,10 @@
-"""Comparisons and arithmetic of SQL on typed values."""
+"""Comparisons, arithmetic and patterns of SQL on typed values."""
 
 from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +14,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
 
-from qbeast_core.query.sql.tokens import invalid_sql
 from qbeast_core.query.sql.values import (
     INTEGERS,
     MAX_DIGITS,
@@ -27,6 +27,7 @@ from qbeast_core.query.sql.values import (
     boolean,
     common_type,
     integer,
+    invalid_sql,
     largest,
     number,
     scale_of,
@@ -57,6 +58,9 @@ _APPLY: Final[dict[str, Callable[[Any, Any], Any]]] = {
 # The last day is in the year 262,071, the first in the year -258,131. Beyond, functions of Polars on times panic.
 _MAX_DAY: Final = 95_000_000
 _DAY_MICROS: Final = 86_400_000_000
+# Wildcards of LIKE: any texts, and one character.
+_ANY: Final = object()
+_ONE: Final = object()
 _ORDERED: Final = (pl.String, pl.Boolean, pl.Date, pl.Datetime, pl.Duration, pl.Binary, pl.Time)
 
 
@@ -314,3 +318,74 @@ def _limited(number: pl.Expr, limit: int, dtype: pl.DataType) -> pl.Expr:
     """Cast a number to a smaller type, which raises if its magnitude is above a limit. Polars would wrap around."""
     fits = number.is_null() | number.is_between(-limit, limit)
     return pl.when(fits).then(number).otherwise(pl.lit(int(OUT_OF_RANGE), dtype=pl.Int128)).cast(dtype)
+
+
+def matches(value: Value, pattern: Value) -> Value:
+    """Lower ``~`` and regexp_matches: whether a regular expression occurs in a text."""
+    if value.const is None or pattern.const is None:
+        return truth(None)
+    regex = _constant(pattern)
+    try:
+        pl.select(pl.lit("").str.contains(regex))
+    except pl.exceptions.PolarsError as error:
+        invalid_sql(f"{regex[:60]!r} is not a valid regular expression", error)
+    return boolean(_subject(value).str.contains(regex))
+
+
+def like(value: Value, pattern: Value, *, escape: str = "", fold: bool = False) -> Value:
+    """Lower LIKE and ILIKE: a prefix, suffix or substring test if possible, else a regular expression."""
+    if value.const is None or pattern.const is None:
+        return truth(None)
+    subject, pattern_text = _subject(value), _constant(pattern)
+    if fold:
+        subject, pattern_text = subject.str.to_lowercase(), pattern_text.lower()
+    return boolean(_matched(subject, _pieces(pattern_text, escape)))
+
+
+def _matched(subject: pl.Expr, pieces: list[object]) -> pl.Expr:
+    match pieces:
+        case []:
+            expr = subject == ""
+        case [str(fragment)]:
+            expr = subject == fragment
+        case [str(fragment), last] if last is _ANY:
+            expr = subject.str.starts_with(fragment)
+        case [first, str(fragment)] if first is _ANY:
+            expr = subject.str.ends_with(fragment)
+        case [first, str(fragment), last] if first is _ANY and last is _ANY:
+            expr = subject.str.contains(fragment, literal=True)
+        case _:
+            regex = "".join({_ANY: ".*", _ONE: "."}.get(piece) or re.escape(str(piece)) for piece in pieces)
+            expr = subject.str.contains(f"(?s)^{regex}$")
+            if isinstance(pieces[0], str):  # the index skips files by the prefix
+                expr = subject.str.starts_with(pieces[0]) & expr
+    return expr
+
+
+def _pieces(pattern: str, escape: str) -> list[object]:
+    """Split a pattern into texts and wildcards."""
+    pieces: list[object] = []
+    letters = iter(pattern)
+    for letter in letters:
+        piece: object = {"%": _ANY, "_": _ONE}.get(letter, letter)
+        if escape and letter == escape:
+            piece = next(letters, None)
+            if piece is None:
+                invalid_sql("a LIKE pattern must not end with the escape character")
+        if isinstance(piece, str) and pieces and isinstance(pieces[-1], str):
+            pieces[-1] += piece
+        elif not (piece is _ANY and pieces and pieces[-1] is _ANY):
+            pieces.append(piece)
+    return pieces
+
+
+def _subject(value: Value) -> pl.Expr:
+    if not isinstance(value.dtype, pl.String):
+        invalid_sql(f"a pattern is not defined for {shown(value.dtype)}")
+    return value.expr
+
+
+def _constant(pattern: Value) -> str:
+    if not isinstance(pattern.const, str):
+        invalid_sql("a pattern must be a text, not an expression")
+    return pattern.const

@@ -5,7 +5,7 @@ Each text is parsed only once, here. All evaluation works on the tree.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from sqlglot import exp
@@ -18,8 +18,33 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from qbeast_core.query.sql.nodes import AGGREGATES, CURES, NODES, PREDICATES
-from qbeast_core.query.sql.tokens import BEFORE_OPERANDS, bounded, invalid_sql, with_columns_quoted
+from qbeast_core.query.sql.values import MAX_NUMBER, invalid_sql
+
+# Enough for an IN list of a hundred thousand values.
+MAX_CHARACTERS: Final = 1_000_000
+
+# Levels of parentheses, brackets and CASE; sqlglot needs some 25 Python frames for each.
+MAX_LEVELS: Final = 30
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_OPENING: Final = frozenset({"(", "[", "{", "CASE"})
+_CLOSING: Final = frozenset({")", "]", "}", "END"})
+_PREFIXES: Final = frozenset({"NOT", "-", "+", "~", "!", "@", "INTERVAL", "CASE"})
+# Words and signs after which an operand is expected.
+_BEFORE_OPERANDS: Final = _words(
+    """
+    ( , [ = == <> != < <= > >= <=> + - * / // % || AND OR NOT WHEN THEN ELSE BETWEEN IN LIKE ILIKE CASE FROM DISTINCT
+    SELECT WHERE BY
+    """
+) | {"GROUP BY"}
+_NEVER_NAMES: Final = frozenset({"NOT", "CASE"})
+_PLAIN: Final = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.VAR)
+_NUMBERS: Final = (TokenType.NUMBER, TokenType.HEX_STRING, TokenType.BIT_STRING)
+_VALUES: Final = frozenset({"NULL", "TRUE", "FALSE"})
 
 # Levels of a tree; a chain of AND or OR counts as one level.
 MAX_DEPTH: Final = 100
@@ -48,6 +73,78 @@ _OTHER_CLAUSES: Final = {
 _WRITTEN: Final = "written"
 _AND_OR: Final = (exp.And, exp.Or)
 _CONSTANTS: Final = (exp.Literal, exp.Null, exp.Boolean, exp.Neg)
+
+_Nodes = Mapping[type[exp.Expr], frozenset[str]]
+
+
+def _nodes(*kinds: type[exp.Expr], args: str = "") -> _Nodes:
+    more = frozenset(args.split())
+    return {kind: frozenset({"this", "expression"}) | more for kind in kinds}
+
+
+# Comparisons. A comparison of comparisons needs parentheses: dialects differ in precedence.
+_PREDICATES: Final = (
+    *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ),
+    *(exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.Escape, exp.RegexpLike),
+)
+
+_PARTS: Final = (exp.Year, exp.Quarter, exp.Month, exp.Week, exp.Day, exp.DayOfWeek, exp.DayOfYear)
+_TIMES: Final = (exp.Hour, exp.Minute, exp.Second)
+# Functions that return a part of a time, with its name in EXTRACT.
+PARTS: Final[Mapping[type[exp.Expr], str]] = {
+    **{kind: kind.key.upper() for kind in (*_PARTS, *_TIMES)},
+    exp.DayOfWeekIso: "ISODOW",
+    exp.TimeToUnix: "EPOCH",
+}
+
+# Nodes of expressions over one row. Functions without a node class are in `functions.NAMED`.
+_NODES: Final[_Nodes] = {
+    **_nodes(exp.Column, args="table db catalog"),
+    **_nodes(exp.Identifier, args="quoted"),
+    **_nodes(exp.Literal, args="is_string"),
+    **_nodes(exp.Dot, exp.Boolean, exp.Null, exp.Paren, exp.Var, exp.DataTypeParam),
+    **_nodes(exp.And, exp.Or, exp.Not, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Mod, exp.Pow),
+    **_nodes(exp.Div, args="typed safe"),
+    **_nodes(*_PREDICATES),
+    **_nodes(exp.Like, exp.ILike, args="negate"),
+    **_nodes(exp.In, exp.Coalesce, exp.DataType, args="expressions nested"),
+    **_nodes(exp.Greatest, exp.Least, args="expressions ignore_nulls"),
+    **_nodes(exp.Between, args="low high"),
+    **_nodes(exp.Case, args="ifs default"),
+    **_nodes(exp.If, args="true false"),
+    **_nodes(exp.Cast, exp.TryCast, args="to safe"),
+    **_nodes(exp.DPipe, args="safe"),
+    **_nodes(exp.Concat, args="expressions safe coalesce"),
+    **_nodes(exp.Interval, exp.DateTrunc, exp.TimestampTrunc, args="unit"),
+    **_nodes(exp.Bracket, args="expressions offset safe returns_list_for_maps"),
+    **_nodes(exp.Extract, *PARTS, exp.Date, exp.CurrentDate, exp.CurrentTimestamp),
+    **_nodes(
+        exp.Abs, exp.Sign, exp.Floor, exp.Ceil, exp.Trunc, exp.Sqrt, exp.Exp, exp.Ln, exp.Log, exp.IsNan
+    ),
+    **_nodes(exp.Round, args="decimals"),
+    **_nodes(exp.Lower, exp.Upper, exp.Length, exp.Left, exp.Right, exp.StartsWith, exp.EndsWith),
+    **_nodes(exp.Contains, exp.ArrayContains, exp.Nullif),
+    **_nodes(exp.Trim, args="position"),
+    **_nodes(exp.Substring, args="start length"),
+    **_nodes(exp.StrPosition, args="substr"),
+    **_nodes(exp.Replace, args="replacement"),
+    **_nodes(exp.TimeToStr, args="format"),
+    **_nodes(exp.Anonymous, args="expressions"),
+}
+
+# Further nodes of aggregates.
+_AGGREGATES: Final[_Nodes] = {
+    **_nodes(exp.Count, args="big_int"),
+    **_nodes(exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.First, exp.Last, exp.Median),
+    **_nodes(exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Variance, exp.VariancePop),
+    **_nodes(exp.PercentileCont, exp.PercentileDisc),
+    **_nodes(exp.Quantile, args="quantile"),
+    **_nodes(exp.Distinct, exp.Tuple, args="expressions"),
+    **_nodes(exp.Filter, exp.Where, exp.Star),
+}
+
+# Unsupported words and signs, with a replacement.
+_CURES: Final = {"XOR": "write (a) <> (b)", "&": "write AND", "|": "write OR", "&&": "write AND"}
 
 
 class _Tokenizer(DuckDB.Tokenizer):
@@ -168,7 +265,7 @@ def _parse(
 ) -> exp.Expr:
     dialect = dialect or _QbeastDuckDB()
     try:
-        tokens = with_columns_quoted(bounded(text, dialect.tokenize), frozenset(columns))
+        tokens = _with_columns_quoted(_bounded(text, dialect.tokenize), frozenset(columns))
         _refuse_words(tokens)
         if any(token.token_type is TokenType.SEMICOLON for token in tokens[:-1]):
             invalid_sql("it has a second statement after ';'")
@@ -186,21 +283,21 @@ def _parse(
 
 
 def _refuse_words(tokens: list[Token]) -> None:
-    """Reject a leading WHERE, and the operators of `CURES`."""
+    """Reject a leading WHERE, and the operators of `_CURES`."""
     for index, token in enumerate(tokens):
         word = token.text.upper()
         if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
             continue
         if index == 0 and word == "WHERE":
             invalid_sql("it starts with WHERE; leave WHERE out")
-        if word in CURES:
-            invalid_sql(f"{token.text!r} at character {token.start} is not supported; {CURES[word]}")
+        if word in _CURES:
+            invalid_sql(f"{token.text!r} at character {token.start} is not supported; {_CURES[word]}")
 
 
 def _reason(error: ParseError, text: str) -> str:
     first = error.errors[0] if error.errors else {}
     highlight, before = str(first.get("highlight") or ""), str(first.get("start_context") or "")
-    if not highlight or (highlight.upper() in BEFORE_OPERANDS and text.rstrip().endswith(highlight)):
+    if not highlight or (highlight.upper() in _BEFORE_OPERANDS and text.rstrip().endswith(highlight)):
         return "it ends too early"
     return (
         f"unexpected {highlight[:60]!r} at character {max(text.rfind(before + highlight), 0) + len(before)}"
@@ -232,9 +329,9 @@ def checked_part(tree: exp.Expr, *, aggregates: bool) -> exp.Expr:
 
 
 def _check_node(node: exp.Expr, *, aggregates: bool) -> None:
-    allowed = NODES.get(type(node))
+    allowed = _NODES.get(type(node))
     if allowed is None and aggregates:
-        allowed = AGGREGATES.get(type(node))
+        allowed = _AGGREGATES.get(type(node))
     if allowed is None:
         invalid_sql(_unknown(node))
     for name, value in node.args.items():
@@ -242,12 +339,12 @@ def _check_node(node: exp.Expr, *, aggregates: bool) -> None:
             invalid_sql(f"{sql_of(node)} uses {name.strip('_').upper()}, which is not supported")
     if len(node.args.get("ifs") or ()) > MAX_BRANCHES:
         invalid_sql(f"a CASE has more than {MAX_BRANCHES} branches")
-    if isinstance(node, PREDICATES):
+    if isinstance(node, _PREDICATES):
         for part in node.iter_expressions():
             inner = part
             while isinstance(inner, exp.Paren) and not inner.meta.get(_WRITTEN):
                 inner = inner.this
-            nested = isinstance(inner, (*PREDICATES, *_AND_OR, exp.Not))
+            nested = isinstance(inner, (*_PREDICATES, *_AND_OR, exp.Not))
             if nested and not (isinstance(node, exp.Escape) and isinstance(inner, (exp.Like, exp.ILike))):
                 invalid_sql(
                     f"{sql_of(inner)} is an operand of another comparison without parentheses; join comparisons by "
@@ -256,7 +353,7 @@ def _check_node(node: exp.Expr, *, aggregates: bool) -> None:
 
 
 _REASONS: Final[Sequence[tuple[tuple[type[exp.Expr], ...], str]]] = (
-    ((*AGGREGATES, exp.AggFunc, exp.Window, exp.UDTF), "{0} looks at several columns or rows at once"),
+    ((*_AGGREGATES, exp.AggFunc, exp.Window, exp.UDTF), "{0} looks at several columns or rows at once"),
     (
         (exp.Query, exp.Subquery, exp.Exists),
         "{0} is a query; only expressions over the columns of a row are supported",
@@ -279,3 +376,54 @@ def sql_of(node: Any) -> str:
     except (RecursionError, ValueError):
         text = type(node).__name__
     return repr(text if len(text) <= 60 else f"{text[:60]}…")
+
+
+def _bounded(text: str, tokenize: Callable[[str], list[Token]]) -> list[Token]:
+    """Split a text into tokens; reject texts that are too long or too deeply nested to parse."""
+    if len(text) > MAX_CHARACTERS:
+        invalid_sql(f"it has more than {MAX_CHARACTERS:,} characters")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        invalid_sql("it has half of a surrogate pair, which is not a character", error)
+    tokens = tokenize(text)
+    level = run = 0
+    for before, token in zip((None, *tokens), tokens, strict=False):
+        _check_length(token, before)
+        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            run = 0
+            continue
+        word = token.text.upper()
+        level += (word in _OPENING) - (word in _CLOSING)
+        run = run + 1 if word in _PREFIXES else 0
+        if max(level, run) > MAX_LEVELS:
+            invalid_sql(f"it nests more than {MAX_LEVELS} levels of parentheses or prefix operators")
+    return tokens
+
+
+def _check_length(token: Token, before: Token | None) -> None:
+    """Reject numbers that Python does not read, and texts of intervals, for which sqlglot takes quadratic time."""
+    is_interval = before is not None and before.text.upper() == "INTERVAL"
+    if len(token.text) > MAX_NUMBER and (is_interval or token.token_type in _NUMBERS):
+        invalid_sql(f"a number has more than {MAX_NUMBER:,} characters: {token.text[:20]}…")
+
+
+def _with_columns_quoted(tokens: Sequence[Token], columns: frozenset[str]) -> list[Token]:
+    """Quote words that equal a column name where an operand is expected: ``user = 42``."""
+    quoted = list(tokens)
+    for index, token in enumerate(tokens):
+        if token.text not in columns or token.token_type in _PLAIN:
+            continue
+        word = token.text.upper()
+        if word in _VALUES:
+            invalid_sql(f"{token.text!r} is a value and a column; put the column's name into double quotes")
+        expects_operand = index == 0 or tokens[index - 1].text.upper() in _BEFORE_OPERANDS
+        next_token = tokens[index + 1] if index + 1 < len(tokens) else None
+        # A word before a parenthesis or a literal is a function or a type: ``date '2026-11-05'``.
+        starts_value = next_token is not None and (
+            next_token.text == "(" or next_token.token_type in (TokenType.STRING, TokenType.NUMBER)
+        )
+        if expects_operand and word not in _NEVER_NAMES and not starts_value:
+            place = token.line, token.col, token.start, token.end
+            quoted[index] = Token(TokenType.IDENTIFIER, token.text, *place, token.comments)
+    return quoted

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from qbeast_core.query.sql.lower import Clock, Lowering, lowered
 from qbeast_core.query.sql.parse import checked_part, parse_spark, sql_of
-from qbeast_core.query.sql.tokens import invalid_sql
+from qbeast_core.query.sql.values import invalid_sql
 
 # Units of trunc and date_trunc, by their names in Spark.
 _UNITS: Final[Mapping[str, str]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from qbeast_core.errors import InvalidInputError, SchemaMismatchError
-from qbeast_core.query.sql.casts import half_up
+from qbeast_core.errors import InvalidInputError, SchemaMismatchError, invalid_argument
+from qbeast_core.query.sql.values import InvalidSqlError, UnknownColumnError, half_up
 from qbeast_core.support.plain_text import excerpt, reason_of
 from qbeast_core.support.suggestions import did_you_mean, nearest
 
@@ -31,6 +31,18 @@ Value: TypeAlias = Any
 UTC_NOW: Final = partial(datetime.now, UTC)
 
 _PROBE_ROWS: Final = 3
+
+_FIRST_WORD: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(\w+)", re.DOTALL)
+_CALLS: Final[Mapping[str, str]] = {
+    "ALTER": "Table.add_columns()",
+    "CREATE": "qbeast.write_table()",
+    "DELETE": "Table.delete()",
+    "DROP": "Table.delete()",
+    "INSERT": "qbeast.write_table()",
+    "MERGE": "Table.merge()",
+    "TRUNCATE": "Table.delete()",
+    "UPDATE": "Table.update()",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,6 +136,22 @@ def type_by_row(expr: pl.Expr, schema: pl.Schema, *, argument: str) -> pl.DataTy
     return _checked(expr, expr, schema, use)
 
 
+def refuse_statement(query: object) -> None:
+    """Reject statements that change a table: Polars runs some of them as queries, without a change to the table.
+
+    >>> refuse_statement("DELETE FROM self WHERE price < 1")
+    Traceback (most recent call last):
+    ...
+    qbeast_core.errors.InvalidInputError: `query` can only read, and DELETE is a change...
+    """
+    if not isinstance(query, str):
+        invalid_argument("query", 'must be the text of a query, "SELECT ... FROM self"', value=query)
+    first = (_FIRST_WORD.match(query) or [""] * 2)[1].upper()
+    if first in _CALLS:
+        what = f"`query` can only read, and {first} is a change. Use {_CALLS[first]}."
+        raise InvalidInputError(what, argument="query")
+
+
 @contextmanager
 def evaluating(source: object, argument: str = "where") -> Generator[None]:
     """Translate what Polars raises while it evaluates a condition; nothing if there is none."""
@@ -192,9 +220,8 @@ def _expression(source: object, schema: pl.Schema, use: _Use, dtype: pl.DataType
 
 def _parsed(source: str, schema: pl.Schema, use: _Use, dtype: pl.DataType | None) -> tuple[pl.Expr, exp.Expr]:
     # Workers of Spark evaluate what was parsed before, and do without sqlglot.
-    from qbeast_core.query.sql.lower import Lowering, UnknownColumnError, lowered  # noqa: PLC0415 -- see above
+    from qbeast_core.query.sql.lower import Lowering, lowered  # noqa: PLC0415 -- see above
     from qbeast_core.query.sql.parse import parse_condition  # noqa: PLC0415 -- as above
-    from qbeast_core.query.sql.tokens import InvalidSqlError  # noqa: PLC0415 -- as above
 
     try:
         tree = parse_condition(source, schema.names())

@@ -17,6 +17,7 @@ import polars as pl
 from qbeast_core.errors import unknown_columns
 from qbeast_core.query.filters.predicate import conjuncts
 from qbeast_core.query.plan.fractions import Sample, Share, sample_to_weights, share_of
+from qbeast_core.query.sql.values import InvalidSqlError, UnknownColumnError
 from qbeast_core.resources import Resources
 from qbeast_core.sampling.aggregates import Aggregates, RefusedAggregate, Smooth, recognise
 from qbeast_core.sampling.rules import Target
@@ -318,9 +319,6 @@ def _sql_list(text: str, argument_name: str, schema: pl.Schema) -> dict[str, pl.
 @contextmanager
 def _reading(text: str, argument_name: str, schema: pl.Schema) -> Generator[None]:
     """Convert errors of an SQL text to errors of an argument."""
-    from qbeast_core.query.sql.lower import UnknownColumnError  # noqa: PLC0415 -- sqlglot is slow to import
-    from qbeast_core.query.sql.tokens import InvalidSqlError  # noqa: PLC0415 -- as above
-
     try:
         yield
     except InvalidSqlError as error:

@@ -1,4 +1,4 @@
-"""DuckDB as the oracle of conditions and values."""
+"""DuckDB as the oracle of conditions and values, and what they are in Polars."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from contextlib import contextmanager
 
 import duckdb
 import polars as pl
+
+from qbeast_core.query.sql.lower import Clock, Lowering, lowered
+from qbeast_core.query.sql.parse import parse_condition
 
 
 @contextmanager
@@ -17,3 +20,10 @@ def with_rows(rows: pl.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
         connection.register("given", rows.to_arrow())
         connection.execute("CREATE TABLE rows AS SELECT * FROM given")
         yield connection
+
+
+def sql_expression(
+    text: str, schema: pl.Schema, *, dtype: pl.DataType | None = None, clock: Clock | None = None
+) -> pl.Expr:
+    """Return the Polars expression of an SQL text over the columns of a row."""
+    return lowered(Lowering(schema, clock), parse_condition(text, schema.names()), dtype)

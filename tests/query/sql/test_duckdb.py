@@ -11,10 +11,9 @@ import pytest
 from hypothesis import HealthCheck, event, example, given, settings
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.sql.lower import sql_expression
 from qbeast_core.table.data.expressions import condition_of
 from tests.helpers.examples import examples
-from tests.query.sql.oracle import with_rows
+from tests.query.sql.oracle import sql_expression, with_rows
 from tests.query.sql.texts import NULLS, ROWS, conditions
 
 if TYPE_CHECKING:

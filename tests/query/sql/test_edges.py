@@ -12,9 +12,8 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.query.sql.lower import sql_expression
-from qbeast_core.query.sql.tokens import InvalidSqlError
-from tests.query.sql.oracle import with_rows
+from qbeast_core.query.sql.values import InvalidSqlError
+from tests.query.sql.oracle import sql_expression, with_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
