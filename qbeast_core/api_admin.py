@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 
 from qbeast_core.errors import changing
-from qbeast_core.io.stores.location import resolve_location
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.stores.resolve import resolve_location
 from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.engine.choice import local_engine

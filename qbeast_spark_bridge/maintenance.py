@@ -9,7 +9,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Literal
 
 from qbeast_core.errors import changing
-from qbeast_core.io.stores.location import resolve_location
+from qbeast_core.io.stores.resolve import resolve_location
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.plan.fractions import Share
 from qbeast_core.results import MetadataResult

@@ -15,6 +15,7 @@ import pytest
 import qbeast_core
 import qbeast_spark_bridge
 from qbeast_core import errors
+from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.remote import RemoteStore
 from qbeast_core.support.as_json import to_json
 from qbeast_core.support.plain_text import for_people, visible, without_secrets
@@ -128,7 +129,7 @@ def test_store_errors_hide_passwords_and_causes() -> None:
         raise OSError(ADDRESS)
     hidden_everywhere(caught.value)
     with pytest.raises(errors.InvalidInputError, match="has a password") as caught:
-        RemoteStore(f"s3://me:{SECRET}@bucket/t", {})
+        open_store(f"s3://me:{SECRET}@bucket/t")
     hidden_everywhere(caught.value)
 
 

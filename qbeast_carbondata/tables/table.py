@@ -26,7 +26,7 @@ from qbeast_core.errors import (
     UnsupportedTableError,
     invalid_argument,
 )
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.store import checked_options, map_files
 from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines

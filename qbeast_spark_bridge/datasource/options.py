@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.stores.location import resolve_location
+from qbeast_core.io.stores.resolve import resolve_location
 from qbeast_core.query.plan.fractions import fractions_of
 
 _READ_OPTIONS: Final = ("path", "sample", "sampleBy", "where", "columns", "version", "allowAbsolutePaths")

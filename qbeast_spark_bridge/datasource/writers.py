@@ -13,7 +13,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from qbeast_core.errors import InvalidInputError, QbeastError, changing
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import open_store
 from qbeast_spark_bridge.datasource.options import (
     SINK_OPTIONS,
     WRITE_OPTIONS,

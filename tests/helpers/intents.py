@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.files.stats import file_stats

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
-from qbeast_core.io.stores.local import LocalStore
-from qbeast_core.io.stores.location import locate_file, resolve_location
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import Location, open_store
+from qbeast_core.io.stores.resolve import locate_file, resolve_location
 
 
 @pytest.fixture
@@ -123,7 +122,7 @@ def test_links_resolve_as_in_the_system(here: Path) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_store_stays_where_it_was_opened(tmp_path: Path) -> None:
-    stores = [open_store("t"), LocalStore("t")]
+    stores = [open_store("t"), Location.of("t").store]
     os.chdir("home")
     for store in stores:
         store.put("x", b"1")

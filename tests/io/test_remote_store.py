@@ -8,7 +8,7 @@ import obstore
 import pytest
 
 from qbeast_core.errors import InvalidInputError, StorageError
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.remote import RemoteStore, translate_options
 from qbeast_core.io.stores.store import Store
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qbeast_core.errors import StorageError, UnsupportedTableError
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.store import Store
 
 ODD_NAMES = (

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.stores.location import locate_file, refuse_link_out, resolve_location
+from qbeast_core.io.stores.resolve import locate_file, refuse_link_out
 from qbeast_core.io.stores.store import Entry, Range, merge_ranges, split_blocks
 
 
@@ -25,7 +25,7 @@ class LocalStore:
     """
 
     def __init__(self, root: str | os.PathLike[str], *, allow_absolute_paths: bool = False) -> None:
-        self.uri = resolve_location(root)
+        self.uri = os.fspath(root)
         self.local_root = Path(self.uri)
         self.allow_absolute_paths = allow_absolute_paths
 

@@ -14,7 +14,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import from_url
 
 from qbeast_core.errors import InvalidInputError, StorageError, shown_cause
-from qbeast_core.io.stores.location import SCHEMES, is_address, locate_file, resolve_location
+from qbeast_core.io.stores.resolve import SCHEMES, is_address, locate_file
 from qbeast_core.io.stores.s3_locking import LOCKING_SETTINGS, other_locking
 from qbeast_core.io.stores.store import Entry, Range, merge_ranges, reason_of_failure, split_blocks
 
@@ -51,7 +51,7 @@ class RemoteStore:
     def __init__(
         self, uri: str, storage_options: Mapping[str, str], *, allow_absolute_paths: bool = False
     ) -> None:
-        self.uri = resolve_location(uri)
+        self.uri = uri
         self.local_root = None
         self.allow_absolute_paths = allow_absolute_paths
         self._other_locking = other_locking(self.uri, storage_options)

@@ -70,7 +70,7 @@ class Store(Protocol):
 
     @property
     def uri(self) -> str:
-        """The root in its canonical form; see `qbeast_core.io.stores.location.resolve_location`."""
+        """The root in its canonical form; see `qbeast_core.io.stores.resolve.resolve_location`."""
         ...
 
     @property
@@ -84,7 +84,7 @@ class Store(Protocol):
         ...
 
     def locate(self, path: str) -> str:
-        """Return the location of a file for other libraries; see `qbeast_core.io.stores.location.locate_file`."""
+        """Return the location of a file for other libraries; see `qbeast_core.io.stores.resolve.locate_file`."""
         ...
 
     def get(self, path: str) -> bytes:

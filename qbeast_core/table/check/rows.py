@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.columns.partition_values import PartitionTexts
 from qbeast_core.log.columns.stored import PLAIN, StoredColumns

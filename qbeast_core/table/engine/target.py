@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.store import Store, checked_options
 from qbeast_core.log.columns.revisions import config_by_name
 from qbeast_core.log.columns.stored import StoredColumns

@@ -17,7 +17,7 @@ from qbeast_core.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns.revisions import config_by_name, stored_revision, stored_specs

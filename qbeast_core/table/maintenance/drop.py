@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final, cast
 
 from qbeast_core.errors import TableNotFoundError, changed_before, invalid_argument
-from qbeast_core.io.stores.location import refuse_link_out
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.stores.resolve import refuse_link_out
 from qbeast_core.io.stores.store import Entry, Store, map_files
 from qbeast_core.results import Result
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY

@@ -13,7 +13,7 @@ import polars as pl
 from qbeast_core.errors import QbeastError, StorageError
 from qbeast_core.io.parquet.page_plan import PageRequest
 from qbeast_core.io.parquet.pages import PageReader
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.columns.partition_values import PartitionTexts
 from qbeast_core.log.columns.stored import StoredColumns

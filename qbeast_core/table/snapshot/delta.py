@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,7 +28,8 @@ from qbeast_core.errors import (
     shown_cause,
 )
 from qbeast_core.io.parquet.pages import PageReader
-from qbeast_core.io.stores.location import SCHEMES
+from qbeast_core.io.stores.location import Location
+from qbeast_core.io.stores.resolve import SCHEMES
 from qbeast_core.io.stores.store import Store, reason_of_failure
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.features import NAMED_READER, NAMED_WRITER
@@ -80,11 +81,15 @@ class DeltaVersion:
 class DeltaSource:
     """A table of `deltalake`. Snapshots refreshed from each other share it. Safe to share between threads."""
 
-    store: Store
+    location: Location
     table: DeltaTable
-    storage_options: Mapping[str, str] = field(repr=False)
     copy: LogCopy | None = None
     lock: Lock = field(default_factory=Lock)
+
+    @property
+    def store(self) -> Store:
+        """Store of the table."""
+        return self.location.store
 
     @cached_property
     def pages(self) -> PageReader:
@@ -122,7 +127,7 @@ class DeltaSource:
         Extra files were removed under another encoding of their path. A checkpoint would make them live again.
         """
         with self._held(version) as shared:
-            table = shared if self.copy is None else _open_newest(self.store, self.storage_options)
+            table = shared if self.copy is None else _open_newest(self.location)
             if table.version() != version or len(table.file_uris()) <= files:
                 table.create_checkpoint()
 
@@ -140,48 +145,41 @@ class DeltaSource:
             yield self.table
 
 
-def open_delta(
-    store: Store,
-    *,
-    version: int | None = None,
-    storage_options: Mapping[str, str],
-) -> tuple[DeltaSource, DeltaVersion]:
+def open_delta(location: Location, *, version: int | None = None) -> tuple[DeltaSource, DeltaVersion]:
     """Open a table, by default its newest version."""
+    store = location.store
     root = store.local_root
     if root is not None and not (root / LOG_DIRECTORY).is_dir():
         raise TableNotFoundError(log_instead(store.uri) or found_instead(store.uri, root), path=store.uri)
     _refuse_linked_log(store)
     if version is None:
-        copied = _open_copy(store, storage_options)
+        copied = _open_copy(location)
         if copied is not None:
             return copied
     try:
         with delta_errors(store.uri):
-            if version is not None:
-                table = _open_version(store, version, storage_options)
-            else:
-                table = _open_newest(store, storage_options)
-            return DeltaSource(store, table, storage_options), _known(store.uri, table)
+            table = _open_newest(location) if version is None else _open_version(location, version)
+            return DeltaSource(location, table), _known(store.uri, table)
     except (InvalidMetadataError, StorageError, VersionNotFoundError) as error:
         if isinstance(error, StorageError) and store.local_root is None:
             raise  # the store cannot be reached
-        return _open_without_broken(store, version, storage_options, error)
+        return _open_without_broken(location, version, error)
 
 
 def _open_without_broken(
-    store: Store, version: int | None, storage_options: Mapping[str, str], error: QbeastError
+    location: Location, version: int | None, error: QbeastError
 ) -> tuple[DeltaSource, DeltaVersion]:
     """Open a log that `deltalake` cannot read, without its hint and broken checkpoints; raise `error` if that fails.
 
     Partition values whose text it does not parse are written in another way.
     """
-    is_cut = isinstance(error, InvalidMetadataError)
+    store, is_cut = location.store, isinstance(error, InvalidMetadataError)
     rewrite = text_rewriter(store, version) if _OTHER_TEXT in f"{error} {error.__cause__}" else None
     for copy in sound_copies(store, version, rewrite):
         is_cut = False
         with suppress(InvalidMetadataError, StorageError, TableNotFoundError), delta_errors(store.uri):
             table = DeltaTable(copy.path)
-            opened = DeltaSource(store, table, storage_options, copy), _known(store.uri, table)
+            opened = DeltaSource(location, table, copy), _known(store.uri, table)
             warn_of_faults(store)
             return opened
     broken = (
@@ -224,8 +222,9 @@ def delta_errors(uri: str) -> Generator[None]:
         raise _translated(uri, error) from shown_cause(error)
 
 
-def _open_copy(store: Store, storage_options: Mapping[str, str]) -> tuple[DeltaSource, DeltaVersion] | None:
+def _open_copy(location: Location) -> tuple[DeltaSource, DeltaVersion] | None:
     """Open the newest version with a copy of its log. None: `deltalake` has to open it and raises its own errors."""
+    store = location.store
     try:
         copy = copy_log(store)
         if copy is None:
@@ -237,19 +236,19 @@ def _open_copy(store: Store, storage_options: Mapping[str, str]) -> tuple[DeltaS
         return None
     if _SIDECARS in (known.protocol.reader_features or ()):
         return None  # the copy does not include sidecar files
-    return DeltaSource(store, table, storage_options, copy), known
+    return DeltaSource(location, table, copy), known
 
 
-def _open_newest(store: Store, storage_options: Mapping[str, str]) -> DeltaTable:
-    return DeltaTable(store.uri, storage_options=dict(storage_options) or None)
+def _open_newest(location: Location) -> DeltaTable:
+    return DeltaTable(location.uri, storage_options=dict(location.options) or None)
 
 
-def _open_version(store: Store, version: int, storage_options: Mapping[str, str]) -> DeltaTable:
-    options = dict(storage_options) or None
+def _open_version(location: Location, version: int) -> DeltaTable:
+    store, options = location.store, dict(location.options) or None
     newest: int | None = None
     cause: QbeastError | None = None
     if not _has_commit(store, version):  # deltalake would request each version up to it
-        newest = _open_newest(store, storage_options).version()
+        newest = _open_newest(location).version()
     if version >= 0 and (newest is None or version <= newest):
         try:
             with delta_errors(store.uri):
@@ -257,7 +256,7 @@ def _open_version(store: Store, version: int, storage_options: Mapping[str, str]
         except (InvalidMetadataError, StorageError) as error:
             cause = error
     if newest is None:  # raises if the table cannot be read at all
-        newest = _open_newest(store, storage_options).version()
+        newest = _open_newest(location).version()
     problem = f"{store.uri} has no version {version} that can be read; the newest is {newest}"
     message = f"{problem}. Table.history() lists them."
     raise VersionNotFoundError(message, path=store.uri, version=version) from cause

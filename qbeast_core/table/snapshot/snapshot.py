@@ -9,8 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
-from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import polars as pl
 
@@ -21,9 +20,8 @@ from qbeast_core.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
-from qbeast_core.io.stores.location import resolve_location
-from qbeast_core.io.stores.open import open_store
-from qbeast_core.io.stores.store import Store, checked_options
+from qbeast_core.io.stores.location import Location
+from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import CommitInfo, Metadata, Protocol
 from qbeast_core.log.columns.bounds import sound_bounds
 from qbeast_core.log.columns.partition_values import PartitionTexts, partition_texts
@@ -51,9 +49,6 @@ from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_del
 from qbeast_core.table.snapshot.log_files import commit_path, fingerprint, read_log, version_at
 from qbeast_core.table.snapshot.lru_cache import LruCache
 
-# URI, whether absolute paths are allowed, and storage options.
-_Place: TypeAlias = tuple[str, bool, tuple[tuple[str, str], ...]]
-
 _CACHED_TABLES: Final = 8
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -64,8 +59,6 @@ _COPIES_OF_FILES: Final = 4  # memory of a snapshot, as a multiple of its frame 
 class Snapshot:
     """One version of a table. It is immutable, and all reads share the values derived from it."""
 
-    # Normalised URI of the table (`qbeast_core.io.stores.location.resolve_location`).
-    uri: str
     version: int
     # Time of the commit, milliseconds since 1970 UTC; 0 if unknown.
     timestamp_ms: int
@@ -86,16 +79,30 @@ class Snapshot:
     # (descriptor as JSON) and `has_deletion_vector`; `base_row_id`, `default_row_commit_version` and
     # `clustering_provider`, null if unset.
     files: pl.DataFrame = field(repr=False)
-    storage_options: Mapping[str, str] = field(repr=False)
     source: DeltaSource = field(repr=False)
     fingerprint: tuple[int, int, int] | None = field(repr=False)
     # Metadata domains: names and configurations.
     domains: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     @property
+    def location(self) -> Location:
+        """Address of the table, and options of its store."""
+        return self.source.location
+
+    @property
+    def uri(self) -> str:
+        """Address of the table, see `Location`."""
+        return self.location.uri
+
+    @property
+    def storage_options(self) -> Mapping[str, str]:
+        """Options of the store."""
+        return self.location.options
+
+    @property
     def store(self) -> Store:
         """Store of the table."""
-        return self.source.store
+        return self.location.store
 
     @property
     def indexed(self) -> tuple[str, ...]:
@@ -213,7 +220,7 @@ class Snapshot:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the URI and the version. Unpickling opens the table again."""
-        return _reopened, (self.uri, self.version, dict(self.storage_options), self.metadata.id)
+        return _reopened, (self.location, self.version, self.metadata.id)
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return the transaction version of an application, at this version or later. None: there is none."""
@@ -221,11 +228,11 @@ class Snapshot:
 
 
 # Newest known versions of local tables, with all values that reads derived from them.
-_NEWEST: Final = LruCache[_Place, Snapshot](_CACHED_TABLES, lambda snapshot: snapshot.size_bytes)
+_NEWEST: Final = LruCache[object, Snapshot](_CACHED_TABLES, lambda snapshot: snapshot.size_bytes)
 
 
 def load_snapshot(
-    uri: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Location,
     *,
     version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -240,14 +247,13 @@ def load_snapshot(
     (0, Schema([('price', Float64)]), [2])
     """
     number, timestamp = _travel(version)
-    refuse_forked(str(uri))
-    options = MappingProxyType(checked_options(storage_options))
-    store = open_store(uri, options, allow_absolute_paths=allow_absolute_paths)
+    location = Location.of(path, storage_options, allow_absolute_paths=allow_absolute_paths)
+    refuse_forked(location.uri)
     if timestamp is not None:
-        number = _version_at(store, timestamp, options)
+        number = _version_at(location, timestamp)
     missing: FileNotFoundError | None = None
     for _ in range(2):  # try again if another process cleans up the log meanwhile
-        source, known = open_delta(store, version=number, storage_options=options)
+        source, known = open_delta(location, version=number)
         try:
             actions = ("add", "remove") if needs_removes(known.files) else ("add",)
             domains = ("domainMetadata",) if _has_domains(known.protocol) else ()
@@ -259,12 +265,12 @@ def load_snapshot(
         if version is None:
             keep(snapshot)
         return snapshot
-    message = f"a file of the log of {store.uri} is missing: {missing}."
-    raise StorageError(message, path=store.uri) from missing
+    message = f"a file of the log of {location.uri} is missing: {missing}."
+    raise StorageError(message, path=location.uri) from missing
 
 
 def newest_snapshot(
-    uri: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Location,
     *,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
@@ -275,18 +281,18 @@ def newest_snapshot(
     Each call checks the log for new versions and for another table at the same path. Tables in object stores are not
     cached, because no cheap request detects another table.
     """
-    refuse_forked(str(uri))
-    options = checked_options(storage_options)
-    cached = _NEWEST.get((resolve_location(uri), allow_absolute_paths, tuple(sorted(options.items()))))
+    location = Location.of(path, storage_options, allow_absolute_paths=allow_absolute_paths)
+    refuse_forked(location.uri)
+    cached = _NEWEST.get(location.key)
     if cached is not None:
         with suppress(QbeastError, OSError):  # missing or damaged: `load_snapshot` raises the error
             return refresh(cached)
-    return load_snapshot(uri, storage_options=options, allow_absolute_paths=allow_absolute_paths)
+    return load_snapshot(location)
 
 
-def _reopened(uri: str, version: int, storage_options: Mapping[str, str], table_id: str) -> Snapshot:
+def _reopened(location: Location, version: int, table_id: str) -> Snapshot:
     """Load a pickled snapshot."""
-    snapshot = load_snapshot(uri, version=version, storage_options=storage_options)
+    uri, snapshot = location.uri, load_snapshot(location, version=version)
     if snapshot.metadata.id != table_id:
         message = f"the pickled table is not at {uri} any more: there is another table now"
         raise TableNotFoundError(message, path=uri)
@@ -312,14 +318,12 @@ def follow(snapshot: Snapshot) -> tuple[Snapshot, LogState | None]:
             keep(newest)
             return newest, log if latest is snapshot else None
     # There may be another table at this path now: load it from scratch.
-    absolute = snapshot.source.store.allow_absolute_paths
-    options = snapshot.storage_options
-    return load_snapshot(snapshot.uri, storage_options=options, allow_absolute_paths=absolute), None
+    return load_snapshot(snapshot.location), None
 
 
 def _later_in_cache(snapshot: Snapshot) -> Snapshot | None:
     """Return a later version of the same table from the cache, or None."""
-    cached = _NEWEST.get(_place(snapshot))
+    cached = _NEWEST.get(snapshot.location.key)
     if cached is None or cached.metadata.id != snapshot.metadata.id or cached.version <= snapshot.version:
         return None
     return cached if _is_current(cached) else None
@@ -338,15 +342,10 @@ def _is_newest(snapshot: Snapshot) -> bool:
     return not (root / commit_path(snapshot.version + 1)).exists()
 
 
-def _place(snapshot: Snapshot) -> _Place:
-    options = tuple(sorted(snapshot.storage_options.items()))
-    return snapshot.uri, snapshot.source.store.allow_absolute_paths, options
-
-
 def keep(snapshot: Snapshot) -> None:
     """Cache the newest version of a local table."""
     if snapshot.source.store.local_root is not None:
-        _NEWEST.put(_place(snapshot), snapshot)
+        _NEWEST.put(snapshot.location.key, snapshot)
 
 
 def _snapshot(
@@ -362,7 +361,6 @@ def _snapshot(
         config = config_by_name(known.metadata.configuration, columns)
     LOG.debug("opened version %d of %s: %d files", known.version, log.uri, known.files.height)
     return Snapshot(
-        uri=log.uri,
         version=known.version,
         timestamp_ms=timestamp_of(info),
         metadata=known.metadata,
@@ -376,7 +374,6 @@ def _snapshot(
             log,
             known=None if before is None else before.files,
         ),
-        storage_options=source.storage_options,
         source=source,
         fingerprint=log.fingerprint,
         domains=domains_of(log, known=domains) if _has_domains(known.protocol) else {},
@@ -393,17 +390,18 @@ def timestamp_of(info: CommitInfo | None) -> int:
     return 0 if info is None else info.time or 0
 
 
-def _version_at(store: Store, timestamp: datetime, options: Mapping[str, str]) -> int:
+def _version_at(location: Location, timestamp: datetime) -> int:
     """Return the newest version that is not newer than a time, by the times that `Table.history` shows."""
+    store = location.store
     try:
         number, oldest = version_at(store, (timestamp - _EPOCH) // timedelta(milliseconds=1))
     except StorageError:
-        open_delta(store, storage_options=options)  # its errors have more advice
+        open_delta(location)  # its errors have more advice
         raise
     if number is not None:
         return number
     if oldest is None:
-        open_delta(store, storage_options=options)  # raises if there is no table
+        open_delta(location)  # raises if there is no table
     its = (
         ""
         if oldest is None

@@ -9,7 +9,7 @@ from dataclasses import replace
 import polars as pl
 
 from qbeast_core.errors import CommitConflictError, TableNotFoundError, UnsupportedTableError
-from qbeast_core.io.stores.location import resolve_location
+from qbeast_core.io.stores.resolve import resolve_location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.columns.declared_rules import declared_rules
 from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding

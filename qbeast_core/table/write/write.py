@@ -15,8 +15,8 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 import polars as pl
 
 from qbeast_core.errors import TableExistsError
-from qbeast_core.io.stores.location import resolve_location
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.stores.resolve import resolve_location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.columns.declared_rules import Identity, declared_rules, with_high_water_marks

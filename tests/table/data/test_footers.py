@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import open_store
 from qbeast_core.table.data.footers import Unreadable, read_footer, read_footer_bytes
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from qbeast_core.errors import SchemaMismatchError
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import open_store
 from qbeast_core.log.columns.declared_rules import Identity
 from qbeast_core.table.data.rules.row_rules import AppliedRules
 from qbeast_core.table.data.schema import fit_frame

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.columns.declared_rules import Identity
 from qbeast_core.support.runtime import new_id

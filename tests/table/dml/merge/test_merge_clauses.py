@@ -15,7 +15,7 @@ import pytest
 from deltalake import write_deltalake
 
 import qbeast
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import open_store
 from qbeast_core.table.dml.merge import rules as merge_rules
 from qbeast_core.table.dml.merge.clauses import Clauses
 from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
