@@ -27,8 +27,7 @@ from qbeast_carbondata.structs.index_file import BlockIndex
 from qbeast_core.io.stores.store import map_files
 from qbeast_core.query.filters.nodes import And, Atom, Node, Nothing, Or, Unknown, column_of
 from qbeast_core.query.filters.predicate import parse_predicate
-from qbeast_core.query.plan.evaluate import evaluate
-from qbeast_core.query.plan.statistics import Statistics
+from qbeast_core.query.plan.file_statistics import Statistics, evaluate
 from qbeast_core.space.arrays import BoolArray, I64Array
 
 # Pages of each column to decode at once: about a million rows.

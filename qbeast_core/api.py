@@ -13,7 +13,7 @@ import polars as pl
 
 from qbeast_core.errors import changing
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.query.plan.fractions import Sample, Share
+from qbeast_core.query.plan.weight_range import Sample, Share
 from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.support.suggestions import hints_keywords

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar, cast
 
 from qbeast_core.support.html import bar
-from qbeast_core.support.optional import require
+from qbeast_core.support.process import require
 from qbeast_core.support.runtime import Progress, ProgressCallback, ProgressStage
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from qbeast_core.errors import changing
 from qbeast_core.io.stores.resolve import resolve_location
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.query.plan.fractions import Share
+from qbeast_core.query.plan.weight_range import Share
 from qbeast_core.results import MetadataResult
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.check.check import check_table

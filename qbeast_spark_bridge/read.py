@@ -19,8 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.types import NullType, StructType
 
 from qbeast_core.query.index.index_table import NO_REVISION
-from qbeast_core.query.plan.fractions import Sample
-from qbeast_core.query.plan.weights import WeightRange
+from qbeast_core.query.plan.weight_range import Sample, WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT, sample_values
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.table_config import may_have_other_columns

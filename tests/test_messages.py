@@ -22,7 +22,7 @@ from deltalake import write_deltalake
 import qbeast
 from qbeast import read_table, scan_table, write_table
 from qbeast_core.io.stores.local import LocalStore
-from qbeast_core.support import optional
+from qbeast_core.support import process
 from qbeast_core.support.plain_text import HIDDEN
 from qbeast_core.table.rewrite import optimize as optimize_module
 from tests.helpers.small_files import resized
@@ -359,12 +359,12 @@ def test_failed_vacuum_reports_unknown_progress(tmp_path: Path, monkeypatch: pyt
 
 def test_missing_package_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    monkeypatch.setattr(optional, "find_spec", lambda _: None)
+    monkeypatch.setattr(process, "find_spec", lambda _: None)
     for extra, needs in extras.items():
         for package in (re.split(r"[<>=\[]", need)[0] for need in needs):
             with pytest.raises(qbeast.MissingDependencyError, match=f"pip install {package}") as caught:
-                optional.require(package, "this")
+                process.require(package, "this")
             assert caught.value.dependency == package
             assert caught.value.extra in (extra, None)
     with pytest.raises(qbeast.MissingDependencyError, match="qbeast's extra 'plot'"):
-        optional.require("matplotlib", "drawing")
+        process.require("matplotlib", "drawing")

@@ -21,15 +21,17 @@ from qbeast_core.log.columns.declared_rules import (
     Identity,
     declared_rules,
 )
-from qbeast_core.log.columns.revisions import stored_revision
-from qbeast_core.log.columns.stored import StoredColumns, mapping_mode, stored_schema
-from qbeast_core.log.conflicts import merge_metadata
-from qbeast_core.log.domains.clustering import is_clustered, with_provider
-from qbeast_core.log.domains.row_ids import assigns_row_ids, keeps_row_ids, with_row_ids
+from qbeast_core.log.columns.stored import (
+    StoredColumns,
+    has_sample_column,
+    mapping_mode,
+    stored_revision,
+    stored_schema,
+)
+from qbeast_core.log.domains import assigns_row_ids, is_clustered, keeps_row_ids, with_provider, with_row_ids
 from qbeast_core.log.files.live_files import NEVER_MS, LiveFiles, remove_of, removes_of
-from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.intent import WriteIntent, merge_metadata
 from qbeast_core.log.protocol import CHANGE_FEED, is_true, required_protocol, with_features
-from qbeast_core.log.sample_column import has_sample_column
 from qbeast_core.log.schema import schema_problems
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect, dump_blocks
 from qbeast_core.spec.layout import WEIGHT_COLUMN

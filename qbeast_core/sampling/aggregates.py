@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.query.filters.terms import Term
 from qbeast_core.sampling.dual import Dual
-from qbeast_core.spec.own_column import own_column
+from qbeast_core.support.joins import own_column
 from qbeast_core.support.plain_text import excerpt
 
 # Prefix of the columns of totals.

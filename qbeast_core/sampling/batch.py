@@ -14,8 +14,7 @@ import polars as pl
 from qbeast_core.sampling.aggregates import TOTAL
 from qbeast_core.sampling.runs import run_starts
 from qbeast_core.sampling.sums import KEY, SHOWN, VALUE, WEIGHT, KeySizes, Sums, merged_keys, totals_of
-from qbeast_core.spec.own_column import own_column
-from qbeast_core.support.joins import join_equal
+from qbeast_core.support.joins import join_equal, own_column
 from qbeast_core.support.sizing import sizing
 
 # Approximate memory of a value: a 128-bit integer, or the view of a string.

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.plan.weights import WeightRange
+from qbeast_core.query.plan.weight_range import WeightRange
 from qbeast_core.sampling.aggregates import TOTAL, Aggregates, Quantile
 from qbeast_core.sampling.deviation import Repeats, SeenRows
 from qbeast_core.sampling.runs import Runs
@@ -28,8 +28,7 @@ from qbeast_core.sampling.sums import (
     numbers_of,
 )
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
-from qbeast_core.spec.own_column import own_column
-from qbeast_core.support.joins import join_equal
+from qbeast_core.support.joins import join_equal, own_column
 from qbeast_core.support.sizing import sizing
 
 # A part is used if the sample has at least this many times the rows.

@@ -12,8 +12,7 @@ import polars as pl
 from qbeast_core.sampling.aggregates import TOTAL
 from qbeast_core.sampling.runs import run_starts
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array
-from qbeast_core.spec.own_column import own_column
-from qbeast_core.support.joins import join_equal
+from qbeast_core.support.joins import join_equal, own_column
 from qbeast_core.support.sizing import sizing
 
 # The column that identifies keys: rows of equal weight are in a sample concat.

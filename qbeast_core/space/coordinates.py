@@ -14,10 +14,8 @@ import numpy as np
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U8Array, U64Array
-from qbeast_core.space.columns import IndexColumn, NumberColumn, StringColumn
-from qbeast_core.space.hashes.murmur import finalize, fold_words
-from qbeast_core.space.hashes.number_text import number_text
-from qbeast_core.space.numbers import number_values
+from qbeast_core.space.hashes import finalize, fold_words, number_text
+from qbeast_core.space.index_columns import IndexColumn, NumberColumn, StringColumn, number_values
 from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,
     HashTransformation,

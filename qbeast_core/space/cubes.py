@@ -10,7 +10,7 @@ import numpy as np
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U8Array, U64Array
-from qbeast_core.space.columns import StringColumn
+from qbeast_core.space.index_columns import StringColumn
 
 # Levels below the root; two coordinates that part later share a cube.
 MAX_DEPTH = 32

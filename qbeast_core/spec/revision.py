@@ -11,8 +11,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from qbeast_core.spec._base import SpecModel, read_text
-from qbeast_core.spec.transformation import EmptyTransformation, Transformation
-from qbeast_core.spec.transformer import EmptyTransformer, Transformer
+from qbeast_core.spec.transformation import EmptyTransformation, EmptyTransformer, Transformation, Transformer
 
 # The revision that owns every file without Qbeast tags.
 STAGING_REVISION_ID: Final = 0

@@ -1,4 +1,4 @@
-"""Joins by values of the user's columns."""
+"""Joins by values of users' columns, and names for temporary columns beside them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 import polars as pl
 
-from qbeast_core.spec.own_column import own_column
+_Frame = TypeVar("_Frame", pl.DataFrame, pl.LazyFrame)
+
+
+def own_column(name: str) -> str:
+    r"""Return a name that no column of a user has: it ends in NUL, which the names of users' columns cannot hold.
+
+    No name of a user begins with it either, so a number may follow. Arrow refuses such names: use them in Polars only.
+
+    >>> own_column("row").encode()
+    b'__qbeast_row\x00'
+    """
+    return f"__qbeast_{name}\0"
+
 
 _SAME: Final = own_column("same")
-
-_Frame = TypeVar("_Frame", pl.DataFrame, pl.LazyFrame)
 
 
 def join_equal(

@@ -1,13 +1,36 @@
-"""The clock, random ids, and the reports of progress."""
+"""The clock, random ids, the reports of progress, and the logger ``qbeast``.
+
+The logger reports reads, plans, writes, commits and retries. It is silent without a handler.
+
+Examples
+--------
+>>> import logging
+>>> logging.getLogger("qbeast").setLevel(logging.INFO)  # changes and retries; DEBUG: reads and plans too
+"""
 
 from __future__ import annotations
 
 import inspect
+import logging
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+from qbeast_core.support.plain_text import for_people
+
+# Each message is one line, without passwords of addresses and terminal codes.
+LOG: Final = logging.getLogger("qbeast")
+
+
+def _clean(record: logging.LogRecord) -> bool:
+    record.msg, record.args = for_people(record.getMessage()), None
+    return True
+
+
+LOG.addHandler(logging.NullHandler())
+LOG.addFilter(_clean)
 
 
 def now_ms() -> int:

@@ -17,14 +17,13 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, changing, check_whole_number, invalid_argument
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.query.plan.fractions import Sample, Share
+from qbeast_core.query.plan.weight_range import Sample, Share
 from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
-from qbeast_core.support.forked import FORKED, is_forked, refuse_forked
 from qbeast_core.support.html import html_of
-from qbeast_core.support.optional import require
 from qbeast_core.support.plain_text import on_one_line, reason_of
+from qbeast_core.support.process import FORKED, is_forked, refuse_forked, require
 from qbeast_core.support.runtime import now_ms
 from qbeast_core.support.suggestions import hints_keywords, member_hint
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of, refuse_statement

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.stores.resolve import resolve_location
-from qbeast_core.query.plan.fractions import fractions_of
+from qbeast_core.query.plan.weight_range import fractions_of
 
 _READ_OPTIONS: Final = ("path", "sample", "sampleBy", "where", "columns", "version", "allowAbsolutePaths")
 WRITE_OPTIONS: Final = ("path", "txnAppId", "txnVersion")

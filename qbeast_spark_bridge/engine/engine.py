@@ -30,8 +30,7 @@ from qbeast_core.table.index.revision import refuse_collations
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.split_scan import file_parts, scan_tasks
-from qbeast_core.tree.space.summary import IndexSummary, domain_limits
-from qbeast_core.tree.space.summary_bytes import load_summary
+from qbeast_core.tree.space.summary import IndexSummary, domain_limits, load_summary
 from qbeast_spark_bridge.engine.sample import summarise_rows
 from qbeast_spark_bridge.engine.workers import unpickled, worker_errors
 from qbeast_spark_bridge.schema import (

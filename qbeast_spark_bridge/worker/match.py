@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array, I64Array
-from qbeast_core.spec.own_column import own_column
+from qbeast_core.support.joins import own_column
 from qbeast_core.table.dml.merge.key_digest import digest_of, key_hashes, merge_digests
 from qbeast_core.table.dml.merge.match_rows import join_source
 from qbeast_core.table.dml.merge.new_keys import DoubledKeys, NewKeys

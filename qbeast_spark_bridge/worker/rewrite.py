@@ -16,8 +16,14 @@ from qbeast_core.space.arrays import I32Array
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.row_change import RowFunction
 from qbeast_core.table.read.scan_task import ScanTask
-from qbeast_core.tree.space.summary import IndexSummary, SampleLimits, domain_limits, merge_summaries
-from qbeast_core.tree.space.summary_bytes import dump_summary, load_summary
+from qbeast_core.tree.space.summary import (
+    IndexSummary,
+    SampleLimits,
+    domain_limits,
+    dump_summary,
+    load_summary,
+    merge_summaries,
+)
 from qbeast_spark_bridge.worker.call import grouped
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, packed, received
 

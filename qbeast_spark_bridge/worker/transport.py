@@ -18,8 +18,8 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array, I64Array, U64Array
-from qbeast_core.space.columns import NumberColumn
-from qbeast_core.space.hashes.spark_hash import spark_hash
+from qbeast_core.space.hashes import spark_hash
+from qbeast_core.space.index_columns import NumberColumn
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.support.sizing import sizing
 from qbeast_spark_bridge.worker.call import grouped

@@ -8,7 +8,7 @@ import polars as pl
 from qbeast_core.query.index.build import build_index_table
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.table.data.parquet_scan import scan_files
-from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.index_values import frame_weights
 from tests.golden.blocks import assert_holds_its_rows
 from tests.golden.calendars import jvm_points
 from tests.golden.collection import FAST, Golden, each, load_golden, open_golden

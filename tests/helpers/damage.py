@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from qbeast_core.io.parquet.cuts import PageCuts
 from qbeast_core.io.parquet.write.encode import encode_data_file
 from qbeast_core.spec.layout import WEIGHT_COLUMN
-from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.index_values import frame_weights
 
 Add = dict[str, Any]
 Damage = Callable[[Path, Add, list[str]], None]

@@ -10,18 +10,16 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.query.filters.nodes import Atom, Compare, IsNull, Op, Operand
-from qbeast_core.query.index.fitting import fits_schema
+from qbeast_core.query.index.build import fits_schema
 from qbeast_core.query.plan.intervals import coordinate_intervals, point_bounds
 from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.spec import transformation as t
-from qbeast_core.spec import transformer as s
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.inspect.plot_space import axis_ticks
-from qbeast_core.tree.space.columns import to_index_column
-from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision
+from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision, rows_outside
 from qbeast_core.tree.space.fit import ColumnBounds, Growth
-from qbeast_core.tree.space.outside import rows_outside
+from qbeast_core.tree.space.index_values import to_index_column
 from qbeast_core.tree.space.summary import summarise
 from tests.space.murmur_reference import scala_bytes
 
@@ -41,7 +39,7 @@ class Example:
     """A transformation of the column ``x``, and its expected results."""
 
     transformation: t.Transformation
-    transformer: s.Transformer
+    transformer: t.Transformer
     values: pl.Series
     """Ascending values inside the space, and a null at the end."""
     other: int | str
@@ -78,7 +76,7 @@ def _hashed(text: str) -> float:
     return (scala_bytes(text.encode()) & 0x7FFFFFFF) / 0x7FFFFFFF
 
 
-_LINEAR = s.LinearTransformer(column_name="x", data_type="LongDataType")
+_LINEAR = t.LinearTransformer(column_name="x", data_type="LongDataType")
 _ORDERED: tuple[Op, ...] = ("<", "==", ">=")
 _EVERYWHERE = [0.0, 0.0, 0.0]
 
@@ -110,7 +108,7 @@ EXAMPLES: dict[type, Example] = {
     ),
     t.HashTransformation: Example(
         transformation=t.HashTransformation(null_value=-1),
-        transformer=s.HashTransformer(column_name="x", data_type="LongDataType"),
+        transformer=t.HashTransformer(column_name="x", data_type="LongDataType"),
         values=_numbers(0, 4, None),
         other=9,
         places=[_hashed("0"), _hashed("4"), _hashed("-1")],
@@ -125,7 +123,7 @@ EXAMPLES: dict[type, Example] = {
         transformation=t.CDFNumericQuantilesTransformation(
             quantiles=(0.0, 4.0, 8.0), data_type="LongDataType"
         ),
-        transformer=s.CDFNumericQuantilesTransformer(column_name="x", data_type="LongDataType"),
+        transformer=t.CDFNumericQuantilesTransformer(column_name="x", data_type="LongDataType"),
         values=_numbers(0, 4, 8, None),
         other=9,
         places=[0.0, 0.5, 1.0, 0.0],
@@ -138,7 +136,7 @@ EXAMPLES: dict[type, Example] = {
     ),
     t.CDFStringQuantilesTransformation: Example(
         transformation=t.CDFStringQuantilesTransformation(quantiles=("a", "b", "c")),
-        transformer=s.CDFStringQuantilesTransformer(column_name="x"),
+        transformer=t.CDFStringQuantilesTransformer(column_name="x"),
         values=_texts("a", "b", "c", None),
         other="d",
         places=[0.0, 0.5, 1.0, 0.0],
@@ -151,7 +149,7 @@ EXAMPLES: dict[type, Example] = {
     ),
     t.EmptyTransformation: Example(
         transformation=t.EmptyTransformation(),
-        transformer=s.EmptyTransformer(column_name="x"),
+        transformer=t.EmptyTransformer(column_name="x"),
         values=_numbers(0, 4, None),
         other=9,
         places=_EVERYWHERE,
@@ -164,7 +162,7 @@ EXAMPLES: dict[type, Example] = {
     ),
     t.StringHistogramTransformation: Example(
         transformation=t.StringHistogramTransformation(histogram=("a", "b", "null")),
-        transformer=s.StringHistogramTransformer(column_name="x", data_type="StringDataType"),
+        transformer=t.StringHistogramTransformer(column_name="x", data_type="StringDataType"),
         values=_texts("a", "b", None),
         other="z",
         places=[0.0, 0.5, 1.0],
@@ -265,6 +263,11 @@ def _outside(example: Example) -> None:
     assert outside == [False] * len(example.values) + [example.is_outside]
 
 
+def _evolved(example: Example) -> None:
+    _superseded(example)
+    _outside(example)
+
+
 def _pruned(example: Example) -> None:
     operand, literal = Operand("x", example.values.dtype), example.values.drop_nulls()[:1]
     if literal.is_empty():
@@ -303,10 +306,9 @@ IN_MEMORY: dict[str, Callable[[Example], None]] = {
     "qbeast_core.spec.revision": _serialised,
     "qbeast_core.space.coordinates": _placed,
     "qbeast_core.tree.space.fit": _fitted,
-    "qbeast_core.tree.space.evolve": _superseded,
-    "qbeast_core.tree.space.outside": _outside,
+    "qbeast_core.tree.space.evolve": _evolved,
     "qbeast_core.query.plan.intervals": _located,
-    "qbeast_core.query.index.fitting": _compatible,
+    "qbeast_core.query.index.build": _compatible,
     "qbeast_core.table.inspect.plot_space": _labelled,
 }
 """The check of each module, which raises an AssertionError for unexpected results."""

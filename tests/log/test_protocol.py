@@ -8,8 +8,8 @@ import pytest
 from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.columns.declared_rules import declared_rules
-from qbeast_core.log.features import Brings
 from qbeast_core.log.protocol import (
+    Brings,
     check_readable,
     check_writable,
     in_commit_timestamps,

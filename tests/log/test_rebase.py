@@ -8,9 +8,8 @@ import polars as pl
 import pytest
 
 from qbeast_core.log.actions import AddFile, Metadata, Protocol, RemoveFile, Txn
-from qbeast_core.log.conflicts import merge_metadata
 from qbeast_core.log.files.live_files import FileChange, LiveFiles
-from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.intent import WriteIntent, merge_metadata
 from qbeast_core.log.rebase import Conflict, Rebased, found_dialect, rebase
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.spec.revision import Revision

@@ -13,8 +13,12 @@ import polars as pl
 from qbeast_core.query.index.build import build_index_table
 from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.transformation import HashTransformation, LinearTransformation
-from qbeast_core.spec.transformer import HashTransformer, LinearTransformer
+from qbeast_core.spec.transformation import (
+    HashTransformation,
+    HashTransformer,
+    LinearTransformation,
+    LinearTransformer,
+)
 
 SCHEMA = pl.Schema({"x": pl.Int64, "s": pl.String})
 LEAF = 2**31 - 1

@@ -19,27 +19,24 @@ from hypothesis import strategies as st
 
 from qbeast_core.query.index.build import build_index_table
 from qbeast_core.query.index.index_table import IndexTable
-from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.coordinates import coordinates_of_numbers, to_coordinates
 from qbeast_core.space.cubes import Cubes, encode_cubes
-from qbeast_core.space.numbers import number_values
+from qbeast_core.space.index_columns import NumberColumn, number_values
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,
+    CDFNumericQuantilesTransformer,
     CDFStringQuantilesTransformation,
+    CDFStringQuantilesTransformer,
     HashTransformation,
+    HashTransformer,
     IdentityTransformation,
     LinearTransformation,
-    StringHistogramTransformation,
-)
-from qbeast_core.spec.transformer import (
-    CDFNumericQuantilesTransformer,
-    CDFStringQuantilesTransformer,
-    HashTransformer,
     LinearTransformer,
+    StringHistogramTransformation,
     StringHistogramTransformer,
 )
-from qbeast_core.tree.space.columns import data_type_of, frame_weights, to_index_column
+from qbeast_core.tree.space.index_values import data_type_of, frame_weights, to_index_column
 from tests.space.cube_reference import points_to_cells
 
 EPOCH = datetime(1970, 1, 1)

@@ -16,15 +16,13 @@ from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import (
     CDFStringQuantilesTransformation,
+    CDFStringQuantilesTransformer,
     HashTransformation,
+    HashTransformer,
     IdentityTransformation,
     LinearTransformation,
-    Transformation,
-)
-from qbeast_core.spec.transformer import (
-    CDFStringQuantilesTransformer,
-    HashTransformer,
     LinearTransformer,
+    Transformation,
     Transformer,
 )
 from tests.query.small import block, file, files_frame

@@ -8,9 +8,8 @@ import pytest
 
 from qbeast_core.query.filters.nodes import Node, Unknown
 from qbeast_core.query.filters.predicate import parse_predicate
-from qbeast_core.query.plan.fractions import sample_to_weights
 from qbeast_core.query.plan.select import Selection, select
-from qbeast_core.query.plan.weights import WeightRange
+from qbeast_core.query.plan.weight_range import WeightRange, sample_to_weights
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from tests.query.small import LEAF, SCHEMA, block, file, layout, table
 

@@ -7,10 +7,9 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.query.plan.units import number_bounds
-from qbeast_core.space.columns import NumberColumn
-from qbeast_core.space.numbers import number_values
-from qbeast_core.tree.space.columns import to_index_column
+from qbeast_core.query.plan.file_statistics import number_bounds
+from qbeast_core.space.index_columns import NumberColumn, number_values
+from qbeast_core.tree.space.index_values import to_index_column
 from tests.query.tables import VALUES
 
 NARROW, WIDE = pl.Decimal(18, 4), pl.Decimal(38, 10)

@@ -9,9 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.space.columns import NumberColumn
-from qbeast_core.space.hashes.number_text import number_text
-from qbeast_core.space.numbers import number_values
+from qbeast_core.space.hashes import number_text
+from qbeast_core.space.index_columns import NumberColumn, number_values
 from tests.space.carriers import numbers
 
 NEAR_TIES = st.builds(

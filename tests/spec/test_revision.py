@@ -14,20 +14,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError, InvalidMetadataError
-from qbeast_core.spec.data_type import INTEGER_DATA_TYPES, OrderedDataType
 from qbeast_core.spec.revision import Revision, staging_revision
 from qbeast_core.spec.transformation import (
+    INTEGER_DATA_TYPES,
     CDFNumericQuantilesTransformation,
     CDFStringQuantilesTransformation,
     EmptyTransformation,
     HashTransformation,
     LinearTransformation,
+    LinearTransformer,
     NullToZeroTransformation,
+    OrderedDataType,
     identity_transformation,
     linear_transformation,
+    transformer_for,
 )
-from qbeast_core.spec.transformer import LinearTransformer, transformer_for
-from qbeast_core.tree.space.columns import data_type_of
+from qbeast_core.tree.space.index_values import data_type_of
 
 PACKAGE = "io.qbeast.core.transform."
 

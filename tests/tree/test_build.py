@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.tree.layout.file_order import file_order
-from qbeast_core.tree.layout.grid import grid
+from qbeast_core.tree.layout.grid import file_order, grid
 from qbeast_core.tree.layout.pack import order_in_file, page_rows_for, rows_by_file
 from tests.helpers.examples import examples
 from tests.helpers.small_files import resized

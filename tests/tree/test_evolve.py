@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from qbeast_core.space.coordinates import to_coordinates
-from qbeast_core.space.numbers import number_values
+from qbeast_core.space.index_columns import number_values
 from qbeast_core.spec.column_spec import parse_column_spec
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import (
@@ -21,9 +21,9 @@ from qbeast_core.spec.transformation import (
     IdentityTransformation,
     LinearTransformation,
 )
-from qbeast_core.tree.space.columns import to_index_column
 from qbeast_core.tree.space.evolve import MAX_CUBES, IndexWish, first_revision, next_revision
 from qbeast_core.tree.space.fit import ColumnBounds, Growth
+from qbeast_core.tree.space.index_values import to_index_column
 from qbeast_core.tree.space.summary import summarise
 
 

@@ -12,8 +12,8 @@ from qbeast_core.spec.transformation import (
     IdentityToZeroTransformation,
     IdentityTransformation,
     LinearTransformation,
+    LinearTransformer,
 )
-from qbeast_core.spec.transformer import LinearTransformer
 from qbeast_core.tree.space.evolve import IndexWish, next_revision
 from qbeast_core.tree.space.fit import Growth, identity_or_unit, value_limits
 from qbeast_core.tree.space.summary import summarise

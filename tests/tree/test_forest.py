@@ -13,9 +13,8 @@ from qbeast_core.space.cubes import Cubes
 from qbeast_core.table.engine.distributed import draw_outline
 from qbeast_core.tree.growth.upper import pack_cubes
 from qbeast_core.tree.layout.build import Assignment, assign_rows
-from qbeast_core.tree.layout.existing import ExistingTree, existing_tree
+from qbeast_core.tree.layout.existing import ExistingTree, broken_order, existing_tree
 from qbeast_core.tree.layout.grid import grid
-from qbeast_core.tree.layout.order import broken_order
 from qbeast_core.tree.space.partitions import NO_PARTITIONS
 from tests.helpers.examples import examples
 from tests.tree.batches import batches, misplaced

@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.space.cubes import Cubes
-from qbeast_core.tree.growth.gain import Blocks, Gain
-from qbeast_core.tree.growth.opened import shares_opened
-from qbeast_core.tree.growth.ranges import Axis, box_shares
-from qbeast_core.tree.growth.upper import upper_cubes
+from qbeast_core.tree.growth.gain import Axis, Blocks, Gain, box_shares
+from qbeast_core.tree.growth.upper import shares_opened, upper_cubes
 from qbeast_core.tree.layout.build import assign_rows
 from qbeast_core.tree.layout.existing import existing_tree
 from tests.tree.batches import pack_files

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     import qbeast
     from qbeast_core.cli.files import FileFormat
-    from qbeast_core.query.plan.fractions import Sample
+    from qbeast_core.query.plan.weight_range import Sample
 
 _SHOWN: Final = 10
 _FORMATS: Final = ("parquet", "csv", "jsonl")

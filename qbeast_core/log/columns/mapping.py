@@ -19,6 +19,7 @@ from qbeast_core.log.columns.fields import (
 )
 from qbeast_core.log.columns.stored import (
     COLUMN_ID,
+    DTYPE,
     MAPPING_MODE,
     MAX_COLUMN_ID,
     NESTED_IDS,
@@ -27,7 +28,6 @@ from qbeast_core.log.columns.stored import (
     mapping_mode,
 )
 from qbeast_core.log.files.stats import STATS_COLUMNS, names_text, parse_names
-from qbeast_core.log.sample_column import DTYPE
 from qbeast_core.log.schema import merged_schema, schema_from_delta
 from qbeast_core.spec.table_config import SAMPLE_COLUMN, SAMPLE_COLUMN_READER, min_reader_entry
 

@@ -1,8 +1,8 @@
-"""The columns of a table and how its files store them: column mapping and partition columns."""
+"""The columns of a table as its files store them, and the settings of the index by their names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
@@ -11,10 +11,12 @@ import orjson
 import polars as pl
 
 from qbeast_core.log.actions import Metadata
-from qbeast_core.log.columns.special_types import is_special
-from qbeast_core.log.columns.type_changes import TypeChange, changes_hash, changes_of, nearest_fields
-from qbeast_core.log.schema import type_from_delta
-from qbeast_core.spec.own_column import own_column
+from qbeast_core.log.columns.fields import TypeChange, changes_hash, changes_of, is_special, nearest_fields
+from qbeast_core.log.schema import schema_from_delta, type_from_delta
+from qbeast_core.spec.column_spec import ColumnSpec, parse_column_spec
+from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.table_config import SAMPLE_COLUMN, TableConfig
+from qbeast_core.support.joins import own_column
 
 MappingMode: TypeAlias = Literal["none", "name", "id"]
 
@@ -253,3 +255,80 @@ def _columns(
 
 # The columns of a table without mapping and partitions.
 PLAIN: Final = StoredColumns({})
+
+
+def config_by_name(configuration: Mapping[str, str], columns: StoredColumns) -> TableConfig:
+    """Return the settings of the index with the names of columns in the table; `entries` stay as they are."""
+    config = TableConfig.from_configuration(configuration)
+    if columns.mode == "none":
+        return config
+    revisions = {number: _renamed(revision, columns.name) for number, revision in config.revisions.items()}
+    specs = config.column_specs
+    if specs is not None:
+        specs = tuple(_renamed_spec(spec, columns.name) for spec in specs)
+    sample_by = tuple(columns.name(name) for name in config.sample_by)
+    return replace(config, revisions=revisions, column_specs=specs, sample_by=sample_by)
+
+
+def named_revision(revision: Revision, columns: StoredColumns) -> Revision:
+    """Return a revision with the names of columns in the table."""
+    return revision if columns.mode == "none" else _renamed(revision, columns.name)
+
+
+def stored_revision(revision: Revision, columns: StoredColumns) -> Revision:
+    """Return a revision with the names of columns in files."""
+    return revision if columns.mode == "none" else _renamed(revision, columns.stored_name)
+
+
+def stored_specs(specs: Sequence[str], columns: StoredColumns) -> tuple[str, ...]:
+    """Return column specs with the names of columns in files."""
+    return tuple(_renamed_spec(spec, columns.stored_name) for spec in specs)
+
+
+def _renamed(revision: Revision, name_of: Callable[[str], str]) -> Revision:
+    transformers = tuple(
+        transformer.model_copy(update={"column_name": name_of(transformer.column_name)})
+        for transformer in revision.column_transformers
+    )
+    renamed = revision.model_copy(update={"column_transformers": transformers})
+    return renamed.with_sample_by([name_of(name) for name in revision.sample_by])
+
+
+def _renamed_spec(spec: str, name_of: Callable[[str], str]) -> str:
+    parsed = parse_column_spec(spec)
+    return str(ColumnSpec(name_of(parsed.name), parsed.kind))
+
+
+DTYPE: Final = pl.Float32()
+
+
+def sample_column_of(
+    configuration: Mapping[str, str], schema: pl.Schema, columns: StoredColumns = PLAIN
+) -> str | None:
+    """Return the name of the sample column, or None if the table has none.
+
+    A column that another writer dropped, or whose type it changed, does not count.
+
+    >>> sample_column_of({"qbeast.sampleColumn": "s"}, pl.Schema({"a": pl.Int64, "s": pl.Float32}))
+    's'
+    >>> sample_column_of({"qbeast.sampleColumn": "s"}, pl.Schema({"a": pl.Int64})) is None
+    True
+    """
+    stored = configuration.get(SAMPLE_COLUMN)
+    name = None if stored is None else columns.name(stored)
+    return name if name is not None and schema.get(name) == DTYPE else None
+
+
+def has_sample_column(metadata: Metadata) -> bool:
+    """Return whether a table has a sample column; see `sample_column_of`."""
+    if SAMPLE_COLUMN not in metadata.configuration:
+        return False
+    schema, columns = schema_from_delta(metadata.schema_string), StoredColumns.of(metadata)
+    return sample_column_of(metadata.configuration, schema, columns) is not None
+
+
+def without_values(frame: pl.DataFrame, name: str | None) -> pl.DataFrame:
+    """Return rows whose sample column, if the table has one, is null and the last column: writes compute it."""
+    if name is None:
+        return frame
+    return frame.drop(name, strict=False).with_columns(pl.lit(None, DTYPE).alias(name))

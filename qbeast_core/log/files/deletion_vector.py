@@ -1,15 +1,25 @@
-"""Deletion vectors as a log describes them: the identity of files, and the files that an action names."""
+"""Deletion vectors: their descriptors in the log, and the rows that they list.
+
+The rows are an array of Roaring bitmaps in the portable format of Delta: a magic number, the number of bitmaps, and for
+each bitmap the high half of its rows and a 32-bit Roaring bitmap. A Roaring bitmap has a container per 65,536 rows:
+sorted numbers, a bit per row, or runs.
+"""
 
 from __future__ import annotations
 
 import uuid
 from base64 import b85decode
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 
 from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.space.arrays import I64Array
+from qbeast_core.spec.block import MAX_ROWS
 from qbeast_core.spec.file_path import FilePath
 
 # The identity of a file in Delta: the decoded path, and the deletion vector (empty: none).
@@ -94,3 +104,121 @@ def _uuid(text: str) -> uuid.UUID:
     except ValueError as error:  # also: not 16 bytes, or five characters encode more than four
         message = f"a deletion vector of the Delta log has the invalid id {text!r}"
         raise InvalidMetadataError(message) from error
+
+
+_MAGIC: Final = 1681511377
+_WITH_RUNS, _WITHOUT_RUNS = 12347, 12346
+_CONTAINER_ROWS: Final = 1 << 16
+_MAX_LISTED: Final = 4096  # containers of more rows have a bit per row
+_MIN_WITH_OFFSETS: Final = 4  # smaller bitmaps with runs have no offsets
+
+
+class MalformedBitmap(Exception):  # noqa: N818 - callers raise an error that names the file
+    """The bytes are not a bitmap in this format."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Container:
+    first_row: int
+    count: int
+    kind: str
+    values: npt.NDArray[Any]
+
+    def rows(self) -> I64Array:
+        """Return the listed rows, counted from the first row of the container."""
+        if self.kind == "bits":
+            return np.flatnonzero(np.unpackbits(self.values, bitorder="little"))
+        values = self.values.astype(np.int64)
+        if self.kind == "numbers":
+            return values
+        starts, lengths = values[0::2], values[1::2] + 1
+        return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(self.count)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowBitmap:
+    """A parsed bitmap. Its rows take memory only when they are requested."""
+
+    count: int
+    containers: tuple[_Container, ...]
+
+    def rows(self) -> I64Array:
+        """Return the listed rows, ascending."""
+        rows, at = np.empty(self.count, np.int64), 0
+        for container in self.containers:
+            part = container.rows()
+            if len(part) != container.count or part[-1] >= _CONTAINER_ROWS:
+                _refuse("a container does not list as many rows as it claims")
+            rows[at : at + len(part)] = part + container.first_row
+            at += len(part)
+        if (rows[1:] <= rows[:-1]).any():
+            _refuse("its rows are not in order")
+        return rows
+
+
+def parse_bitmap(data: bytes) -> RowBitmap:
+    """Parse the bytes of a deletion vector, without length and checksum. Bytes after its end are ignored.
+
+    >>> header = bytes.fromhex("d1d33964 0100000000000000 00000000 3a300000 01000000")
+    >>> parse_bitmap(header + bytes.fromhex("0000 0100 10000000 0300 0700")).rows().tolist()
+    [3, 7]
+    """
+    cursor = _Cursor(data)
+    if cursor.number("<u4") != _MAGIC:
+        _refuse("it does not begin as a bitmap in the portable format does")
+    containers = [
+        container
+        for _ in range(cursor.number("<u8"))
+        for container in _containers(cursor, cursor.number("<u4"))
+    ]
+    return RowBitmap(sum(container.count for container in containers), tuple(containers))
+
+
+class _Cursor:
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def take(self, dtype: str, count: int) -> npt.NDArray[Any]:
+        end = self._at + count * np.dtype(dtype).itemsize
+        if end > len(self._data):
+            _refuse("it is cut off")
+        values = np.frombuffer(self._data, dtype, count, self._at)
+        self._at = end
+        return values
+
+    def number(self, dtype: str) -> int:
+        return int(self.take(dtype, 1)[0])
+
+
+def _containers(cursor: _Cursor, high: int) -> Iterator[_Container]:
+    """Yield the containers of one bitmap. The cursor stands after its high half."""
+    cookie = cursor.number("<u4")
+    has_runs = cookie & 0xFFFF == _WITH_RUNS
+    if not has_runs and cookie != _WITHOUT_RUNS:
+        _refuse("a bitmap begins with an unknown number")
+    size = (cookie >> 16) + 1 if has_runs else cursor.number("<u4")
+    if size > _CONTAINER_ROWS:
+        _refuse("a bitmap claims too many containers")
+    flags = cursor.take("u1", (size + 7) // 8) if has_runs else np.zeros((size + 7) // 8, np.uint8)
+    runs = np.unpackbits(flags, bitorder="little")[:size]
+    keys, counts = cursor.take("<u2", 2 * size).astype(np.int64).reshape(-1, 2).T
+    if size and high << 32 >= MAX_ROWS:
+        _refuse(f"it lists row {high << 32:,} or a later one")
+    if not has_runs or size >= _MIN_WITH_OFFSETS:
+        cursor.take("<u4", size)  # offsets of containers, which follow one another
+    for key, count, is_run in zip(keys.tolist(), (counts + 1).tolist(), runs.tolist(), strict=True):
+        first = (high << 32) + key * _CONTAINER_ROWS
+        if is_run:
+            values = cursor.take("<u2", 2 * cursor.number("<u2"))
+            listed = int(values[1::2].astype(np.int64).sum()) + len(values) // 2
+            if listed != count:  # before runs are expanded
+                _refuse("a container does not list as many rows as it claims")
+            yield _Container(first, count, "runs", values)
+        elif count > _MAX_LISTED:
+            yield _Container(first, count, "bits", cursor.take("u1", _CONTAINER_ROWS // 8))
+        else:
+            yield _Container(first, count, "numbers", cursor.take("<u2", count))
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise MalformedBitmap(reason)

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import polars as pl
 
 from qbeast_core.log.actions import AddFile, RemoveFile
-from qbeast_core.log.columns.partition_values import values_of_files
+from qbeast_core.log.columns.file_values import values_of_files
 from qbeast_core.log.columns.stored import PLAIN, StoredColumns
 from qbeast_core.log.files.deletion_vector import parse_vector
 from qbeast_core.spec.block import BlocksDialect

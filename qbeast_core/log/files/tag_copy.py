@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.log.columns.revisions import stored_revision
-from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.log.columns.stored import StoredColumns, stored_revision
 from qbeast_core.spec.block import Block, pack_blocks, unpack_blocks
 from qbeast_core.spec.layout import Layout, dump_shape, parse_shape
 from qbeast_core.spec.revision import Revision

@@ -1,4 +1,4 @@
-"""Build the index table of a snapshot from the tags of its files."""
+"""Build the index table of a snapshot from the tags of its files and the revisions that fit its columns."""
 
 from __future__ import annotations
 
@@ -8,15 +8,67 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.query.index.fitting import fits_schema
+from qbeast_core.errors import InvalidColumnsError, InvalidMetadataError
 from qbeast_core.query.index.index_table import NO_REVISION, IndexTable, RevisionSpace
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import Cubes, cube_boxes, decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MAX_ROWS, Block, parse_blocks
 from qbeast_core.spec.revision import Revision
-from qbeast_core.tree.space.columns import text_column
+from qbeast_core.spec.transformation import DECIMAL_TYPE, EmptyTransformation, Transformer
+from qbeast_core.tree.space.index_values import data_type_of, text_column
+
+
+def fits_schema(revision: Revision, schema: pl.Schema, rehashed: Mapping[str, str] | None = None) -> bool:
+    """Return whether a revision has a space, and the columns have the types that it was built for (format 3).
+
+    `rehashed` are decimal columns whose type was widened, and their types: a revision fits if it notes the same type.
+
+    >>> from qbeast_core.spec.revision import staging_revision
+    >>> staging = staging_revision(["x"], timestamp_ms=0, table_id="t", cube_size=9)
+    >>> fits_schema(staging, pl.Schema({"x": pl.Int64}))
+    False
+    """
+    has_space = any(not isinstance(part, EmptyTransformation) for part in revision.transformations)
+    typed = all(_has_type(part, schema) for part in revision.column_transformers)
+    noted = {part.column_name: part.model_extra or {} for part in revision.column_transformers}
+    typed &= all(
+        noted[name].get(DECIMAL_TYPE) == dtype for name, dtype in (rehashed or {}).items() if name in noted
+    )
+    return has_space and typed and not texts_changed(revision, schema)
+
+
+def texts_changed(revision: Revision, schema: pl.Schema) -> tuple[str, ...]:
+    """Return the columns that are text in the schema but not in the revision, or the reverse.
+
+    >>> from qbeast_core.spec.revision import staging_revision
+    >>> staging = staging_revision(["x"], timestamp_ms=0, table_id="t", cube_size=9)
+    >>> texts_changed(staging, pl.Schema({"x": pl.String}))
+    ()
+    """
+    is_text = {name: schema.get(name) == pl.String for name in revision.columns}
+    was_text = {
+        transformer.column_name: transformer.data_type == "StringDataType"
+        for transformer in revision.column_transformers
+        if transformer.data_type is not None
+    }
+    wrong = {name for name, text in was_text.items() if text != is_text[name]}
+    for name, space in zip(revision.columns, revision.transformations, strict=False):
+        if space.holds_texts not in {None, is_text[name]}:
+            wrong.add(name)
+    return tuple(name for name in revision.columns if name in wrong)
+
+
+def _has_type(transformer: Transformer, schema: pl.Schema) -> bool:
+    dtype = schema.get(transformer.column_name)
+    if dtype is None:
+        return False
+    try:
+        data_type = data_type_of(transformer.column_name, dtype)
+    except InvalidColumnsError:
+        return False
+    return getattr(transformer, "data_type", data_type) == data_type
+
 
 # Why the index of a file is ignored.
 UnusableReason: TypeAlias = Literal["unreadable", "incomplete", "unknown revision", "other types", "no cube"]

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.query.index.pages import IndexedFiles, PageTable, build_page_table
-from qbeast_core.query.plan.statistics import Statistics, trusted_counts
+from qbeast_core.query.plan.file_statistics import Statistics, trusted_counts
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.revision import Revision

@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.query.plan.weights import WeightRange
+from qbeast_core.query.plan.weight_range import WeightRange
 from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MAX_ROWS
 from qbeast_core.spec.layout import dump_layout, parse_layout
-from qbeast_core.tree.bands.runs import Bands, Runs, find_runs
+from qbeast_core.tree.bands.shape import Bands, Runs, find_runs
 
 _JSON = pl.Struct(
     {

@@ -1,4 +1,4 @@
-"""Rows of heavy keys that samples draw one by one, as positions in files; see `qbeast_core.query.plan.drawn`.
+"""Rows of heavy keys that samples draw one by one, as positions in files; see `qbeast_core.query.plan.select`.
 
 Spark workers import this module without the modules that choose files.
 """
@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.query.plan.weights import WeightRange
+from qbeast_core.query.plan.weight_range import WeightRange
 from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
 from qbeast_core.space.weights import MIN_WEIGHT
 

@@ -22,16 +22,15 @@ from qbeast_core.query.filters.nodes import (
     Unknown,
     column_of,
 )
-from qbeast_core.query.plan.units import clock_slack, number_bounds
+from qbeast_core.query.plan.file_statistics import clock_slack, number_bounds
 from qbeast_core.space.arrays import BoolArray, F64Array
-from qbeast_core.space.columns import NumberColumn, StringColumn
 from qbeast_core.space.coordinates import (
     coordinates_of_numbers,
     null_coordinate,
     string_quantile_bounds,
     to_coordinates,
 )
-from qbeast_core.space.numbers import number_values
+from qbeast_core.space.index_columns import NumberColumn, StringColumn, number_values
 from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,
     HashTransformation,
@@ -41,7 +40,7 @@ from qbeast_core.spec.transformation import (
     TextTransformation,
     Transformation,
 )
-from qbeast_core.tree.space.columns import to_index_column
+from qbeast_core.tree.space.index_values import to_index_column
 
 _EXACT_INTEGERS = 2.0**53
 _LAST_CHARACTER, _LAST_BEFORE_SURROGATES, _FIRST_AFTER_SURROGATES = "\U0010ffff", "\ud7ff", "\ue000"

@@ -1,4 +1,12 @@
-"""Choose the files, blocks and pages that a read opens, with a reason for each skipped file (format 10)."""
+"""Choose the files, blocks and pages that a read opens, with a reason for each skipped file (format 10).
+
+A sample may draw the rows of heavy keys one by one. Rows of one key share one weight, so a sample has all of them or
+none. If the rows of a heavy key are contiguous, in an order that is independent of their values, the i-th of m rows
+gets the weight at i / m of all weights instead. A range of weights then holds the same fraction of them as of all keys,
+in the first pages of the stretch.
+
+A count reads less: the log has the rows of cubes that are inside of the filter, data files have the others.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +20,16 @@ import polars as pl
 
 from qbeast_core.query.filters.nodes import Atom, Node, column_of
 from qbeast_core.query.index.index_table import IndexTable
-from qbeast_core.query.plan.evaluate import evaluate
+from qbeast_core.query.plan.draws import FileDraw
+from qbeast_core.query.plan.file_statistics import Statistics, evaluate, trusted_counts
 from qbeast_core.query.plan.intervals import coordinate_intervals
-from qbeast_core.query.plan.statistics import Statistics, trusted_counts
-from qbeast_core.query.plan.weights import ALL_WEIGHTS, WeightRange
+from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
 from qbeast_core.space.weights import MIN_WEIGHT
 
 if TYPE_CHECKING:
     from qbeast_core.query.plan.draws import FileDraw
+
 
 # Why a file is opened or skipped.
 SkipReason: TypeAlias = Literal["matches", "replicated copies", "weights", "statistics", "cubes"]
@@ -45,7 +54,7 @@ class Selection:
     page_numbers: I64Array
     # Why each file is opened or skipped, as an index of the values of `SkipReason`, shape (files,).
     reason_codes: I64Array
-    # Rows that are not drawn by their keys, by number of the file, see `qbeast_core.query.plan.drawn`.
+    # Rows that are not drawn by their keys, by number of the file, see `qbeast_core.query.plan.select`.
     drawn: Mapping[int, FileDraw] = field(default_factory=dict[int, "FileDraw"])
 
     @cached_property
@@ -194,3 +203,118 @@ def _of_boxes(table: IndexTable, atom: Atom) -> BoolArray:
             if intervals is not None:
                 mask[space.blocks] = intervals.meet(space.lower[dimension], space.upper[dimension])
     return mask
+
+
+def draw(
+    by_key: Selection, matching: Selection, files: Mapping[int, FileDraw], weights: WeightRange
+) -> Selection:
+    """Choose what to read for a sample in which each row of some keys is drawn separately."""
+    table = by_key.table.pages
+    chosen = by_key.page_mask
+    pages = np.zeros_like(chosen)
+    for file, file_draw in files.items():
+        for stretch in (*file_draw.one_by_one, *file_draw.apart):
+            touched = table.pages_with(file, stretch.first, stretch.first + stretch.rows)
+            first = table.first_row[touched]
+            has_others = (first < stretch.first) | (
+                first + table.rows[touched] > stretch.first + stretch.rows
+            )
+            chosen[touched] &= has_others
+        for stretch in file_draw.one_by_one:
+            pages[table.pages_with(file, *stretch.within(weights))] = True
+    return _reading(by_key, chosen | (pages & matching.page_mask), files)
+
+
+def apart(matching: Selection, files: Mapping[int, FileDraw]) -> Selection:
+    """Choose what to read for the rows that samples skip."""
+    table = matching.table.pages
+    pages = np.zeros(len(table.rows), np.bool_)
+    for file, file_draw in files.items():
+        for stretch in file_draw.apart:
+            pages[table.pages_with(file, stretch.first, stretch.first + stretch.rows)] = True
+    only = {
+        file: replace(file_draw, one_by_one=(), only=True)
+        for file, file_draw in files.items()
+        if file_draw.apart
+    }
+    selection = _reading(matching, pages & matching.page_mask, only)
+    return replace(selection, opened=selection.opened & (selection.pages_opened > 0))
+
+
+def _reading(selection: Selection, pages: BoolArray, files: Mapping[int, FileDraw]) -> Selection:
+    """Return a selection with other pages."""
+    chosen = replace(selection, page_numbers=np.flatnonzero(pages), drawn=files)
+    return replace(chosen, opened=np.where(chosen.pages_total > 0, chosen.pages_opened > 0, chosen.opened))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowCount:
+    """The rows that a filter keeps, in two parts."""
+
+    # Rows that it keeps, outside of the pages and files to read.
+    known: int
+    # Pages and files whose rows must be read and filtered.
+    undecided: Selection
+    # Rows in these, without deleted ones.
+    rows_read: int
+
+
+def count_rows(
+    table: IndexTable,
+    keeps: BoolArray,
+    leaves: BoolArray,
+    *,
+    files: BoolArray,
+    deleted: Mapping[int, I64Array],
+) -> RowCount | None:
+    """Return the number of rows a filter keeps, and what must be read for the rest; None if the log cannot decide."""
+    here = files[table.file]
+    inside = keeps & ~leaves & here
+    whole = _read_whole(table, keeps & here, inside, deleted)
+    if table.replicated.any() or (table.num_records[whole] < 0).any():
+        return None
+    chosen = (keeps & leaves & here) | whole[table.file]
+    selection = MatchingBlocks(table, files, chosen).within(ALL_WEIGHTS)
+    gone = sum(len(rows) for number, rows in deleted.items() if selection.opened[number])
+    closed = {number: rows for number, rows in deleted.items() if not selection.opened[number]}
+    return RowCount(
+        known=_rows_elsewhere(table, inside, selection) - _deleted_inside(table, inside, closed),
+        undecided=selection,
+        rows_read=int(selection.rows_opened.sum()) - gone,
+    )
+
+
+def _read_whole(
+    table: IndexTable, keeps: BoolArray, inside: BoolArray, deleted: Mapping[int, I64Array]
+) -> BoolArray:
+    """Return the files to read as a whole or not at all: pages and blocks do not locate their rows."""
+    hides = np.zeros(table.files.height, np.bool_)
+    hides[list(deleted)] = True
+    counted = np.bincount(table.file, table.rows, table.files.height) == table.num_records
+    has_pages = np.diff(table.pages.first_page) > 0
+    undecided, some, others = (table.any_in_file(blocks) for blocks in (keeps & ~inside, keeps, ~inside))
+    unknown = some & ~counted
+    unordered = hides & ~has_pages & table.any_in_file(inside) & others
+    whole: BoolArray = (undecided & (hides | ~has_pages)) | unknown | unordered
+    return whole
+
+
+def _rows_elsewhere(table: IndexTable, inside: BoolArray, selection: Selection) -> int:
+    """Return the number of rows in blocks inside of the filter, without pages and files that are read."""
+    pages = table.pages
+    has_pages = np.diff(pages.first_page) > 0
+    plain = inside & ~selection.opened[table.file] & ~has_pages[table.file]
+    stretch = np.flatnonzero(inside[pages.stretch_block] & ~selection.page_mask[pages.stretch_page])
+    return int(table.rows[plain].sum() + pages.stretch_rows[stretch].sum())
+
+
+def _deleted_inside(table: IndexTable, inside: BoolArray, deleted: Mapping[int, I64Array]) -> int:
+    """Return the number of deleted rows in blocks inside of the filter, in files that are not read."""
+    count = 0
+    for number, rows in deleted.items():
+        blocks = slice(table.first_block[number], table.first_block[number + 1])
+        if inside[blocks].all():
+            count += len(rows)
+        elif inside[blocks].any():
+            count += int(inside[table.pages.blocks_of(number, rows)].sum())
+    return count

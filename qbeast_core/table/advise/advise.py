@@ -13,14 +13,14 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, invalid_argument
 from qbeast_core.query.filters.nodes import Atom, column_of
-from qbeast_core.query.plan.drawn import apart, draw
-from qbeast_core.query.plan.evaluate import evaluate
-from qbeast_core.query.plan.weights import ALL_WEIGHTS
+from qbeast_core.query.plan.file_statistics import evaluate
+from qbeast_core.query.plan.select import apart, draw
+from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.spec.column_spec import ColumnSpec, parse_column_spec
-from qbeast_core.support.forked import refuse_forked
 from qbeast_core.support.html import bar, html_of
 from qbeast_core.support.plain_text import in_lines
+from qbeast_core.support.process import refuse_forked
 from qbeast_core.table.advise.search import MANY_ROWS, TIE, Search, TableFacts, Workload, text_of
 from qbeast_core.table.advise.suggest import check_request
 from qbeast_core.table.advise.trial import ColumnSet, Index
@@ -32,7 +32,7 @@ from qbeast_core.table.read.explain import explain
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
-from qbeast_core.tree.keys.design_effect import design_effect
+from qbeast_core.tree.keys.key_sketch import design_effect
 from qbeast_core.tree.space.evolve import default_cube_size
 
 # Maximum number of columns that are compared, and of the best indexes that are compared on many rows.

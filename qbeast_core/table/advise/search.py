@@ -14,14 +14,14 @@ from qbeast_core.query.filters.nodes import Node, Unknown
 from qbeast_core.query.filters.predicate import parse_predicate
 from qbeast_core.space.arrays import F64Array
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
-from qbeast_core.spec.transformer import transformer_for
+from qbeast_core.spec.transformation import transformer_for
 from qbeast_core.table.advise.simulated import Opened
 from qbeast_core.table.advise.stored import Encoder
 from qbeast_core.table.advise.trial import ColumnSet, Index, Trial
 from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
 from qbeast_core.table.read.scan import pushed_down
-from qbeast_core.tree.space.columns import data_type_of
 from qbeast_core.tree.space.evolve import default_cube_size
+from qbeast_core.tree.space.index_values import data_type_of
 
 # Rows for comparing indexes, and rows for the shares and bytes of the result.
 FEW_ROWS: Final = 1 << 15

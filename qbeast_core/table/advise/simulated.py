@@ -9,9 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from qbeast_core.query.filters.nodes import Atom, Node, column_of
-from qbeast_core.query.plan.evaluate import evaluate
+from qbeast_core.query.plan.file_statistics import Statistics, evaluate
 from qbeast_core.query.plan.intervals import coordinate_intervals
-from qbeast_core.query.plan.statistics import Statistics
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import cube_boxes
 from qbeast_core.spec.transformation import Transformation

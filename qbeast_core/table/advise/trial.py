@@ -11,26 +11,26 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.query.filters.nodes import Node
-from qbeast_core.query.plan.statistics import Statistics
+from qbeast_core.query.plan.file_statistics import Statistics
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array, U32Array
 from qbeast_core.spec.column_spec import ColumnSpec
-from qbeast_core.spec.own_column import own_column
 from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.transformer import TransformerKind
+from qbeast_core.spec.transformation import TransformerKind
+from qbeast_core.support.joins import own_column
 from qbeast_core.table.advise.simulated import Opened, SimulatedTable
 from qbeast_core.table.advise.stored import Encoder, StoredRows
 from qbeast_core.tree.bands.arrange import has_bands
 from qbeast_core.tree.growth.upper import pack_cubes
 from qbeast_core.tree.layout.build import Assignment, assign_rows
-from qbeast_core.tree.layout.cells import grid_columns
+from qbeast_core.tree.layout.grid import grid_columns
 from qbeast_core.tree.layout.pack import (
     PackedFiles,
     page_rows_for,
     rows_by_file,
     rows_per_file,
 )
-from qbeast_core.tree.space.columns import frame_weights
 from qbeast_core.tree.space.evolve import IndexWish, default_cube_size, first_revision
+from qbeast_core.tree.space.index_values import frame_weights
 from qbeast_core.tree.space.summary import summarise
 
 # Every fourth row of a sample is encoded again alone: this shows how the size depends on the number of rows.

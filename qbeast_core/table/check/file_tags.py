@@ -21,7 +21,7 @@ from qbeast_core.table.data.footers import Unreadable, read_footer, read_footer_
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS
 from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.keys.key_tag import dump_keys, keys_of_file
-from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.index_values import frame_weights
 
 _END: Final = 8  # length of the footer, and the magic bytes
 

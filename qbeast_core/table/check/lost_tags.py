@@ -15,10 +15,10 @@ import polars as pl
 
 from qbeast_core.log.files.replay import TAG_KEYS
 from qbeast_core.log.files.tag_copy import RULES, RULES_TAG, digest_of
-from qbeast_core.query.index.fitting import fits_schema
+from qbeast_core.query.index.build import fits_schema
 from qbeast_core.spec.block import BlocksDialect, dump_blocks
-from qbeast_core.spec.own_column import own_column
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.joins import own_column
 from qbeast_core.table.check.faults import OF_INDEX, OF_LAYOUT, Fault
 from qbeast_core.table.check.file_tags import FileTags, UntaggedFile
 from qbeast_core.table.check.log import check_log

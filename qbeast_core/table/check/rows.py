@@ -12,10 +12,10 @@ import polars as pl
 from qbeast_core.errors import StorageError
 from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.columns.partition_values import PartitionTexts
+from qbeast_core.log.columns.file_values import PartitionTexts
 from qbeast_core.log.columns.stored import PLAIN, StoredColumns
 from qbeast_core.log.files.stats import Leaf, leaf_column, leaves_of
-from qbeast_core.query.plan.statistics import clock_slack, text_above
+from qbeast_core.query.plan.file_statistics import text_above, widened_bounds
 from qbeast_core.spec.layout import WEIGHT_COLUMN, Layout
 from qbeast_core.support.far_times import time_texts
 from qbeast_core.table.check.faults import Fault
@@ -34,7 +34,7 @@ from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS
 from qbeast_core.tree.bands.shape import FileShape
-from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.index_values import frame_weights
 
 JobT = TypeVar("JobT")
 AnswerT = TypeVar("AnswerT")
@@ -287,7 +287,7 @@ def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> b
             frame = frame.cast(pl.Float64).with_columns(stored + slack)
         return _in_order(frame, side)
     if isinstance(dtype, (pl.Date, pl.Datetime)) and type(bound.dtype) is type(dtype):
-        wide = clock_slack(bound.dtype, logged, logged, foreign=pl.lit(not ours))
+        wide = widened_bounds(bound.dtype, logged, logged, foreign=pl.lit(not ours))
         frame = frame.with_columns(wide[side == "max"].alias("bound"))
     if isinstance(dtype, pl.Datetime) and isinstance(bound.dtype, pl.Datetime):
         # Others cut the fraction of a millisecond off, above as well.

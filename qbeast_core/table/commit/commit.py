@@ -36,19 +36,15 @@ from qbeast_core.log.actions import (
     dump_commit,
     parse_commit,
 )
-from qbeast_core.log.conflicts import already_applied, find_conflict
-from qbeast_core.log.domains.row_ids import PRESERVED
-from qbeast_core.log.features import Brings
-from qbeast_core.log.files.grown_files import with_adds
+from qbeast_core.log.domains import PRESERVED
 from qbeast_core.log.files.live_files import FileChangePlanner
-from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.protocol import WriteMode, check_writable, in_commit_timestamps
+from qbeast_core.log.files.replay import with_adds
+from qbeast_core.log.intent import WriteIntent, already_applied, find_conflict
+from qbeast_core.log.protocol import Brings, WriteMode, check_writable, in_commit_timestamps
 from qbeast_core.log.rebase import Conflict, Rebased, rebase
-from qbeast_core.query.index.build import build_index_table, index_of_blocks
-from qbeast_core.query.index.fitting import fits_schema
+from qbeast_core.query.index.build import build_index_table, fits_schema, index_of_blocks
 from qbeast_core.query.index.index_table import NO_REVISION, IndexTable
-from qbeast_core.support.logs import LOG
-from qbeast_core.support.runtime import caller_stacklevel, new_id, now_ms
+from qbeast_core.support.runtime import LOG, caller_stacklevel, new_id, now_ms
 from qbeast_core.table.commit.checkpoint import checkpoint_if_due
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.index.fit import breaks_order, fit_blocks, with_new_names

@@ -22,13 +22,12 @@ from qbeast_core.io.parquet.write.few_values import place_values, used_values
 from qbeast_core.io.parquet.write.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile, CdcFile
-from qbeast_core.log.columns.partition_values import folder_of, partition_values
-from qbeast_core.log.columns.special_types import statistics_schema
-from qbeast_core.log.columns.stored import PLAIN, StoredColumns
-from qbeast_core.log.domains.row_ids import hidden_columns
+from qbeast_core.log.columns.fields import statistics_schema
+from qbeast_core.log.columns.file_values import folder_of, partition_values
+from qbeast_core.log.columns.stored import PLAIN, StoredColumns, sample_column_of
+from qbeast_core.log.domains import hidden_columns
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, leaves_of, stats_columns
 from qbeast_core.log.files.tag_copy import RULES, RULES_TAG, FileIndex, dump_copy
-from qbeast_core.log.sample_column import sample_column_of
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.space.weights import sample_values
 from qbeast_core.spec.block import BlocksDialect
@@ -39,10 +38,10 @@ from qbeast_core.table.data.stored_frames import as_stored
 from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.keys.key_tag import KEYS_TAG, dump_keys, keys_of_file
 from qbeast_core.tree.layout.pack import RowNumbers
-from qbeast_core.tree.layout.parallel import workers
+from qbeast_core.tree.space.index_values import workers
 
 if TYPE_CHECKING:  # workers that write a file planned elsewhere need no tree
-    from qbeast_core.tree.layout.plan import IndexPlan
+    from qbeast_core.tree.layout.index_plan import IndexPlan
 
 SentT = TypeVar("SentT")
 

@@ -12,7 +12,7 @@ from qbeast_core.errors import InvalidColumnsError, InvalidInputError, Unsupport
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.revision import Revision
-from qbeast_core.tree.space.columns import can_be_hashed, data_type_of
+from qbeast_core.tree.space.index_values import can_be_hashed, data_type_of
 
 
 def lost_columns(indexed: Sequence[str], schema: pl.Schema) -> dict[str, str]:

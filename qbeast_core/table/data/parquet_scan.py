@@ -14,11 +14,11 @@ from qbeast_core.io.parquet.old_calendar import OldCalendar, has_times
 from qbeast_core.io.parquet.other_reader import arrow_schema, scan_by_arrow
 from qbeast_core.io.parquet.stored_types import parts_apart, stored_type
 from qbeast_core.io.stores.store import Store, map_files
-from qbeast_core.log.columns.partition_values import PartitionTexts
+from qbeast_core.log.columns.file_values import PartitionTexts
 from qbeast_core.log.columns.stored import PLAIN, StoredColumns
-from qbeast_core.log.domains.row_ids import RowIdsOfFile
+from qbeast_core.log.domains import RowIdsOfFile
 from qbeast_core.space.arrays import I64Array
-from qbeast_core.spec.own_column import own_column
+from qbeast_core.support.joins import own_column
 from qbeast_core.table.data.footers import Unreadable, read_footer_bytes
 from qbeast_core.table.data.stored_frames import FilesView, names_by_id
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS

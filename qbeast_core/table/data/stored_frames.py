@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from qbeast_core.log.columns.partition_values import PartitionTexts, typed_values
-from qbeast_core.log.columns.special_types import VOID
+from qbeast_core.log.columns.fields import VOID
+from qbeast_core.log.columns.file_values import PartitionTexts, typed_values
 from qbeast_core.log.columns.stored import COLUMN_ID, NESTED_IDS, PLAIN, StoredColumns, physical_name
 
 

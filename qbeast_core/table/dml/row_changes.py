@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
-from qbeast_core.log.domains.row_ids import RowIdColumns
+from qbeast_core.log.domains import RowIdColumns
 from qbeast_core.support.plain_text import reason_of
 from qbeast_core.table.data.expressions import Condition
 from qbeast_core.table.data.rules.row_rules import AppliedRules

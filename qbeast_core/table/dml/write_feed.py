@@ -14,7 +14,7 @@ from qbeast_core.io.parquet.write.encode import encode_data_file
 from qbeast_core.io.parquet.write.encodings import choose_dictionary
 from qbeast_core.io.parquet.write.value_bytes import page_rows_within
 from qbeast_core.log.actions import CHANGE_FOLDER, CdcFile
-from qbeast_core.log.columns.partition_values import partition_values
+from qbeast_core.log.columns.file_values import partition_values
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.space.weights import sample_values
 from qbeast_core.spec.file_path import FilePath
@@ -25,7 +25,7 @@ from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
-from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.index_values import frame_weights
 
 # Column with the kind of change.
 CHANGE_TYPE: Final = "_change_type"

@@ -14,8 +14,7 @@ import polars as pl
 from qbeast_core.errors import check_choice, invalid_argument
 from qbeast_core.resources import EngineName, Resources, combined
 from qbeast_core.results import FilesResult
-from qbeast_core.support.logs import LOG
-from qbeast_core.support.runtime import ProgressCallback
+from qbeast_core.support.runtime import LOG, ProgressCallback
 from qbeast_core.table.engine.budget import MIN_MEMORY_BYTES, Budget, bytes_of_text
 from qbeast_core.table.engine.live_files import FilesSource, rows_and_bytes
 from qbeast_core.table.engine.memory import MemoryEngine

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.query.plan.weights import ALL_WEIGHTS
+from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.table.data.footers import Unreadable, read_footer
 from qbeast_core.table.data.query_batches import has_any_width, within

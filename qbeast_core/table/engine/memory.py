@@ -22,16 +22,13 @@ from qbeast_core.table.engine.stream import FrameSource
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.plain_files import PlainTask
 from qbeast_core.table.engine.tasks.sorted_file import settings_for
-from qbeast_core.tree.keys.design_effect import design_effect
-from qbeast_core.tree.keys.key_sketch import KeySketch
+from qbeast_core.tree.keys.key_sketch import KeySketch, KeyTotal, design_effect
 from qbeast_core.tree.keys.key_tag import keys_of_file
-from qbeast_core.tree.keys.key_total import KeyTotal
 from qbeast_core.tree.layout.existing import ExistingTree, partitions_of
+from qbeast_core.tree.layout.index_plan import IndexPlan, plan_index
 from qbeast_core.tree.layout.pack import rows_per_file
-from qbeast_core.tree.layout.parallel import workers
-from qbeast_core.tree.layout.plan import IndexPlan, plan_index
-from qbeast_core.tree.space.columns import frame_weights
-from qbeast_core.tree.space.outside import rows_outside
+from qbeast_core.tree.space.evolve import rows_outside
+from qbeast_core.tree.space.index_values import frame_weights, workers
 from qbeast_core.tree.space.partitions import with_stored_values
 from qbeast_core.tree.space.summary import IndexSummary, summarise
 

@@ -9,9 +9,7 @@ import polars as pl
 
 from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.store import Store, checked_options
-from qbeast_core.log.columns.revisions import config_by_name
-from qbeast_core.log.columns.stored import StoredColumns
-from qbeast_core.log.sample_column import sample_column_of, without_values
+from qbeast_core.log.columns.stored import StoredColumns, config_by_name, sample_column_of, without_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from qbeast_core.table.data.frames import FrameLike, to_frame

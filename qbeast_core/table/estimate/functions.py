@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, check_whole_number
-from qbeast_core.query.plan.fractions import fractions_of
+from qbeast_core.query.plan.weight_range import fractions_of
 from qbeast_core.sampling.deviation import Repeats, SeenRows
 from qbeast_core.sampling.jackknife import (
     MIN_REPLICATES,
@@ -27,7 +27,7 @@ from qbeast_core.sampling.jackknife import (
 from qbeast_core.sampling.rules import MIN_KEYS, WIDENED, Target, is_met, is_reliable, next_fraction
 from qbeast_core.sampling.sums import WEIGHT, KeySizes
 from qbeast_core.space.arrays import F64Array, I32Array
-from qbeast_core.spec.own_column import own_column
+from qbeast_core.support.joins import own_column
 from qbeast_core.table.data.expressions import Predicate, evaluating
 from qbeast_core.table.estimate.expressions import refuse
 from qbeast_core.table.estimate.heavy_rows import NO_HEAVY_ROWS, HeavyRows

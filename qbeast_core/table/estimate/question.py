@@ -16,7 +16,7 @@ import polars as pl
 
 from qbeast_core.errors import unknown_columns
 from qbeast_core.query.filters.predicate import conjuncts
-from qbeast_core.query.plan.fractions import Sample, Share, sample_to_weights, share_of
+from qbeast_core.query.plan.weight_range import Sample, Share, sample_to_weights, share_of
 from qbeast_core.query.sql.values import InvalidSqlError, UnknownColumnError
 from qbeast_core.resources import Resources
 from qbeast_core.sampling.aggregates import Aggregates, RefusedAggregate, Smooth, recognise

@@ -15,11 +15,14 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.filters.nodes import Unknown
 from qbeast_core.query.filters.rest import parse_rest
-from qbeast_core.query.plan.counting import RowCount, count_rows
-from qbeast_core.query.plan.drawn import apart, draw
-from qbeast_core.query.plan.fractions import Sample, fractions_of, sample_to_weights
-from qbeast_core.query.plan.select import Selection, match
-from qbeast_core.query.plan.weights import ALL_WEIGHTS, KeyChoice
+from qbeast_core.query.plan.select import RowCount, Selection, apart, count_rows, draw, match
+from qbeast_core.query.plan.weight_range import (
+    ALL_WEIGHTS,
+    KeyChoice,
+    Sample,
+    fractions_of,
+    sample_to_weights,
+)
 from qbeast_core.sampling.aggregates import Aggregates
 from qbeast_core.sampling.deviation import MIN_SHIFT, MIN_SHIFT_OF_SAMPLE, Repeats, SeenRows
 from qbeast_core.sampling.sums import WEIGHT, KeySizes, Parts, Sums

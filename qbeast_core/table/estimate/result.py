@@ -18,8 +18,8 @@ from qbeast_core.sampling.sums import GROUP
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.support.as_json import to_json
 from qbeast_core.support.html import html_of
-from qbeast_core.support.optional import require
 from qbeast_core.support.plain_text import in_lines
+from qbeast_core.support.process import require
 from qbeast_core.table.estimate.question import Question
 
 if TYPE_CHECKING:

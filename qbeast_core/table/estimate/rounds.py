@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.plan.fractions import fractions_of, sample_to_weights
+from qbeast_core.query.plan.weight_range import fractions_of, sample_to_weights
 from qbeast_core.sampling.aggregates import TOTAL
 from qbeast_core.sampling.intervals import Interval, factor_of, interval_of
 from qbeast_core.sampling.rules import WIDENED, Target, is_met, next_fraction

@@ -13,11 +13,9 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
-from qbeast_core.tree.keys.design_effect import CLUSTERED, design_effect
-from qbeast_core.tree.keys.key_sketch import KeySketch
+from qbeast_core.tree.keys.key_sketch import CLUSTERED, KeySketch, KeyTotal, design_effect
 from qbeast_core.tree.keys.key_tag import KEYS_TAG, parse_keys
-from qbeast_core.tree.keys.key_total import KeyTotal
-from qbeast_core.tree.space.columns import data_type_of, frame_weights
+from qbeast_core.tree.space.index_values import data_type_of, frame_weights
 
 _TRIED: Final = 3
 

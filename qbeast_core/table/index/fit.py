@@ -7,8 +7,7 @@ from dataclasses import replace
 import polars as pl
 
 from qbeast_core.log.actions import AddFile, Metadata
-from qbeast_core.log.columns.revisions import named_revision, stored_revision
-from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.log.columns.stored import StoredColumns, named_revision, stored_revision
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.file_path import FilePath

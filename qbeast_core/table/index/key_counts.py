@@ -13,9 +13,8 @@ import polars as pl
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.keys.heavy_keys import HeavyKeys
-from qbeast_core.tree.keys.key_tag import parse_keys
-from qbeast_core.tree.keys.key_total import KeyTotal
+from qbeast_core.tree.keys.key_sketch import KeyTotal
+from qbeast_core.tree.keys.key_tag import HeavyKeys, parse_keys
 
 _CACHED_TABLES: Final = 8
 

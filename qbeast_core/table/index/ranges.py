@@ -7,14 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.index.fitting import fits_schema
-from qbeast_core.space.columns import NumberColumn
+from qbeast_core.query.index.build import fits_schema
 from qbeast_core.space.coordinates import to_coordinates
-from qbeast_core.space.numbers import number_values
+from qbeast_core.space.index_columns import NumberColumn, number_values
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import HashTransformation, Transformation
-from qbeast_core.tree.growth.ranges import Axis
-from qbeast_core.tree.space.columns import to_index_column
+from qbeast_core.tree.growth.gain import Axis
+from qbeast_core.tree.space.index_values import to_index_column
 
 
 def axes_of(

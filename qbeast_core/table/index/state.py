@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.columns.partition_values import typed_partitions
-from qbeast_core.log.domains.clustering import clustered_by_others, is_clustered
-from qbeast_core.query.index.fitting import fits_schema
+from qbeast_core.log.columns.file_values import typed_partitions
+from qbeast_core.log.domains import clustered_by_others, is_clustered
+from qbeast_core.query.index.build import fits_schema
 from qbeast_core.query.index.index_table import NO_REVISION, IndexTable
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import Cubes, decode_cubes
@@ -21,10 +21,9 @@ from qbeast_core.spec.layout import WITHOUT_HIDDEN_WEIGHTS
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.index.ranges import axes_of
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.growth.ranges import Axis
-from qbeast_core.tree.layout.existing import ExistingTree, existing_tree
-from qbeast_core.tree.layout.order import broken_order, open_where_broken
-from qbeast_core.tree.space.columns import text_column
+from qbeast_core.tree.growth.gain import Axis
+from qbeast_core.tree.layout.existing import ExistingTree, broken_order, existing_tree, open_where_broken
+from qbeast_core.tree.space.index_values import text_column
 from qbeast_core.tree.space.partitions import NO_PARTITIONS, Partitions
 
 # In place of a revision id: the file has no usable index.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qbeast_core.errors import InvalidMetadataError, NotQbeastTableError
-from qbeast_core.log.refusals import damaged_index
+from qbeast_core.log.protocol import damaged_index
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import SAMPLE_BY
 from qbeast_core.support.suggestions import convert_call

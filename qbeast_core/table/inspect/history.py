@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from qbeast_core.log.files.commit_times import LAST_MS
+from qbeast_core.log.actions import LAST_MS
 
 _TIMES: Final = ("timestamp", "inCommitTimestamp")  # the first is the time of the version, see `commit_times`
 

@@ -10,10 +10,10 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, invalid_argument
 from qbeast_core.query.filters.predicate import parse_predicate
-from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.query.plan.intervals import reach
+from qbeast_core.query.plan.weight_range import Sample
 from qbeast_core.spec.revision import Revision
-from qbeast_core.support.optional import require
+from qbeast_core.support.process import require
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.index.unindexed import latest_revision
 from qbeast_core.table.read.explain import Plan, explain

@@ -20,8 +20,7 @@ from qbeast_core.errors import (
 from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import Metadata
-from qbeast_core.log.columns.revisions import config_by_name, stored_revision, stored_specs
-from qbeast_core.log.columns.stored import PLAIN, StoredColumns
+from qbeast_core.log.columns.stored import PLAIN, StoredColumns, config_by_name, stored_revision, stored_specs
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.schema import schema_to_delta

@@ -22,10 +22,11 @@ from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
 from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,
+    CDFNumericQuantilesTransformer,
     CDFStringQuantilesTransformation,
+    CDFStringQuantilesTransformer,
     IdentityTransformation,
 )
-from qbeast_core.spec.transformer import CDFNumericQuantilesTransformer, CDFStringQuantilesTransformer
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.check.placement import read_layout
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata

@@ -26,7 +26,7 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.columns.partition_values import NULL_FOLDER, typed_values
+from qbeast_core.log.columns.file_values import NULL_FOLDER, typed_values
 from qbeast_core.log.files.stats import file_stats, stats_columns
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.spec.file_path import FilePath

@@ -10,7 +10,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError, changed_before
 from qbeast_core.log.actions import Metadata
-from qbeast_core.log.columns.revisions import stored_revision, stored_specs
+from qbeast_core.log.columns.stored import stored_revision, stored_specs
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import dialect_of

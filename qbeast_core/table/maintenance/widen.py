@@ -12,15 +12,16 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import UnsupportedTableError, unknown_columns
-from qbeast_core.log.columns.special_types import VOID, is_variant
-from qbeast_core.log.columns.stored import StoredColumns
-from qbeast_core.log.columns.type_changes import (
+from qbeast_core.log.columns.fields import (
     ENABLED,
     TYPE_CHANGES,
+    VOID,
     TypeChange,
     changes_hash,
+    is_variant,
     is_widening,
 )
+from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.schema import VARIANT, schema_to_delta

@@ -29,21 +29,21 @@ from qbeast_core.query.filters.nodes import (
 )
 from qbeast_core.query.filters.predicate import conjuncts, disjuncts, parse_predicate
 from qbeast_core.query.index.index_table import IndexTable
-from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.query.plan.intervals import coordinate_intervals
 from qbeast_core.query.plan.select import match
+from qbeast_core.query.plan.weight_range import Sample
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.spec.transformation import HashTransformation
 from qbeast_core.support.as_json import to_json
-from qbeast_core.support.forked import refuse_forked
 from qbeast_core.support.html import bar, html_of
 from qbeast_core.support.plain_text import in_lines
+from qbeast_core.support.process import refuse_forked
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.footers import Unreadable, read_footer
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan import pushed_down, warn_of_sample
-from qbeast_core.tree.keys.design_effect import CLUSTERED
+from qbeast_core.tree.keys.key_sketch import CLUSTERED
 
 _RANGES: Final = pl.List(pl.Struct({"start": pl.Int64, "length": pl.Int64}))
 

@@ -10,9 +10,8 @@ import polars as pl
 
 from qbeast_core.query.filters.nodes import Nothing
 from qbeast_core.query.filters.rest import parse_rest
-from qbeast_core.query.plan.counting import RowCount, count_rows
-from qbeast_core.query.plan.fractions import Sample
-from qbeast_core.query.plan.select import match
+from qbeast_core.query.plan.select import RowCount, count_rows, match
+from qbeast_core.query.plan.weight_range import Sample
 from qbeast_core.table.read.reader import Reader, ScanPlan, log_read
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts

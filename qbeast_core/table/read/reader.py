@@ -20,18 +20,16 @@ from qbeast_core.errors import (
 from qbeast_core.io.parquet.cuts import cuts_of
 from qbeast_core.io.parquet.page_plan import PageRequest
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.columns.partition_values import PartitionTexts
+from qbeast_core.log.columns.file_values import PartitionTexts
 from qbeast_core.query.filters.nodes import Node, Unknown
 from qbeast_core.query.filters.predicate import understand
 from qbeast_core.query.index.build import build_index_table
 from qbeast_core.query.index.index_table import IndexTable
-from qbeast_core.query.plan.fractions import Sample, sample_to_weights
 from qbeast_core.query.plan.select import MatchingBlocks, Selection, files_that_may_match, match
-from qbeast_core.query.plan.weights import ALL_WEIGHTS, KeyChoice, WeightRange
+from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, KeyChoice, Sample, WeightRange, sample_to_weights
 from qbeast_core.space.arrays import I32Array, I64Array
-from qbeast_core.support.forked import refuse_forked
-from qbeast_core.support.logs import LOG
-from qbeast_core.support.runtime import caller_stacklevel
+from qbeast_core.support.process import refuse_forked
+from qbeast_core.support.runtime import LOG, caller_stacklevel
 from qbeast_core.support.sizing import sizing
 from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns

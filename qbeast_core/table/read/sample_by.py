@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from qbeast_core.errors import UnindexedSampleWarning, invalid_argument
-from qbeast_core.query.plan.fractions import Sample
+from qbeast_core.query.plan.weight_range import Sample
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.index.unindexed import index_call
 from qbeast_core.table.read.reader import Reader, different_names
-from qbeast_core.tree.space.columns import can_be_hashed
+from qbeast_core.tree.space.index_values import can_be_hashed
 
 # Ids of the tables that a warning was shown for.
 _WARNED: Final[set[str]] = set()

@@ -11,8 +11,8 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import EmptySampleWarning, InvalidInputError
-from qbeast_core.query.plan.fractions import Sample, fractions_of, sample_to_weights
-from qbeast_core.spec.own_column import own_column
+from qbeast_core.query.plan.weight_range import Sample, fractions_of, sample_to_weights
+from qbeast_core.support.joins import own_column
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.read.heights import heights
 from qbeast_core.table.read.reader import Reader, ScanPlan, log_read

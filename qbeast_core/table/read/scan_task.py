@@ -15,18 +15,18 @@ from qbeast_core.io.parquet.page_plan import PageRequest
 from qbeast_core.io.parquet.pages import PageReader
 from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.columns.partition_values import PartitionTexts
+from qbeast_core.log.columns.file_values import PartitionTexts
 from qbeast_core.log.columns.stored import StoredColumns
-from qbeast_core.log.domains.row_ids import RowIdsOfFile
+from qbeast_core.log.domains import RowIdsOfFile
 from qbeast_core.query.plan.draws import FileDraw
-from qbeast_core.query.plan.weights import KeyChoice, WeightRange
+from qbeast_core.query.plan.weight_range import KeyChoice, WeightRange
 from qbeast_core.space.arrays import I64Array
-from qbeast_core.spec.own_column import own_column
+from qbeast_core.support.joins import own_column
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.data.stored_frames import FilesView
 from qbeast_core.table.data.whole_batches import whole_batches
-from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.index_values import frame_weights
 
 _Scan: TypeAlias = Callable[[list[str]], pl.LazyFrame]
 

@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, check_whole_number
-from qbeast_core.query.plan.fractions import Sample, fraction_below
-from qbeast_core.spec.own_column import own_column
+from qbeast_core.query.plan.weight_range import Sample, fraction_below
+from qbeast_core.support.joins import own_column
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
 from qbeast_core.table.read.heights import max_rows
 from qbeast_core.table.read.reader import Reader

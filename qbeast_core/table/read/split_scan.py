@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import check_whole_number
-from qbeast_core.log.columns.partition_values import PartitionTexts
+from qbeast_core.log.columns.file_values import PartitionTexts
 from qbeast_core.support.sizing import Sizing
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import DrawnPages, FileParts, ScanTask

@@ -16,7 +16,7 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index.state import STAGED, IndexState
 from qbeast_core.tree.growth.gain import Blocks, Gain
-from qbeast_core.tree.space.columns import text_column
+from qbeast_core.tree.space.index_values import text_column
 
 # Why a file is rewritten.
 RewriteReason: TypeAlias = Literal[

@@ -11,7 +11,7 @@ import polars as pl
 from qbeast_core.errors import CommitConflictError
 from qbeast_core.log.files.live_files import removes_of
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.support.logs import LOG
+from qbeast_core.support.runtime import LOG
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.index.design_effect import warn_if_growing
 from qbeast_core.table.rewrite.replace import Replaced

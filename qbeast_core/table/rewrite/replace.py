@@ -15,8 +15,7 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
-from qbeast_core.support.logs import LOG
-from qbeast_core.support.runtime import Progress, ProgressCallback, new_id, now_ms, report
+from qbeast_core.support.runtime import LOG, Progress, ProgressCallback, new_id, now_ms, report
 from qbeast_core.table.data.data_files import delete_data_files, delete_files_named
 from qbeast_core.table.engine.live_files import FilesSource, all_rows, whole_parts
 from qbeast_core.table.engine.memory import MEMORY
@@ -30,7 +29,7 @@ from qbeast_core.table.index.state import NO_BLOCKS, IndexState, new_blocks
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.candidates import has_exact_layout
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.growth.opened import opened_rows
+from qbeast_core.tree.growth.upper import opened_rows
 from qbeast_core.tree.layout.existing import ExistingTree
 
 # How to place rows. "keep" uses the current thresholds of the cubes, so that few other files have to be replaced.

@@ -16,8 +16,13 @@ import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError, StorageError
 from qbeast_core.io.stores.store import Range, Store, map_files
-from qbeast_core.log.files.deletion_vector import from_z85, parse_vector, vector_path
-from qbeast_core.log.files.row_bitmap import MalformedBitmap, parse_bitmap
+from qbeast_core.log.files.deletion_vector import (
+    MalformedBitmap,
+    from_z85,
+    parse_bitmap,
+    parse_vector,
+    vector_path,
+)
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.table.data.footers import Unreadable, read_footer
 

@@ -32,11 +32,9 @@ from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.resolve import SCHEMES
 from qbeast_core.io.stores.store import Store, reason_of_failure
 from qbeast_core.log.actions import Metadata, Protocol
-from qbeast_core.log.features import NAMED_READER, NAMED_WRITER
-from qbeast_core.log.protocol import check_readable
-from qbeast_core.log.refusals import cure_of
-from qbeast_core.support.forked import FORKED
+from qbeast_core.log.protocol import NAMED_READER, NAMED_WRITER, check_readable, cure_of
 from qbeast_core.support.plain_text import MAX_QUOTED, for_people
+from qbeast_core.support.process import FORKED
 from qbeast_core.support.suggestions import write_call
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead, log_instead
 from qbeast_core.table.snapshot.checkpoint_faults import checkpoint_faults, warn_of_faults

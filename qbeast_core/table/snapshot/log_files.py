@@ -15,8 +15,7 @@ import polars as pl
 
 from qbeast_core.errors import CommitUnknownError, InvalidMetadataError, StorageError
 from qbeast_core.io.stores.store import Store, map_files
-from qbeast_core.log.actions import CommitInfo, parse_commit
-from qbeast_core.log.files.commit_times import commit_times
+from qbeast_core.log.actions import CommitInfo, commit_times, parse_commit
 from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY

@@ -16,7 +16,7 @@ import polars as pl
 
 from qbeast_core.errors import QbeastError
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.columns.partition_values import partition_texts, typed_values
+from qbeast_core.log.columns.file_values import partition_texts, typed_values
 from qbeast_core.log.columns.stored import physical_name
 from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.log.schema import type_from_delta

@@ -23,26 +23,32 @@ from qbeast_core.errors import (
 from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import CommitInfo, Metadata, Protocol
-from qbeast_core.log.columns.bounds import sound_bounds
-from qbeast_core.log.columns.partition_values import PartitionTexts, partition_texts
-from qbeast_core.log.columns.revisions import config_by_name
-from qbeast_core.log.columns.statistics import statistics_by_name
-from qbeast_core.log.columns.stored import StoredColumns
-from qbeast_core.log.domains.clustering import clustering_columns, is_clustered
-from qbeast_core.log.domains.row_ids import RowIdColumns, RowIdsOfFile, row_id_columns
+from qbeast_core.log.columns.file_values import (
+    PartitionTexts,
+    partition_texts,
+    sound_bounds,
+    statistics_by_name,
+)
+from qbeast_core.log.columns.stored import StoredColumns, config_by_name, sample_column_of
+from qbeast_core.log.domains import (
+    RowIdColumns,
+    RowIdsOfFile,
+    clustering_columns,
+    is_clustered,
+    row_id_columns,
+)
 from qbeast_core.log.files.live_files import LiveFiles
 from qbeast_core.log.files.replay import LogState, domains_of, files_with_tags, needs_removes, whole_files
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.log.sample_column import sample_column_of
 from qbeast_core.log.schema import schema_from_delta
 from qbeast_core.query.index.build import build_index_table
 from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import TableConfig
-from qbeast_core.support.forked import refuse_forked
-from qbeast_core.support.logs import LOG
+from qbeast_core.support.process import refuse_forked
+from qbeast_core.support.runtime import LOG
 from qbeast_core.table.data.foreign_schema import visible_columns
 from qbeast_core.table.snapshot.deletion_vectors import ListedFiles, deleted_rows
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta

@@ -10,8 +10,7 @@ import polars as pl
 from qbeast_core.errors import AddedColumnWarning
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns.mapping import with_fields
-from qbeast_core.log.columns.revisions import config_by_name
-from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.log.columns.stored import StoredColumns, config_by_name
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.schema import schema_from_delta
 from qbeast_core.support.runtime import caller_stacklevel, new_id

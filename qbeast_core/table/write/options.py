@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, get_args
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, check_choice, invalid_argument
-from qbeast_core.space.columns import NumberColumn
-from qbeast_core.space.numbers import number_values
+from qbeast_core.space.index_columns import NumberColumn, number_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.support.suggestions import did_you_mean
@@ -25,8 +24,8 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.partition_by import PartitionBy
 from qbeast_core.table.write.sampling_key import SampleBy
 from qbeast_core.table.write.target import Mode
-from qbeast_core.tree.space.columns import to_index_column
 from qbeast_core.tree.space.fit import ColumnBounds
+from qbeast_core.tree.space.index_values import to_index_column
 
 if TYPE_CHECKING:
     from qbeast_core.table.index.column_texts import IndexColumns

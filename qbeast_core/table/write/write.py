@@ -24,9 +24,8 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.results import FilesResult
 from qbeast_core.spec.revision import Revision
-from qbeast_core.support.forked import refuse_forked
-from qbeast_core.support.logs import LOG
-from qbeast_core.support.runtime import Progress, now_ms, report
+from qbeast_core.support.process import refuse_forked
+from qbeast_core.support.runtime import LOG, Progress, now_ms, report
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.data.data_files import delete_data_files

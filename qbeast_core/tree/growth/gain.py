@@ -17,11 +17,77 @@ import numpy as np
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import weight_to_fraction
-from qbeast_core.tree.growth.opened import shares_opened
-from qbeast_core.tree.growth.ranges import Axis, box_shares
+from qbeast_core.tree.growth.upper import shares_opened
 from qbeast_core.tree.layout.build import inner_size, rows_of_leaf
 from qbeast_core.tree.layout.existing import place_cubes, region_rows
-from qbeast_core.tree.layout.plan import smallest_block_rows
+from qbeast_core.tree.layout.index_plan import smallest_block_rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axis:
+    """One dimension: how the rows of the table are distributed along it.
+
+    `coordinates` ascend. At most the share `shares` of the rows is below each of them.
+    """
+
+    coordinates: F64Array
+    shares: F64Array
+    # Range of each file, as shares of the rows.
+    lowest: F64Array
+    highest: F64Array
+
+    @classmethod
+    def unknown(cls, files: int) -> Axis:
+        """Return a dimension along which all files have all values.
+
+        >>> Axis.unknown(2).highest.tolist()
+        [1.0, 1.0]
+        """
+        ends = np.array([0.0, 1.0])
+        return cls(ends, ends, np.zeros(files), np.ones(files))
+
+    @classmethod
+    def of(cls, low: F64Array, high: F64Array, rows: I64Array, coordinates: F64Array) -> Axis:
+        """Return a dimension from the bounds of files. The rows of a file are assumed to spread evenly.
+
+        `coordinates` has those of `low`, then those of `high`. Values outside the space of a revision have the
+        coordinates of its ends, so a range of coordinates near an end may have many rows.
+
+        >>> low, high = np.array([0.0, 10.0]), np.array([10.0, 40.0])
+        >>> axis = Axis.of(low, high, np.array([50, 50]), np.array([0.0, 1.0, 1.0, 1.0]))
+        >>> axis.lowest.tolist(), axis.highest.tolist()
+        ([0.0, 0.5], [0.5, 1.0])
+        """
+        values, at = np.unique(np.concatenate([low, high]), return_inverse=True)
+        first, last = at[: len(low)], at[len(low) :]
+        widths = values[last] - values[first]
+        density = np.divide(rows, widths, out=np.zeros(len(rows)), where=widths > 0)
+        slopes = np.bincount(first, density, len(values)) - np.bincount(last, density, len(values))
+        single = np.bincount(first, np.where(widths > 0, 0, rows), len(values))
+        steps = np.append(0.0, np.cumsum(slopes)[:-1] * np.diff(values))
+        shares = (np.cumsum(steps) + np.cumsum(single)) / max(float(rows.sum()), 1.0)
+        shares = np.minimum(np.maximum.accumulate(shares), 1.0)
+        places = np.zeros(len(values))
+        places[at] = coordinates
+        below = shares - single / max(float(rows.sum()), 1.0)
+        return cls(np.maximum.accumulate(places), shares, below[first], shares[last])
+
+    def shares_of(self, coordinates: F64Array) -> F64Array:
+        """Return the share of the rows below each coordinate."""
+        inside = np.interp(coordinates, self.coordinates, self.shares)
+        return np.where(coordinates <= 0.0, 0.0, np.where(coordinates >= 1.0, 1.0, inside))
+
+
+def box_shares(cubes: Cubes, axes: list[Axis]) -> tuple[F64Array, F64Array, F64Array]:
+    """Return the lower, middle and upper ends of cubes as shares of the rows, each of shape (cubes, dimensions)."""
+    scale = 0.5 ** cubes.depth.astype(np.float64)
+    cells = cubes.cells.astype(np.float64)
+    lower, middle, upper = (
+        np.column_stack([axis.shares_of((cells[:, at] + part) * scale) for at, axis in enumerate(axes)])
+        for part in (0.0, 0.5, 1.0)
+    )
+    return lower, middle, upper
+
 
 # Minimum share of the rows that filters open of a file, which a rewrite saves.
 _WORTH: Final = 0.2

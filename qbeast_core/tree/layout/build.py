@@ -12,16 +12,16 @@ from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U3
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT, fraction_to_weight, weight_to_fraction
 from qbeast_core.tree.layout.existing import ExistingTree
-from qbeast_core.tree.layout.file_order import file_order
 from qbeast_core.tree.layout.grid import (
     GRID_BITS,
     CubeNumbers,
     cubes_of_keys,
+    file_order,
     group_keys,
     lowest_by_node,
     mark_ancestors,
 )
-from qbeast_core.tree.layout.parallel import map_chunks
+from qbeast_core.tree.space.index_values import map_chunks
 
 # A round counts several levels at once, so rows are visited once per round instead of once per level. A round ends
 # before its nodes outgrow the caches: the first limit applies to few rows, the second to many.

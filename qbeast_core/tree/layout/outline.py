@@ -12,8 +12,14 @@ from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U32Array
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.support.sizing import sizing
-from qbeast_core.tree.layout.file_order import file_order
-from qbeast_core.tree.layout.grid import GRID_BITS, child_codes, cubes_of_keys, find_keys, mark_ancestors
+from qbeast_core.tree.layout.grid import (
+    GRID_BITS,
+    child_codes,
+    cubes_of_keys,
+    file_order,
+    find_keys,
+    mark_ancestors,
+)
 
 _MAX_TABLE_SIZE: Final = 1 << 22
 

@@ -12,7 +12,7 @@ import polars as pl
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.layout.grid import CubeNumbers
-from qbeast_core.tree.layout.parallel import map_chunks
+from qbeast_core.tree.space.index_values import map_chunks
 
 if TYPE_CHECKING:  # workers that write files build no tree
     from qbeast_core.tree.layout.build import Assignment

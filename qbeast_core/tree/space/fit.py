@@ -12,26 +12,28 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import F64Array
-from qbeast_core.space.columns import NumberColumn
-from qbeast_core.space.numbers import number_values
+from qbeast_core.space.index_columns import NumberColumn, number_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnKind
-from qbeast_core.spec.data_type import INTEGER_DATA_TYPES, DataType, OrderedDataType
 from qbeast_core.spec.transformation import (
+    INTEGER_DATA_TYPES,
     CDFNumericQuantilesTransformation,
     CDFStringQuantilesTransformation,
+    DataType,
     HashTransformation,
     LinearTransformation,
     NullToZeroTransformation,
     OneValueTransformation,
+    OrderedDataType,
     QuantilesTransformation,
     Transformation,
+    Transformer,
     identity_transformation,
     linear_transformation,
+    transformer_for,
     typed_number,
 )
-from qbeast_core.spec.transformer import Transformer, transformer_for
-from qbeast_core.tree.space.columns import to_index_column
+from qbeast_core.tree.space.index_values import to_index_column
 from qbeast_core.tree.space.summary import ColumnSummary
 
 Fitted = tuple[Transformer, Transformation]

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
+import orjson
 import polars as pl
 
 from qbeast_core.space.arrays import I64Array, U64Array
-from qbeast_core.space.columns import NumberColumn
-from qbeast_core.space.numbers import number_values
-from qbeast_core.spec.data_type import INTEGER_DATA_TYPES, DataType
+from qbeast_core.space.index_columns import NumberColumn, number_values
+from qbeast_core.spec.transformation import INTEGER_DATA_TYPES, DataType
 from qbeast_core.support.sizing import sizing
-from qbeast_core.tree.layout.parallel import map_chunks
-from qbeast_core.tree.space.columns import data_type_of, to_index_column
+from qbeast_core.tree.space.index_values import data_type_of, map_chunks, to_index_column
 from qbeast_core.tree.space.partitions import distinct_values
 
 # Rows of the uniform sample for quantiles; the error of a rank is about 0.2 %.
@@ -220,3 +221,47 @@ def _row_keys(first_row: int, rows: int) -> U64Array:
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return x ^ (x >> np.uint64(31))
+
+
+_SIZE_BYTES: Final = 8
+_PARTS: Final = 4
+
+
+def dump_summary(summary: IndexSummary) -> bytes:
+    """Serialise a summary: sizes, a JSON header, sample and partitions as Arrow files, and the summary of rows outside.
+
+    >>> from qbeast_core.tree.space.summary import summarise
+    >>> load_summary(dump_summary(summarise(pl.DataFrame({"a": [3, None, 1]}), ["a"]))).columns[0].lowest
+    1
+    """
+    header = orjson.dumps(
+        {
+            "rows": summary.rows,
+            "keyLimit": summary.key_limit,
+            "weightSum": summary.weight_sum,
+            "columns": [asdict(column) for column in summary.columns],
+        }
+    )
+    frames = [io.BytesIO(), io.BytesIO()]
+    for sink, frame in zip(frames, (summary.sample, summary.partitions), strict=True):
+        frame.write_ipc(sink, compression="lz4")
+    outside = b"" if summary.outside is None else dump_summary(summary.outside)
+    parts = (header, *(sink.getvalue() for sink in frames), outside)
+    return b"".join([*(len(part).to_bytes(_SIZE_BYTES, "little") for part in parts), *parts])
+
+
+def load_summary(data: bytes) -> IndexSummary:
+    """Return the summary from the bytes of `dump_summary`."""
+    sizes = [int.from_bytes(data[i * _SIZE_BYTES : (i + 1) * _SIZE_BYTES], "little") for i in range(_PARTS)]
+    ends = [_PARTS * _SIZE_BYTES + sum(sizes[:i]) for i in range(_PARTS + 1)]
+    head, sample, partitions, outside = (data[first:end] for first, end in pairwise(ends))
+    header = orjson.loads(head)
+    return IndexSummary(
+        rows=header["rows"],
+        columns=tuple(ColumnSummary(**column) for column in header["columns"]),
+        sample=pl.read_ipc(io.BytesIO(sample)),
+        key_limit=header["keyLimit"],
+        weight_sum=header["weightSum"],
+        partitions=pl.read_ipc(io.BytesIO(partitions)),
+        outside=load_summary(outside) if outside else None,
+    )

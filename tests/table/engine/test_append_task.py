@@ -31,7 +31,7 @@ from qbeast_core.table.index import fit as fit_blocks
 from qbeast_core.table.index.thresholds import blocks_in_order
 from qbeast_core.table.write import append as append_commit
 from qbeast_core.table.write.append import begin_append, publish_parts
-from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.index_values import frame_weights
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import Case, cases

@@ -9,9 +9,8 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.tree.keys.heavy_keys import HeavyKeys
-from qbeast_core.tree.keys.key_tag import parse_heavy
-from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.keys.key_tag import HeavyKeys, parse_heavy
+from qbeast_core.tree.space.index_values import frame_weights
 
 ROWS = 10_000
 

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.io.stores.location import open_store
-from qbeast_core.log.actions import CommitInfo
-from qbeast_core.log.files.commit_times import commit_times
+from qbeast_core.log.actions import CommitInfo, commit_times
 from tests.helpers.examples import examples
 from tests.helpers.handmade_log import PROTOCOL, add, metadata, write_log
 

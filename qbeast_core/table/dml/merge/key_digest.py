@@ -15,7 +15,7 @@ from qbeast_core.query.filters.atoms import compare, is_in
 from qbeast_core.query.filters.nodes import Node, Nothing, Operand, Unknown, all_of
 from qbeast_core.table.dml.merge.rules import MergeRules
 from qbeast_core.table.read.scan_task import RowFilter
-from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.index_values import frame_weights
 
 _MAX_VALUES: Final = 1 << 12
 

@@ -12,8 +12,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import I64Array
-from qbeast_core.spec.own_column import own_column
-from qbeast_core.support.joins import join_equal
+from qbeast_core.support.joins import join_equal, own_column
 from qbeast_core.table.dml.count_rows import AT_ONCE
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts

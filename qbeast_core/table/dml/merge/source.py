@@ -13,7 +13,7 @@ from qbeast_core.query.filters.atoms import is_in
 from qbeast_core.query.filters.nodes import Node, Operand, Unknown, all_of, any_of
 from qbeast_core.query.filters.predicate import parse_predicate
 from qbeast_core.query.plan.select import select
-from qbeast_core.query.plan.weights import ALL_WEIGHTS
+from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.dml.match import UNKNOWN, live_rows
 from qbeast_core.table.dml.merge.new_keys import DoubledKeys, NewKeys

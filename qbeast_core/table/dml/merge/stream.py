@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.space.arrays import BoolArray, I64Array
-from qbeast_core.spec.own_column import own_column
+from qbeast_core.support.joins import own_column
 from qbeast_core.table.dml.match import live_rows
 from qbeast_core.table.dml.merge.key_digest import (
     KeyDigest,

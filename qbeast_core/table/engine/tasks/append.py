@@ -22,10 +22,10 @@ from qbeast_core.table.engine.tasks.plain_files import PlainTask, rows_of
 from qbeast_core.table.engine.tasks.sorted_file import settings_for, store_sorted
 from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.layout.existing import ExistingTree, partitions_of
+from qbeast_core.tree.layout.index_plan import plan_index
 from qbeast_core.tree.layout.pack import page_rows_for, rows_per_file
-from qbeast_core.tree.layout.plan import plan_index
-from qbeast_core.tree.space.columns import frame_weights
-from qbeast_core.tree.space.outside import rows_outside
+from qbeast_core.tree.space.evolve import rows_outside
+from qbeast_core.tree.space.index_values import frame_weights
 from qbeast_core.tree.space.partitions import NO_PARTITIONS
 
 _ALL_BYTES: Final = 1 << 62  # the rows are in memory already

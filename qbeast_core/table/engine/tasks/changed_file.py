@@ -15,15 +15,15 @@ from qbeast_core.log.files.tag_copy import FileIndex
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.layout import parse_layout
-from qbeast_core.spec.own_column import own_column
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.joins import own_column
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.row_change import RowFunction
 from qbeast_core.table.engine.tasks.sorted_file import settings_for, store_sorted
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
 from qbeast_core.tree.bands.shape import FileShape
-from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.index_values import frame_weights
 
 _PLACE: Final = own_column("place")
 

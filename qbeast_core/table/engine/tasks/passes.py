@@ -13,10 +13,10 @@ from qbeast_core.space.arrays import I32Array, U64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.frames import ArrowStream
 from qbeast_core.table.engine.target import FileTarget, RowShape
-from qbeast_core.tree.layout.cells import grid_columns
+from qbeast_core.tree.layout.grid import grid_columns
 from qbeast_core.tree.layout.outline import Outline
-from qbeast_core.tree.space.columns import frame_weights
-from qbeast_core.tree.space.outside import rows_outside
+from qbeast_core.tree.space.evolve import rows_outside
+from qbeast_core.tree.space.index_values import frame_weights
 from qbeast_core.tree.space.partitions import NO_PARTITIONS, Partitions, with_stored_values
 from qbeast_core.tree.space.summary import IndexSummary, SampleLimits, domain_limits, summarise
 

@@ -23,8 +23,7 @@ from qbeast_core.table.engine.tasks.passes import PlaceTask, nodes_and_weights
 from qbeast_core.table.engine.tasks.sorted_file import settings_for, store_sorted
 from qbeast_core.tree.bands.arrange import arrange
 from qbeast_core.tree.bands.shape import FileShape
-from qbeast_core.tree.layout.cells import grid_columns
-from qbeast_core.tree.layout.grid import GRID_BITS, child_codes
+from qbeast_core.tree.layout.grid import GRID_BITS, child_codes, grid_columns
 from qbeast_core.tree.layout.outline import Outline
 from qbeast_core.tree.layout.pack import page_rows_for
 

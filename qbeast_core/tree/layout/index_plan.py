@@ -16,11 +16,10 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.bands.arrange import arrange
 from qbeast_core.tree.bands.shape import FileShape
-from qbeast_core.tree.growth.opened import opened_rows
-from qbeast_core.tree.growth.upper import pack_cubes
+from qbeast_core.tree.growth.upper import opened_rows, pack_cubes
 from qbeast_core.tree.layout.build import Assignment, assign_rows
-from qbeast_core.tree.layout.cells import grid_columns
 from qbeast_core.tree.layout.existing import ExistingTree
+from qbeast_core.tree.layout.grid import grid_columns
 from qbeast_core.tree.layout.pack import (
     PackedFiles,
     RowNumbers,

@@ -1,11 +1,12 @@
-"""Raise in a process forked after the library was used: it would wait forever for threads that fork does not copy."""
+"""What a process needs: optional packages, and threads that a fork does not copy."""
 
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import Final
 
-from qbeast_core.errors import StorageError
+from qbeast_core.errors import MissingDependencyError, StorageError
 
 FORKED: Final = (
     "this process was forked from one that had used the library, whose threads are missing here. Start processes "
@@ -40,3 +41,19 @@ def refuse_forked(uri: str) -> None:
         msg = f"{uri} cannot be used here: {FORKED}."
         raise StorageError(msg, path=uri)
     _PROCESS.used = True
+
+
+# The extra of each package, as in pyproject.toml.
+_EXTRAS: Final = {"click": "cli", "matplotlib": "plot", "pyspark": "spark", "rich": "cli"}
+
+
+def require(package: str, what: str) -> None:
+    """Raise `MissingDependencyError` if a package is not installed; nothing is imported.
+
+    >>> require("polars", "everything")
+    """
+    if find_spec(package) is None:
+        extra = _EXTRAS.get(package)
+        part = "" if extra is None else f" (it is in qbeast's extra {extra!r})"
+        msg = f"{what} needs {package}, which is not installed: pip install {package}{part}"
+        raise MissingDependencyError(msg, dependency=package, extra=extra)

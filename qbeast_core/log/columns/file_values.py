@@ -1,10 +1,10 @@
-"""Values of partition columns: as texts in the log, and as typed columns."""
+"""Values that the log has of each file: partition values, and statistics by the names of columns in the table."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 import polars as pl
@@ -176,3 +176,100 @@ def _times(texts: pl.Series, dtype: pl.Datetime) -> pl.Series:
         msg = f"{wrong!r} is not a time"
         raise pl.exceptions.InvalidOperationError(msg)
     return parsed.dt.replace_time_zone(dtype.time_zone)
+
+
+_BOUNDS: Final = ("min", "max")
+
+
+def statistics_by_name(files: pl.DataFrame, columns: StoredColumns) -> pl.DataFrame:
+    """Return the files of `deltalake` with statistics by the names of columns in the table.
+
+    A partition column has its value as minimum and maximum, so filters skip files by it as by others.
+
+    >>> no_statistics = {"min": [{}], "max": [{}], "null_count": [{}]}
+    >>> files = pl.DataFrame({"num_records": [3], "partition": [{"d": 1}], **no_statistics})
+    >>> statistics_by_name(files, StoredColumns({}, partitions=("d",))).select("min", "null_count").row(0)
+    ({'d': 1}, {'d': 0})
+    """
+    if columns.is_plain:
+        return files
+    renamed = {kind: _fields(kind, files.schema[kind], columns) for kind in (*_BOUNDS, "null_count")}
+    for name in columns.partitions:
+        value = pl.col("partition").struct.field(name)
+        nulls = pl.when(value.is_null()).then("num_records").otherwise(0).cast(pl.Int64)
+        for kind in _BOUNDS:
+            bound = value.fill_nan(None) if files.schema["partition"].to_schema()[name].is_float() else value  # type: ignore[attr-defined]
+            renamed[kind][name] = bound
+        renamed["null_count"][name] = nulls
+    structs = {
+        kind: pl.struct([value.alias(name) for name, value in fields.items()])
+        for kind, fields in renamed.items()
+        if fields
+    }
+    return files.with_columns(**structs)
+
+
+def _fields(kind: str, dtype: pl.DataType, columns: StoredColumns) -> dict[str, pl.Expr]:
+    """Return the statistics of each column."""
+    if not isinstance(dtype, pl.Struct):
+        return {}
+    inner = dtype.to_schema()
+    fields: dict[str, pl.Expr] = {}
+    for name, column in columns.columns.items():
+        if column.stored_name in inner:
+            value = pl.col(kind).struct.field(column.stored_name)
+            fields[name] = _named(value, inner[column.stored_name], column.stored_type, column.dtype)
+    return fields
+
+
+def _named(value: pl.Expr, found: Any, stored: Any, dtype: Any) -> pl.Expr:
+    """Return a value of structs with the names of fields in the table. Lists and maps have no statistics."""
+    if not (isinstance(found, pl.Struct) and isinstance(stored, pl.Struct) and isinstance(dtype, pl.Struct)):
+        return value
+    present = found.to_schema()
+    names = zip(stored.fields, dtype.fields, strict=True)
+    fields = [
+        _named(value.struct.field(old.name), present[old.name], old.dtype, new.dtype).alias(new.name)
+        for old, new in names
+        if old.name in present
+    ]
+    return pl.struct(fields) if fields else value
+
+
+# A text of a Float32 in the log, read as a Float64, differs from the value by at most half of its last bit.
+_RELATIVE: Final = 2.0**-23
+_SMALLEST: Final = 1.5e-45
+
+
+def sound_bounds(files: pl.DataFrame, columns: StoredColumns) -> pl.DataFrame:
+    """Return the files with wider bounds, or none, where the bounds in the log do not enclose the values.
+
+    The statistics of files from before a change from Float32 to Float64 are texts of the narrow numbers: 3.4 for a
+    value that is 3.4000000953674316 now. The bounds of strings with a collation may follow its order, not that of
+    bytes, which filters of Polars compare.
+
+    >>> columns = StoredColumns({})
+    >>> sound_bounds(pl.DataFrame({"path": ["a"]}), columns).height
+    1
+    """
+    widened = {
+        change.column for change in columns.type_changes if change.to_type == "double" and change.is_whole
+    }
+    unknown = set(columns.collated)
+    unknown |= {change.column for change in columns.type_changes if change.to_type == "double"} - widened
+    if not widened and not unknown:
+        return files
+    changed: list[pl.Expr] = []
+    for kind, sign in (("min", -1.0), ("max", 1.0)):
+        dtype = files.schema[kind]
+        fields = dtype.to_schema() if isinstance(dtype, pl.Struct) else {}
+        bounds: list[pl.Expr] = []
+        for name in fields:
+            bound = pl.col(kind).struct.field(name)
+            if name in unknown:
+                bounds.append(pl.lit(None, fields[name]).alias(name))
+            elif name in widened and fields[name] == pl.Float64:
+                bounds.append(bound + sign * (bound.abs() * _RELATIVE + _SMALLEST))
+        if bounds:
+            changed.append(pl.col(kind).struct.with_fields(*bounds))
+    return files.with_columns(changed)

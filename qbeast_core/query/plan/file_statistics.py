@@ -1,7 +1,8 @@
-"""Decide which files can match an atom, by their statistics."""
+"""Decide which files can match a filter by their statistics, whose bounds enclose inexact literals (format 4)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -9,9 +10,92 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.filters.nodes import Atom, Compare, IsIn, IsNotNull, IsNull, Operand, StartsWith
-from qbeast_core.query.plan.units import UNITS_PER_MS
-from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.query.filters.nodes import (
+    And,
+    Atom,
+    Compare,
+    IsIn,
+    IsNotNull,
+    IsNull,
+    Node,
+    Nothing,
+    Operand,
+    Or,
+    StartsWith,
+    Unknown,
+)
+from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+
+_MS_PER_DAY = 86_400_000.0
+UNITS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+# Relative; some hundred times the error of a conversion from decimal to float64.
+_DECIMAL_SLACK = 1e-12
+
+_LOCAL_MIDNIGHT_MS = 36 * 3_600_000.0
+_JULIAN_MS = 14 * _MS_PER_DAY
+# 1583-01-01: calendars of JVM writers agree from this day on.
+_GREGORIAN_MS = -12_212_553_600_000.0
+
+
+def number_bounds(values: pl.Series, column: pl.DataType) -> tuple[F64Array, F64Array] | None:
+    """Enclose literals in the numbers of the format; None if the types do not compare.
+
+    >>> from datetime import date
+    >>> [bound.tolist() for bound in number_bounds(pl.Series([date(1970, 1, 2)]), pl.Date())]
+    [[86400000.0], [86400000.0]]
+    """
+    dtype = values.dtype
+    if isinstance(column, (pl.Date, pl.Datetime)):
+        return _instants(values, column) if isinstance(dtype, (pl.Date, pl.Datetime)) else None
+    if not (column.is_numeric() and dtype.is_numeric()):
+        return None
+    numbers = values.cast(pl.Float64).to_numpy()
+    if isinstance(column, pl.Decimal) or isinstance(dtype, pl.Decimal):
+        slack = np.abs(numbers) * _DECIMAL_SLACK
+        if not isinstance(column, pl.Decimal):
+            slack = slack + 1.0  # the engine may round the literal to the column's type
+        return numbers - slack, numbers + slack
+    return numbers, numbers
+
+
+def _instants(values: pl.Series, column: pl.DataType) -> tuple[F64Array, F64Array]:
+    dtype = values.dtype
+    physical = values.to_physical()
+    if isinstance(dtype, pl.Datetime):
+        floored = (physical // UNITS_PER_MS[dtype.time_unit]).cast(pl.Float64).to_numpy()
+        return floored, floored
+    midnights = physical.cast(pl.Float64).to_numpy() * _MS_PER_DAY
+    # All timestamps of a day, cast to a date, equal the date.
+    return midnights, midnights + _MS_PER_DAY if isinstance(column, pl.Datetime) else midnights
+
+
+def clock_slack(lower: F64Array, upper: F64Array, column: pl.DataType) -> tuple[F64Array, F64Array]:
+    """Widen bounds for files whose writer had another time zone or calendar (format 4)."""
+    if not isinstance(column, (pl.Date, pl.Datetime)):
+        return lower, upper
+    zone = _LOCAL_MIDNIGHT_MS if isinstance(column, pl.Date) else 0.0
+    wide_lower = lower - zone - np.where(lower - zone < _GREGORIAN_MS, _JULIAN_MS, 0.0)
+    wide_upper = upper + zone + np.where(upper < _GREGORIAN_MS, _JULIAN_MS, 0.0)
+    return wide_lower, wide_upper
+
+
+def evaluate(node: Node, size: int, of_atom: Callable[[Atom], BoolArray]) -> BoolArray:
+    """Return the mask of what may match a filter, from the mask of each atom."""
+    if isinstance(node, Unknown):
+        return np.ones(size, np.bool_)
+    if isinstance(node, Nothing):
+        return np.zeros(size, np.bool_)
+    if isinstance(node, (And, Or)):
+        decided = isinstance(node, Or)
+        result = np.full(size, not decided, np.bool_)
+        for child in node.children:
+            mask = evaluate(child, size, of_atom)
+            result = result | mask if decided else result & mask
+            if (result == decided).all():
+                break  # the others change nothing
+        return result
+    return of_atom(node)
+
 
 # Writers that convert decimals to float64 may lose digits beyond this number.
 _SAFE_DIGITS = 15
@@ -153,7 +237,7 @@ def text_above(high: pl.Expr, *, foreign: pl.Expr) -> pl.Expr:
     )
 
 
-def clock_slack(
+def widened_bounds(
     dtype: pl.DataType, low: pl.Expr, high: pl.Expr, *, foreign: pl.Expr
 ) -> tuple[pl.Expr, pl.Expr]:
     """Widen bounds of dates and times: a writer may use other calendars and offsets in the log than in the file."""
@@ -184,7 +268,7 @@ def _same_kind(stored: pl.DataType, dtype: pl.DataType) -> bool:
 def _corrected(dtype: pl.DataType, low: pl.Expr, high: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
     """Widen the two bounds by the known inaccuracies of writers."""
     if isinstance(dtype, (pl.Date, pl.Datetime)):
-        low, high = clock_slack(dtype, low, high, foreign=_foreign)
+        low, high = widened_bounds(dtype, low, high, foreign=_foreign)
     if isinstance(dtype, pl.Datetime):  # truncated to milliseconds
         step = UNITS_PER_MS[dtype.time_unit]
         physical = high.to_physical()

@@ -1,26 +1,78 @@
-"""Row tracking (feature ``rowTracking``): stable ids of rows, and the versions that last changed them.
+"""Metadata domains: clustering by other implementations, and row tracking.
 
-The id of a row is the value of a hidden column of its file, or, where that is null, `base_row_id` of the file plus the
-index of the row. The version is found in the same way. New files get ids above all earlier ones when they are
-committed, so each attempt of a commit assigns them again.
+Row tracking gives rows stable ids, and the versions that last changed them. The id of a row is the value of a hidden
+column of its file, or, where that is null, `base_row_id` of the file plus the index of the row. The version is found in
+the same way. New files get ids above all earlier ones when they are committed, so each attempt of a commit assigns them
+again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import orjson
 import polars as pl
 
-from qbeast_core.errors import UnsupportedTableError
+from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError
 from qbeast_core.log.actions import AddFile, DomainMetadata, Metadata, Protocol
-from qbeast_core.log.domains.configuration import configuration_of
+
+
+def _configuration_of(domains: Mapping[str, str], name: str) -> dict[str, Any]:
+    """Return the configuration of a domain as JSON; empty if the table does not have the domain.
+
+    >>> _configuration_of({"a": '{"x":1}'}, "a"), _configuration_of({}, "a")
+    ({'x': 1}, {})
+    """
+    text = domains.get(name) or "{}"
+    try:
+        configuration = orjson.loads(text)
+    except ValueError:
+        configuration = None
+    if not isinstance(configuration, dict):
+        problem = f"the metadata domain {name!r} is damaged: {text[:100]!r} is not an object of JSON"
+        message = f"{problem}."
+        raise InvalidMetadataError(message)
+    return cast("dict[str, Any]", configuration)
+
+
+# Name in `clustering_provider` of files that this library indexed.
+PROVIDER: Final = "qbeast"
+
+_CLUSTERING: Final = "delta.clustering"
+_COLUMNS: Final = "clusteringColumns"
+
+
+def is_clustered(protocol: Protocol) -> bool:
+    """Return whether files name the implementation that clustered them."""
+    return "clustering" in (protocol.writer_features or ())
+
+
+def clustering_columns(domains: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """Return the paths of the clustering columns, by their names in files.
+
+    >>> clustering_columns({"delta.clustering": '{"clusteringColumns":[["year"],["a","b"],"day"]}'})
+    [('year',), ('a', 'b'), ('day',)]
+    """
+    listed = _configuration_of(domains, _CLUSTERING).get(_COLUMNS, [])
+    # Spark writes a list of names for each column, the protocol shows names.
+    return [(column,) if isinstance(column, str) else tuple(column) for column in listed]
+
+
+def with_provider(add: AddFile) -> AddFile:
+    """Return a new file with the name of this library if it is indexed."""
+    return add if add.blocks is None else add.model_copy(update={"clustering_provider": PROVIDER})
+
+
+def clustered_by_others(files: pl.DataFrame) -> pl.Series:
+    """Return which files another implementation clustered: only that one may cluster them again."""
+    return files["clustering_provider"].ne(PROVIDER).fill_null(value=False)
+
 
 # Key of `tags` in commitInfo: whether all rows that were copied or updated kept their ids.
 PRESERVED: Final = "delta.rowTracking.preserved"
 
-_DOMAIN: Final = "delta.rowTracking"
+_ROW_TRACKING: Final = "delta.rowTracking"
 _HIGHEST: Final = "rowIdHighWaterMark"
 _FEATURE: Final = "rowTracking"
 _ENABLED: Final = "delta.enableRowTracking"
@@ -111,12 +163,12 @@ def with_row_ids(
             fields["default_row_commit_version"] = version
         numbered.append(add.model_copy(update=fields))
     configuration = orjson.dumps({_HIGHEST: highest}).decode()
-    changed = [DomainMetadata(domain=_DOMAIN, configuration=configuration)] if highest > before else []
+    changed = [DomainMetadata(domain=_ROW_TRACKING, configuration=configuration)] if highest > before else []
     return numbered, changed
 
 
 def _highest(domains: Mapping[str, str]) -> int:
-    return int(configuration_of(domains, _DOMAIN).get(_HIGHEST, -1))
+    return int(_configuration_of(domains, _ROW_TRACKING).get(_HIGHEST, -1))
 
 
 def _row_count(add: AddFile) -> int:

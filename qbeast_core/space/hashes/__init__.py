@@ -1,1 +1,0 @@
-"""The two hashes of the format, on whole arrays."""
