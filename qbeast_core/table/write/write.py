@@ -76,7 +76,8 @@ def write_rows(
         if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
             effect = counts_of(target).design_effect
             latest = target.config.latest
-            return WriteResult.untouched(target.version, latest, effect, dry_run=options.dry_run)
+            result = WriteResult.of(latest, version=target.version, design_effect=effect)
+            return replace(result, skipped=True, dry_run=options.dry_run)
         report(options.progress, Progress("read"))
         try:
             return _write(source, target, options, uri=uri, engine=engine)
@@ -96,63 +97,44 @@ def _write(
     files = planned.target(uri, options)
     refuse_unsafe_locking(uri, options.storage_options)
     rows = engine.open(source, files, options.progress)
-    if not planned.has_index:
-        return _write_unindexed(rows, target, planned, files, options, numbers=(drawn, reserved))
-    summary_of = partial(rows.summary, cube_size=planned.cube_size)
-    chosen = choose_revision(planned.wish, summary_of, planned.state, uri=uri, now_ms=now_ms())
-    state = None if chosen.is_new else planned.state
-    plan = rows.plan(chosen.revision, None if state is None else state.tree(chosen.revision))
-    LOG.debug("plans %d rows for %s: %d files", chosen.rows, uri, plan.file_count)
+    chosen = _choose(planned, rows, uri)
+    revision = None if chosen is None else chosen.revision
+    state = None if chosen is None or chosen.is_new else planned.state
+    plan = rows.plan(revision, None if state is None or revision is None else state.tree(revision))
+    LOG.debug("plans %d files for %s", plan.file_count, uri)
     stays = target if options.mode == "append" else None
     if options.dry_run:
-        counts = with_write(None if stays is None else counts_of(stays), plan.keys())[1]
-        return _planned(target, chosen, plan, counts.design_effect)
-    adds = _written(plan, files, options, rows=chosen.rows)
-    planned = _with_marks(planned, (drawn, reserved), chosen.rows)
-    intent = _intent(target, planned, options, adds, rows=chosen.rows)
-    intent = replace(intent, revision=chosen.revision, new_revision=chosen.is_new)
+        return _planned(target, stays, plan, chosen, rows)
+    adds = _written(plan, files, options)
+    count = rows_of(adds)
+    planned = _with_marks(planned, (drawn, reserved), count)
+    intent = _intent(target, planned, options, adds, rows=count)
+    intent = replace(intent, revision=revision, new_revision=chosen is not None and chosen.is_new)
     outcome = publish(files.store, target, intent, storage_options=files.storage_options)
-    report(options.progress, Progress("done", len(adds), len(adds), chosen.rows))
+    report(options.progress, Progress("done", len(adds), len(adds), count))
     if outcome.already_applied:
-        return WriteResult.untouched(outcome.version, chosen.revision)
+        return replace(WriteResult.of(revision, version=outcome.version), skipped=True)
+    if chosen is None:
+        return replace(_done(WriteResult.of(None, rows=count), adds, outcome), staged_files=0)
     if stays is not None:
         warn_of_added_columns(stays, planned.schema)
     if outcome.snapshot is not None:
         warn_if_small(stays, outcome.snapshot)
-    keys = keys_of_write(adds, plan.design_effect)
-    before, counts = with_write(_others(stays, outcome, adds), keys)
-    result = _planned(target, chosen, plan, counts.design_effect)
-    effects = (before, counts.lower_bound)
-    warn_if_clustered(effects, chosen.revision, rows.in_memory_rows, own_effect=plan.design_effect)
+    before, counts = with_write(_others(stays, outcome, adds), keys_of_write(adds, plan.design_effect))
+    effects, own = (before, counts.lower_bound), plan.design_effect
+    warn_if_clustered(effects, chosen.revision, rows.in_memory_rows, own_effect=own)
     if stays is None:
-        warn_if_one_key(chosen.revision, chosen.rows, plan.design_effect)
-    return _done(result, adds, outcome)
+        warn_if_one_key(chosen.revision, count, own)
+    result = WriteResult.of(revision, rows=count, design_effect=counts.design_effect)
+    return _done(replace(result, new_revision=chosen.is_new), adds, outcome)
 
 
-def _write_unindexed(
-    rows: Rows,
-    target: Snapshot | None,
-    planned: PlannedTable,
-    files: FileTarget,
-    options: WriteOptions,
-    *,
-    numbers: _Numbers,
-) -> WriteResult:
-    """Write the files of a table without index, and commit."""
-    plan = rows.plan(None, None)
-    version = -1 if target is None else target.version
-    result = replace(WriteResult.untouched(version, None, dry_run=True), files=plan.file_count, skipped=False)
-    if options.dry_run:
-        return replace(result, rows=rows.height)
-    adds = _written(plan, files, options, rows=0)
-    count = rows_of(adds)
-    planned = _with_marks(planned, numbers, count)
-    intent = _intent(target, planned, options, adds, rows=count)
-    outcome = publish(files.store, target, intent, storage_options=files.storage_options)
-    report(options.progress, Progress("done", len(adds), len(adds), count))
-    if outcome.already_applied:
-        return WriteResult.untouched(outcome.version, None)
-    return replace(_done(result, adds, outcome), rows=count, staged_files=0)
+def _choose(planned: PlannedTable, rows: Rows, uri: str) -> ChosenRevision | None:
+    """Return the revision for the rows. None: the table has no index."""
+    if not planned.has_index:
+        return None
+    summary_of = partial(rows.summary, cube_size=planned.cube_size)
+    return choose_revision(planned.wish, summary_of, planned.state, uri=uri, now_ms=now_ms())
 
 
 def _intent(
@@ -198,12 +180,12 @@ def _with_marks(planned: PlannedTable, numbers: _Numbers, rows: int) -> PlannedT
     return replace(planned, metadata=planned.metadata.model_copy(update={"schema_string": schema}))
 
 
-def _written(plan: PlannedRows, files: FileTarget, options: WriteOptions, *, rows: int) -> list[AddFile]:
+def _written(plan: PlannedRows, files: FileTarget, options: WriteOptions) -> list[AddFile]:
     """Write all files; if that fails, delete the written ones as far as the store allows."""
     adds: list[AddFile] = []
     try:
         adds += plan.write()
-        report(options.progress, Progress("commit", len(adds), len(adds), rows))
+        report(options.progress, Progress("commit", len(adds), len(adds), rows_of(adds)))
     except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
         delete_data_files(files.store, adds)
         raise
@@ -225,7 +207,6 @@ def _done(planned: WriteResult, adds: Sequence[AddFile], outcome: CommitOutcome)
         planned,
         version=outcome.version,
         committed=True,
-        dry_run=False,
         files=len(adds),
         bytes=sum(add.size for add in adds),
         cubes=len(
@@ -238,16 +219,25 @@ def _done(planned: WriteResult, adds: Sequence[AddFile], outcome: CommitOutcome)
 
 
 def _planned(
-    target: Snapshot | None, chosen: ChosenRevision, plan: PlannedRows, design_effect: float | None
+    target: Snapshot | None,
+    stays: Snapshot | None,
+    plan: PlannedRows,
+    chosen: ChosenRevision | None,
+    rows: Rows,
 ) -> WriteResult:
-    version = -1 if target is None else target.version
+    """Return the result of a dry run."""
+    if chosen is None:
+        result = WriteResult.of(None, rows=rows.height)
+    else:
+        _, counts = with_write(None if stays is None else counts_of(stays), plan.keys())
+        effect = counts.design_effect
+        result = WriteResult.of(chosen.revision, rows=chosen.rows, design_effect=effect)
+        result = replace(result, new_revision=chosen.is_new, cubes=plan.cube_count)
     return replace(
-        WriteResult.untouched(version, chosen.revision, design_effect, dry_run=True),
-        rows=chosen.rows,
+        result,
+        version=-1 if target is None else target.version,
+        dry_run=True,
         files=plan.file_count,
-        cubes=plan.cube_count,
-        new_revision=chosen.is_new,
-        skipped=False,
     )
 
 
@@ -298,18 +288,18 @@ class WriteResult(FilesResult):
     skipped: bool = False
 
     @staticmethod
-    def untouched(
-        version: int, revision: Revision | None, design_effect: float | None = None, *, dry_run: bool = False
+    def of(
+        revision: Revision | None, *, version: int = -1, rows: int = 0, design_effect: float | None = None
     ) -> WriteResult:
-        """Return the outcome of a write that had nothing to do."""
+        """Return the result of a write in a revision before its files are written."""
         result = WriteResult(
             version=version,
             committed=False,
+            dry_run=False,
             files=0,
             bytes=0,
+            rows=rows,
             design_effect=design_effect,
-            dry_run=dry_run,
-            skipped=True,
         )
         if revision is None:
             return result
