@@ -71,11 +71,10 @@ if _typing.TYPE_CHECKING:
     from qbeast_core.table.inspect.metrics import Metrics
     from qbeast_core.table.maintenance.convert import ConvertResult
     from qbeast_core.table.maintenance.dialect import DialectResult
-    from qbeast_core.table.maintenance.drop import DropResult
     from qbeast_core.table.maintenance.reindex import ReindexResult
+    from qbeast_core.table.maintenance.removal import DropResult, VacuumResult
     from qbeast_core.table.maintenance.restore import RestoreResult
     from qbeast_core.table.maintenance.upgrade import UpgradeResult
-    from qbeast_core.table.maintenance.vacuum import VacuumResult
     from qbeast_core.table.read.explain import Plan
     from qbeast_core.table.read.scan_task import ScanTask
     from qbeast_core.table.rewrite.optimize import OptimizeResult
@@ -178,11 +177,10 @@ _HOMES = {
     "qbeast_core.table.inspect.metrics": ("Metrics",),
     "qbeast_core.table.maintenance.convert": ("ConvertResult",),
     "qbeast_core.table.maintenance.dialect": ("DialectResult",),
-    "qbeast_core.table.maintenance.drop": ("DropResult",),
+    "qbeast_core.table.maintenance.removal": ("DropResult", "VacuumResult"),
     "qbeast_core.table.maintenance.reindex": ("ReindexResult",),
     "qbeast_core.table.maintenance.restore": ("RestoreResult",),
     "qbeast_core.table.maintenance.upgrade": ("UpgradeResult",),
-    "qbeast_core.table.maintenance.vacuum": ("VacuumResult",),
     "qbeast_core.table.read.explain": ("Plan",),
     "qbeast_core.table.read.scan_task": ("ScanTask",),
     "qbeast_core.table.rewrite.optimize": ("OptimizeResult",),

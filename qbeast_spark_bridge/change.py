@@ -12,7 +12,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, changing
 from qbeast_core.progress import ProgressLike, shows_progress
 from qbeast_core.table.dml.change import Change, ChangeOptions, change_options, run_change
-from qbeast_core.table.dml.delete import Delete
+from qbeast_core.table.dml.matched import Delete, Update
 from qbeast_core.table.dml.merge.clauses import (
     Clauses,
     Duplicates,
@@ -22,7 +22,6 @@ from qbeast_core.table.dml.merge.clauses import (
 )
 from qbeast_core.table.dml.merge.merge import Merge
 from qbeast_core.table.dml.plan import ChangeResult
-from qbeast_core.table.dml.update import Update
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.engine import SparkEngine, persisted

@@ -17,7 +17,7 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.check.check import check_table
 from qbeast_core.table.check.faults import CheckReport
 from qbeast_core.table.index.column_texts import IndexColumns
-from qbeast_core.table.maintenance.add_sample import add_sample_column as add_column
+from qbeast_core.table.maintenance.column_changes import add_sample_column as add_column
 from qbeast_core.table.maintenance.convert import ConvertResult
 from qbeast_core.table.maintenance.convert import convert as convert_table
 from qbeast_core.table.maintenance.reindex import ReindexOptions, ReindexResult

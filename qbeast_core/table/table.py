@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from qbeast_core.table.inspect.plot import PlotKind
     from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease
     from qbeast_core.table.maintenance.reindex import ReindexResult
+    from qbeast_core.table.maintenance.removal import VacuumResult
     from qbeast_core.table.maintenance.restore import RestoreResult
     from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
-    from qbeast_core.table.maintenance.vacuum import VacuumResult
     from qbeast_core.table.rewrite.optimize import Into, OptimizeResult
 
 _ResultT = TypeVar("_ResultT")
@@ -1445,7 +1445,7 @@ class Table:
         (460, 540, 1)
         """
         from qbeast_core.table.dml.change import change_options
-        from qbeast_core.table.dml.delete import Delete
+        from qbeast_core.table.dml.matched import Delete
 
         options = change_options(dry_run, txn, commit_metadata, progress)
         return self._run(lambda _: Delete(where), options, resources, memory_bytes, spill_dir)
@@ -1507,7 +1507,7 @@ class Table:
         0
         """
         from qbeast_core.table.dml.change import change_options
-        from qbeast_core.table.dml.update import Update
+        from qbeast_core.table.dml.matched import Update
 
         options = change_options(dry_run, txn, commit_metadata, progress)
         return self._run(lambda _: Update(where, set), options, resources, memory_bytes, spill_dir)
@@ -1721,7 +1721,7 @@ class Table:
         >>> len(table.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False).files)
         2
         """
-        from qbeast_core.table.maintenance.vacuum import vacuum
+        from qbeast_core.table.maintenance.removal import vacuum
 
         return vacuum(
             self._snapshot,
@@ -1923,7 +1923,7 @@ class Table:
         ...
         qbeast_core.errors.ConstraintViolationError: 1 row(s) break the constraint 'positive', price > 0: for example...
         """
-        from qbeast_core.table.maintenance.constraints import add_constraint
+        from qbeast_core.table.maintenance.metadata import add_constraint
 
         return self._moved(*add_constraint(refresh(self._snapshot), name, expression))
 
@@ -1957,7 +1957,7 @@ class Table:
         >>> table.drop_constraint("positive").version
         2
         """
-        from qbeast_core.table.maintenance.constraints import drop_constraint
+        from qbeast_core.table.maintenance.metadata import drop_constraint
 
         return self._moved(*drop_constraint(refresh(self._snapshot), name))
 
@@ -2050,7 +2050,7 @@ class Table:
         >>> table.rename_column("a", "id", upgrade_protocol=True).changed, table.columns, table.indexed_columns
         (('id',), ['id', 'b'], ('id',))
         """
-        from qbeast_core.table.maintenance.columns.change import rename_column
+        from qbeast_core.table.maintenance.column_changes import rename_column
 
         change = rename_column(self._snapshot, column, name, upgrade_protocol=upgrade_protocol)
         return self._moved(*change)
@@ -2095,7 +2095,7 @@ class Table:
         >>> table.add_columns({"b": "long"}).version, table.read().rows()
         (2, [(1, None)])
         """
-        from qbeast_core.table.maintenance.columns.change import drop_column
+        from qbeast_core.table.maintenance.column_changes import drop_column
 
         return self._moved(*drop_column(self._snapshot, column, upgrade_protocol=upgrade_protocol))
 
@@ -2200,7 +2200,7 @@ class Table:
         (234, 234)
         """
         from qbeast_core.table.engine.choice import local_engine
-        from qbeast_core.table.maintenance.add_sample import add_sample_column
+        from qbeast_core.table.maintenance.column_changes import add_sample_column
 
         with local_engine(resources) as local:
             return self._moved(*add_sample_column(self._snapshot, name, engine=local))

@@ -18,8 +18,7 @@ from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import delete_files
 from qbeast_core.table.dml.match import live_rows
 from qbeast_core.table.dml.merge.key_digest import KeyColumn, KeyDigest, key_filter, key_nodes, merge_digests
-from qbeast_core.table.dml.merge.new_keys import DoubledKeys
-from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
+from qbeast_core.table.dml.merge.rules import DoubledKeys, MergedFiles, MergeRules
 from qbeast_core.table.dml.merge.source import MergeMatches, scan_plan
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.tasks.added_rows import StoredRows, stored_by

@@ -18,8 +18,7 @@ import qbeast
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.domains import with_row_ids
 from qbeast_core.table.dml.change import ChangeOptions, run_change
-from qbeast_core.table.dml.delete import Delete
-from qbeast_core.table.dml.update import Update
+from qbeast_core.table.dml.matched import Delete, Update
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from tests.helpers.changes import ROW, changes, spread

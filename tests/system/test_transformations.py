@@ -16,9 +16,8 @@ from deltalake import write_deltalake
 
 import qbeast
 import qbeast_core
-from qbeast_core.table.index.ranges import axes_of
 from qbeast_core.table.index.revision import growth_of
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.state import IndexState, axes_of
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.cli.running import run_json
 from tests.helpers.tables import assert_same_rows
@@ -169,7 +168,7 @@ READS: Stations = {
     "qbeast_core.cli": _command_line,
 }
 WRITES: Stations = {
-    "qbeast_core.table.index.ranges": _restored,
+    "qbeast_core.table.index.state": _restored,
     "qbeast_core.table.maintenance.dialect": _respelled,
     "qbeast_core.table.write": _superseded,
 }

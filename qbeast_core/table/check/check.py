@@ -31,7 +31,7 @@ from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS, whole_batches
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.state import IndexState
-from qbeast_core.table.snapshot.checkpoint_faults import checkpoint_faults
+from qbeast_core.table.snapshot.log_copy import checkpoint_faults
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _FILES_AT_ONCE: Final = 4  # each holds a slice of rows, and Polars has threads of its own

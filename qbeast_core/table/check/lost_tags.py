@@ -23,8 +23,8 @@ from qbeast_core.table.check.faults import OF_INDEX, OF_LAYOUT, Fault
 from qbeast_core.table.check.file_tags import FileTags, UntaggedFile
 from qbeast_core.table.check.log import check_log
 from qbeast_core.table.check.rows import FileCheck
+from qbeast_core.table.index.fit import blocks_in_order
 from qbeast_core.table.index.state import IndexState
-from qbeast_core.table.index.thresholds import blocks_in_order
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.keys.key_tag import KEYS_TAG
 

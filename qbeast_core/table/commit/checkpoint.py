@@ -10,7 +10,7 @@ from qbeast_core.errors import QbeastError, QbeastWarning
 from qbeast_core.io.stores.store import Entry, Store
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
-from qbeast_core.table.snapshot.checkpoint_faults import checkpoint_faults
+from qbeast_core.table.snapshot.log_copy import checkpoint_faults
 from qbeast_core.table.snapshot.log_files import commit_path, newest_checkpoint
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh
 

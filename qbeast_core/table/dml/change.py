@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, Final, Literal, cast
+from typing import ClassVar, Final, cast
 
 import numpy as np
+import orjson
 import polars as pl
 
-from qbeast_core.errors import InvalidMetadataError, invalid_argument
+from qbeast_core.errors import InvalidMetadataError, invalid_argument, unknown_columns
 from qbeast_core.log.actions import Txn
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable, damaged_index
 from qbeast_core.progress import ProgressLike, callback_of
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms, report
-from qbeast_core.table.data.expressions import Condition, Predicate, condition_of
+from qbeast_core.table.data.column_names import refuse_sample_column
+from qbeast_core.table.data.expressions import Value, value_of
+from qbeast_core.table.data.rules.compiled import rules_of
+from qbeast_core.table.data.rules.identities import refuse_new_numbers
+from qbeast_core.table.data.rules.row_rules import RowRules
 from qbeast_core.table.dml.feed import keeps_feed, refuse_feed_column, write_feed
-from qbeast_core.table.dml.match import NO_MATCHES, count_matches
+from qbeast_core.table.dml.match import NO_MATCHES
 from qbeast_core.table.dml.plan import ChangedBy, ChangePlan, ChangeResult
+from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.state import IndexState
@@ -80,29 +86,6 @@ class Change(ABC):
     @abstractmethod
     def affects(self, snapshot: Snapshot, files: BoolArray, engine: Engine) -> bool:
         """Return whether the result depends on a row in these files of a version."""
-
-
-@dataclass(frozen=True)
-class MatchedRows:
-    """Rows that match a condition. True matches all rows."""
-
-    predicate: Predicate | Literal[True]
-
-    def __post_init__(self) -> None:
-        where = cast("object", self.predicate)
-        problem = "must be a condition, or True for all rows"
-        if isinstance(where, Mapping):
-            problem += ", and comes before the values: update(where, set)"
-        if where is None or where is False or isinstance(where, Mapping):
-            invalid_argument("where", problem, value=where)
-
-    def condition(self, snapshot: Snapshot) -> Condition:
-        """Return the condition for the columns of a version."""
-        return condition_of(None if self.predicate is True else self.predicate, snapshot.schema)
-
-    def affects(self, snapshot: Snapshot, files: BoolArray, engine: Engine) -> bool:
-        """Return whether a row of the files matches."""
-        return bool(len(count_matches(snapshot, self.condition(snapshot), engine, among=files).files))
 
 
 def run_change(
@@ -177,3 +160,43 @@ def _conflict(snapshot: Snapshot, change: Change, engine: Engine, newest: Snapsh
     if np.any(new) and change.affects(newest, new, engine):
         return "another writer added rows that this change has to look at"
     return None
+
+
+def assignments_of(
+    values: Mapping[str, Value],
+    snapshot: Snapshot,
+    scope: pl.Schema,
+    rules: RowRules | None,
+    *,
+    argument: str = "set",
+) -> Assignments:
+    """Return compiled values for columns. Raise if they do not fit the table.
+
+    `rules` are the rules for changed rows, or None.
+    """
+    if not isinstance(cast("object", values), Mapping) or not values:
+        problem = "must map columns to values, at least one"
+        invalid_argument(argument, problem, value=values)
+    schema = snapshot.schema
+    unknown = [name for name in values if name not in schema]
+    if unknown:
+        unknown_columns(argument, unknown, schema)
+    refuse_sample_column(snapshot.sample_column, values, argument=argument)
+    if rules is not None:
+        refuse_new_numbers(rules.identities, values, argument)
+    compiled = [
+        value_of(value, scope, schema[name], column=name, argument=argument) for name, value in values.items()
+    ]
+    applied = None if rules is None else rules.on_changed(values)
+    return Assignments(tuple(compiled), required_columns(snapshot) & frozenset(values), argument, applied)
+
+
+def rules_of_version(snapshot: Snapshot, *, given: Collection[str] = ()) -> RowRules | None:
+    """Return the rules of a table for its rows, see `rules_of`. None: it has none."""
+    return rules_of(snapshot.metadata, snapshot.protocol, snapshot.schema, path=snapshot.uri, given=given)
+
+
+def required_columns(snapshot: Snapshot) -> frozenset[str]:
+    """Return the columns of a table that may hold no nulls."""
+    fields = orjson.loads(snapshot.schema_json)["fields"]
+    return frozenset(field["name"] for field in fields if not field.get("nullable", True))

@@ -19,8 +19,7 @@ from qbeast_core.table.engine.budget import MIN_MEMORY_BYTES, Budget, bytes_of_t
 from qbeast_core.table.engine.live_files import FilesSource, rows_and_bytes
 from qbeast_core.table.engine.memory import MemoryEngine
 from qbeast_core.table.engine.protocol import AnswerT, ItemT, Rows, Source
-from qbeast_core.table.engine.spill.files import spool
-from qbeast_core.table.engine.spill.folder import SpillFolder
+from qbeast_core.table.engine.spill.files import SpillFolder, spool
 from qbeast_core.table.engine.spill.rows import Spill, spilled_rows
 from qbeast_core.table.engine.stream import FrameSource, OneShotSource, drain
 from qbeast_core.table.engine.target import FileTarget

@@ -1,8 +1,8 @@
-"""The index of a snapshot for appends and rewrites: revisions of files, trees, and breaks of the order."""
+"""The index of a snapshot for appends and rewrites: revisions and ranges of files, trees, and breaks of the order."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -12,18 +12,25 @@ import polars as pl
 
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.columns.file_values import typed_partitions
-from qbeast_core.log.domains import clustered_by_others, is_clustered
+from qbeast_core.log.domains import clustered_by_others
+from qbeast_core.log.domains import is_clustered
 from qbeast_core.query.index.build import fits_schema
 from qbeast_core.query.index.index_table import NO_REVISION, IndexTable
 from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.index_columns import NumberColumn
+from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.space.cubes import Cubes, decode_cubes
+from qbeast_core.space.index_columns import number_values
 from qbeast_core.spec.layout import WITHOUT_HIDDEN_WEIGHTS
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.index.ranges import axes_of
+from qbeast_core.spec.transformation import HashTransformation, Transformation
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.growth.gain import Axis
-from qbeast_core.tree.layout.existing import ExistingTree, broken_order, existing_tree, open_where_broken
+from qbeast_core.tree.layout.existing import ExistingTree, existing_tree
+from qbeast_core.tree.layout.existing import broken_order
+from qbeast_core.tree.layout.existing import open_where_broken
 from qbeast_core.tree.space.index_values import text_column
+from qbeast_core.tree.space.index_values import to_index_column
 from qbeast_core.tree.space.partitions import NO_PARTITIONS, Partitions
 
 # In place of a revision id: the file has no usable index.
@@ -350,3 +357,48 @@ def _bounds(blocks: pl.DataFrame) -> dict[str, np.ndarray[tuple[int], np.dtype[n
 
 def _mask(files: BoolArray) -> pl.Series:
     return pl.Series(files, dtype=pl.Boolean)
+
+
+def axes_of(
+    files: pl.DataFrame, schema: pl.Schema, revision: Revision, *, rehashed: Mapping[str, str] | None = None
+) -> list[Axis]:
+    """Return the dimensions of a revision for some files of a snapshot.
+
+    Only columns of numbers, dates and times have known ranges.
+    """
+    fits = fits_schema(revision, schema, rehashed)
+    bounded = bounded_columns(files) if fits else set[str]()
+    return [
+        _axis(files, name, schema[name], space) if name in bounded else Axis.unknown(files.height)
+        for name, space in zip(revision.columns, revision.transformations, strict=True)
+    ]
+
+
+def bounded_columns(files: pl.DataFrame) -> set[str]:
+    """Return the columns with a minimum and a maximum in the statistics."""
+    schema = files.schema
+    low, high = (
+        {field.name for field in dtype.fields}
+        if isinstance(dtype := schema.get(side), pl.Struct)
+        else set[str]()
+        for side in ("min", "max")
+    )
+    return low & high
+
+
+def _axis(files: pl.DataFrame, name: str, dtype: pl.DataType, space: Transformation) -> Axis:
+    bounds = pl.DataFrame(
+        {end: files[end].struct.field(name).cast(dtype, strict=False) for end in ("min", "max")}
+    )
+    if dtype.is_float():
+        bounds = bounds.with_columns(pl.when(pl.all().is_finite()).then(pl.all()).name.keep())
+    known = bounds.select(pl.all_horizontal(pl.all().is_not_null())).to_series().to_numpy()
+    both = to_index_column(pl.concat([bounds["min"].filter(known), bounds["max"].filter(known)]))
+    if not isinstance(both, NumberColumn) or isinstance(space, HashTransformation) or not known.any():
+        return Axis.unknown(files.height)
+    low, high = np.split(number_values(both) / 2, 2)  # halved: the range of extreme doubles does not overflow
+    rows = files["num_records"].fill_null(0).cast(pl.Int64).to_numpy()[known]
+    axis = Axis.of(np.minimum(low, high), np.maximum(low, high), rows, to_coordinates(space, both))
+    lowest, highest = np.zeros(files.height), np.ones(files.height)
+    lowest[known], highest[known] = axis.lowest, axis.highest
+    return Axis(axis.coordinates, axis.shares, lowest, highest)

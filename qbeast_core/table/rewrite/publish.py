@@ -13,7 +13,7 @@ from qbeast_core.log.files.live_files import removes_of
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.support.runtime import LOG
 from qbeast_core.table.commit.commit import CommitOutcome, publish
-from qbeast_core.table.index.design_effect import warn_if_growing
+from qbeast_core.table.index.key_counts import warn_if_growing
 from qbeast_core.table.rewrite.replace import Replaced
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.snapshot.with_schema import warn_of_added_columns

@@ -37,10 +37,15 @@ from qbeast_core.support.plain_text import MAX_QUOTED, for_people
 from qbeast_core.support.process import FORKED
 from qbeast_core.support.suggestions import write_call
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead, log_instead
-from qbeast_core.table.snapshot.checkpoint_faults import checkpoint_faults, warn_of_faults
-from qbeast_core.table.snapshot.log_copy import LogCopy, copy_log, sound_copies
+from qbeast_core.table.snapshot.log_copy import (
+    LogCopy,
+    checkpoint_faults,
+    copy_log,
+    sound_copies,
+    text_rewriter,
+    warn_of_faults,
+)
 from qbeast_core.table.snapshot.log_files import LAST_CHECKPOINT, SIDECARS, LogFiles, commit_path
-from qbeast_core.table.snapshot.partition_texts import text_rewriter
 
 _STATS: Final = ("min", "max", "null_count")
 _NOTHING: Final = pl.Struct([])

@@ -17,8 +17,8 @@ from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.data.frames import to_frame
 from qbeast_core.table.data.rules.identities import drawn_for
 from qbeast_core.table.engine.tasks.append import AppendedPart, AppendTask
-from qbeast_core.table.index.design_effect import warn_if_growing
 from qbeast_core.table.index.fit import fit_blocks
+from qbeast_core.table.index.key_counts import warn_if_growing
 from qbeast_core.table.index.partition_sizes import warn_if_small
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.options import WriteOptions

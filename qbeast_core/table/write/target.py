@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import polars as pl
 
@@ -12,9 +15,13 @@ from qbeast_core.errors import NotQbeastTableError, TableExistsError, TableNotFo
 from qbeast_core.io.stores.location import open_store
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.layout import WEIGHT_COLUMN
+from qbeast_core.support.sizing import sizing
 from qbeast_core.support.suggestions import convert_call
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY, log_instead
+from qbeast_core.table.snapshot.log_files import commit_path
 from qbeast_core.table.snapshot.snapshot import Snapshot, newest_snapshot
+
+_PAUSE_S: Final = 0.05
 
 Mode: TypeAlias = Literal["error", "append", "overwrite", "ignore"]
 
@@ -43,6 +50,58 @@ def find_target(uri: str, mode: Mode, storage_options: Mapping[str, str] | None)
     return snapshot
 
 
+def find_target_once_created(
+    uri: str, mode: Mode, storage_options: Mapping[str, str] | None
+) -> Snapshot | None:
+    """Return the table that a write works on, as `find_target` does, but wait for one that is being created.
+
+    The files of a first write are in the folder before its log is, and look like those of a writer that died. So
+    a write that may follow waits for the log while something happens in the folder, and ten seconds more.
+    """
+    try:
+        return find_target(uri, mode, storage_options)
+    except TableExistsError:
+        root = open_store(uri, storage_options).local_root
+        if mode == "error" or root is None or not _may_be_underway(root) or not _created(root):
+            raise
+    return find_target(uri, mode, storage_options)
+
+
+def _may_be_underway(root: Path) -> bool:
+    return root.is_dir() and all(_is_id(path.stem) or _is_ours(path) for path in root.glob("*.parquet"))
+
+
+def _is_id(name: str) -> bool:
+    """Return whether a file has a name as ours have: our files for JVMs lack the hidden column."""
+    try:
+        return str(uuid.UUID(name)) == name
+    except ValueError:
+        return False
+
+
+def _created(root: Path) -> bool:
+    """Wait while files in the folder change; return whether there is a log in the end."""
+    seen, patience = 0.0, time.monotonic()
+    while not (root / commit_path(0)).exists():
+        newest = max(_times(root), default=0.0)
+        if newest != seen:
+            # Counted from the last change: files that were left long ago cause no wait.
+            seen, patience = newest, time.monotonic() + sizing().quiet_s - max(time.time() - newest, 0.0)
+        if time.monotonic() >= patience:
+            return False
+        time.sleep(_PAUSE_S)
+    return True
+
+
+def _times(root: Path) -> Iterator[float]:
+    """Yield when each thing in the folder and its log was changed, seconds since 1970 UTC."""
+    for folder in (root, root / LOG_DIRECTORY):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            for path in (folder, *folder.iterdir()):
+                with suppress(FileNotFoundError):
+                    yield path.stat().st_mtime
+
+
 def _refuse_what_is_there(
     uri: str, storage_options: Mapping[str, str] | None, error: TableNotFoundError
 ) -> None:
@@ -55,7 +114,7 @@ def _refuse_what_is_there(
     files = list(root.glob("*.parquet"))
     if not root.is_dir():
         msg = f"{uri!r} is a file, not a folder. Choose another path."
-    elif files and all(map(is_ours, files)):
+    elif files and all(map(_is_ours, files)):
         msg = (
             f"{uri!r} holds data files of a table, but no log that names them: an interrupted write left them, or the "
             "log was lost. Delete them if nobody needs them, or choose another path."
@@ -70,7 +129,7 @@ def _refuse_what_is_there(
     raise TableExistsError(msg, path=uri) from error
 
 
-def is_ours(path: Path) -> bool:
+def _is_ours(path: Path) -> bool:
     """Return whether this library wrote a Parquet file."""
     try:
         return WEIGHT_COLUMN in pl.read_parquet_schema(path)

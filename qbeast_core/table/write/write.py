@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
-import time
-import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 
 from qbeast_core.errors import TableExistsError
-from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.resolve import resolve_location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
@@ -25,40 +20,38 @@ from qbeast_core.log.protocol import WriteMode
 from qbeast_core.results import FilesResult
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import refuse_forked
-from qbeast_core.support.runtime import LOG, Progress, now_ms, report
-from qbeast_core.support.sizing import sizing
+from qbeast_core.support.runtime import LOG
+from qbeast_core.support.runtime import Progress, now_ms, report
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.data.rules.identities import drawn_for, with_numbers
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine, PlannedRows, Rows, Source
 from qbeast_core.table.engine.stream import FrameSource, OneShotSource, required_columns
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.plain_files import rows_of
-from qbeast_core.table.index.design_effect import (
+from qbeast_core.table.index.key_counts import (
+    KeyCounts,
+    count_keys,
+    counts_of,
     keys_of_write,
     warn_if_clustered,
     warn_if_one_key,
     with_write,
 )
-from qbeast_core.table.index.key_counts import KeyCounts, count_keys, counts_of
 from qbeast_core.table.index.partition_sizes import warn_if_small
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
-from qbeast_core.table.snapshot.log_files import commit_path
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
 from qbeast_core.table.write.options import WriteOptions, check_options, is_applied
 from qbeast_core.table.write.plan import PlannedTable, prepare, rows_intent
-from qbeast_core.table.write.target import find_target, is_ours
+from qbeast_core.table.write.target import find_target_once_created
 
 # Identity columns that draw numbers, and how many they reserved; None: as many as there are rows.
 _Numbers: TypeAlias = tuple[Sequence[Identity], int | None]
 
 # How often a write may find no table and lose the race to create it: between two times, the table vanished.
 MAX_CREATIONS: Final = 5
-
-_PAUSE_S: Final = 0.05
 
 # Size of the batches of rows that can be read once. They are cut again where they are stored.
 _BATCH_BYTES: Final = 16 << 20
@@ -72,7 +65,7 @@ def write_rows(
     uri = resolve_location(path)
     refuse_forked(uri)
     for left in reversed(range(MAX_CREATIONS)):
-        target = _target_once_created(options, uri)
+        target = find_target_once_created(uri, options.mode, options.storage_options)
         if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
             effect = counts_of(target).design_effect
             latest = target.config.latest
@@ -309,56 +302,6 @@ class WriteResult(FilesResult):
             transformers=revision.transformer_kinds,
             cube_size=revision.desired_cube_size,
         )
-
-
-def _target_once_created(options: WriteOptions, uri: str) -> Snapshot | None:
-    """Return the table that a write works on, as `find_target` does, but wait for one that is being created.
-
-    The files of a first write are in the folder before its log is, and look like those of a writer that died. So
-    a write that may follow waits for the log while something happens in the folder, and ten seconds more.
-    """
-    try:
-        return find_target(uri, options.mode, options.storage_options)
-    except TableExistsError:
-        root = open_store(uri, options.storage_options).local_root
-        if options.mode == "error" or root is None or not _may_be_underway(root) or not _created(root):
-            raise
-    return find_target(uri, options.mode, options.storage_options)
-
-
-def _may_be_underway(root: Path) -> bool:
-    return root.is_dir() and all(_is_id(path.stem) or is_ours(path) for path in root.glob("*.parquet"))
-
-
-def _is_id(name: str) -> bool:
-    """Return whether a file has a name as ours have: our files for JVMs lack the hidden column."""
-    try:
-        return str(uuid.UUID(name)) == name
-    except ValueError:
-        return False
-
-
-def _created(root: Path) -> bool:
-    """Wait while files in the folder change; return whether there is a log in the end."""
-    seen, patience = 0.0, time.monotonic()
-    while not (root / commit_path(0)).exists():
-        newest = max(_times(root), default=0.0)
-        if newest != seen:
-            # Counted from the last change: files that were left long ago cause no wait.
-            seen, patience = newest, time.monotonic() + sizing().quiet_s - max(time.time() - newest, 0.0)
-        if time.monotonic() >= patience:
-            return False
-        time.sleep(_PAUSE_S)
-    return True
-
-
-def _times(root: Path) -> Iterator[float]:
-    """Yield when each thing in the folder and its log was changed, seconds since 1970 UTC."""
-    for folder in (root, root / LOG_DIRECTORY):
-        with suppress(FileNotFoundError, NotADirectoryError):
-            for path in (folder, *folder.iterdir()):
-                with suppress(FileNotFoundError):
-                    yield path.stat().st_mtime
 
 
 @runtime_checkable

@@ -16,11 +16,10 @@ import qbeast
 from qbeast_core.table.commit import commit as commit_module
 from qbeast_core.table.dml import change as change_module
 from qbeast_core.table.dml.change import Change, ChangeOptions, run_change
-from qbeast_core.table.dml.delete import Delete
+from qbeast_core.table.dml.matched import Delete, Update
 from qbeast_core.table.dml.merge.clauses import Clauses
 from qbeast_core.table.dml.merge.merge import Merge
 from qbeast_core.table.dml.merge.source import FrameMergeSource
-from qbeast_core.table.dml.update import Update
 from qbeast_core.table.engine import distributed, memory
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine

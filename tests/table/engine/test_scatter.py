@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.table.dml.change import ChangeOptions, run_change
-from qbeast_core.table.dml.delete import Delete
+from qbeast_core.table.dml.matched import Delete
 from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
 from qbeast_core.table.maintenance.convert import convert

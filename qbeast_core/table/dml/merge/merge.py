@@ -19,14 +19,13 @@ from qbeast_core.table.data.column_names import name_problems, refuse_sample_col
 from qbeast_core.table.data.rules.identities import drawn_for
 from qbeast_core.table.data.rules.row_rules import RowRules
 from qbeast_core.table.data.schema import case_problems
-from qbeast_core.table.dml.change import Change
+from qbeast_core.table.dml.change import Change, assignments_of, required_columns, rules_of_version
 from qbeast_core.table.dml.match import FileMatches, live_rows
 from qbeast_core.table.dml.merge.clauses import Clauses
 from qbeast_core.table.dml.merge.rules import MergeRules, fit_source, fitted_columns
 from qbeast_core.table.dml.merge.source import MergeSource
 from qbeast_core.table.dml.plan import ChangedBy, ChangePlan
 from qbeast_core.table.dml.row_changes import Assignments
-from qbeast_core.table.dml.values import assignments_of, required_columns, rules_of_version
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.rewrite.replace import Replacement
 from qbeast_core.table.snapshot.snapshot import Snapshot

@@ -16,8 +16,7 @@ from qbeast_core.query.plan.select import select
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.dml.match import UNKNOWN, live_rows
-from qbeast_core.table.dml.merge.new_keys import DoubledKeys, NewKeys
-from qbeast_core.table.dml.merge.rules import MergedRows, MergeRules
+from qbeast_core.table.dml.merge.rules import DoubledKeys, MergedRows, MergeRules, NewKeys
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.tasks.added_rows import AddedRows, FrameRows
 from qbeast_core.table.engine.tasks.row_change import RowChange

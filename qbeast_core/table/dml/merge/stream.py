@@ -27,8 +27,7 @@ from qbeast_core.table.dml.merge.key_digest import (
     merge_digests,
 )
 from qbeast_core.table.dml.merge.match_rows import join_source
-from qbeast_core.table.dml.merge.new_keys import DoubledKeys, NewKeys
-from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
+from qbeast_core.table.dml.merge.rules import DoubledKeys, MergedFiles, MergeRules, NewKeys
 from qbeast_core.table.dml.merge.source import (
     MAX_ROWS_MATCHED,
     FrameMergeSource,
@@ -38,8 +37,7 @@ from qbeast_core.table.dml.merge.source import (
 )
 from qbeast_core.table.engine.choice import LocalEngine
 from qbeast_core.table.engine.protocol import Engine, Source
-from qbeast_core.table.engine.spill.ahead import map_ahead
-from qbeast_core.table.engine.spill.files import PlacedBatch, SpilledRange, identity
+from qbeast_core.table.engine.spill.files import PlacedBatch, SpilledRange, identity, map_ahead
 from qbeast_core.table.engine.spill.rows import Spill
 from qbeast_core.table.engine.stream import FrameSource
 from qbeast_core.table.engine.tasks.added_rows import SUFFIX, StoredPart, StoredRows, as_bytes

@@ -22,19 +22,19 @@ from qbeast_core.table.data.query_batches import has_any_width
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.protocol import Rows, Source
-from qbeast_core.table.engine.spill.ahead import map_ahead
 from qbeast_core.table.engine.spill.files import (
     FAST,
     PLAIN,
     PlacedBatch,
     SpilledRange,
     SpilledRows,
+    SpillFolder,
     SpillWriter,
     by_range,
     identity,
+    map_ahead,
     sampled,
 )
-from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import OrderedRows, PlacedFile, ordered_files, store_ordered

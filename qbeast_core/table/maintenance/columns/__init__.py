@@ -1,1 +1,0 @@
-"""Rename and drop columns without a change of data files."""
