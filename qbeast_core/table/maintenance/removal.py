@@ -77,7 +77,7 @@ def vacuum(
     """Delete what is not needed; see `Table.vacuum` for the options and errors."""
     hours = _retention(snapshot, retention_hours, allow_short=allow_short)
     store, oldest = snapshot.source.store, now_ms - int(hours * 3_600_000)
-    old = [file for file in store.entries("") if file.modified_ms < oldest and is_data_file(file.path)]
+    old = [file for file in store.entries("") if file.modified_ms < oldest and _is_data_file(file.path)]
     newest = refresh(snapshot)  # after the listing, so it has all commits until then
     check_writable(newest.protocol, newest.metadata, mode="metadata", path=newest.uri, brings="settings")
     log = read_log(newest.source.log, newest.version, actions=("remove",))
@@ -107,7 +107,7 @@ def _needed(newest: Snapshot, log: LogState, oldest_ms: int) -> Iterator[FilePat
             yield from file_paths(remove["path"], remove.get("deletionVector"))
 
 
-def is_data_file(path: str) -> bool:
+def _is_data_file(path: str) -> bool:
     """Return whether the name of a file below a table is one of a data file, in a folder that is not hidden.
 
     Files of the change data feed count too. Nothing but their age decides when they are deleted.
@@ -200,7 +200,7 @@ def _own(entries: Sequence[Entry]) -> Iterator[Entry]:
     inner = {folder for folder, separator, _ in split if separator}
     for item in entries:
         in_table = any(str(folder) in inner for folder in PurePosixPath(item.path).parents)
-        if _is_log(item.path) or (not in_table and is_data_file(item.path)):
+        if _is_log(item.path) or (not in_table and _is_data_file(item.path)):
             yield item
 
 

@@ -94,7 +94,8 @@ def _write(
     revision = None if chosen is None else chosen.revision
     state = None if chosen is None or chosen.is_new else planned.state
     plan = rows.plan(revision, None if state is None or revision is None else state.tree(revision))
-    LOG.debug("plans %d files for %s", plan.file_count, uri)
+    if chosen is not None:
+        LOG.debug("plans %d rows for %s: %d files", chosen.rows, uri, plan.file_count)
     stays = target if options.mode == "append" else None
     if options.dry_run:
         return _planned(target, stays, plan, chosen, rows)
