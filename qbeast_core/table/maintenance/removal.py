@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import ClassVar, Final, cast
 
 from qbeast_core.errors import InvalidInputError, TableNotFoundError, changed_before, invalid_argument
-from qbeast_core.io.stores.resolve import refuse_link_out
 from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.stores.resolve import refuse_link_out
 from qbeast_core.io.stores.store import Entry, Store, map_files
 from qbeast_core.log.actions import CHANGE_FOLDER
 from qbeast_core.log.files.deletion_vector import file_paths, parse_vector
