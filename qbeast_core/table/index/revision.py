@@ -13,8 +13,7 @@ from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.index.build import texts_changed
 from qbeast_core.space.arrays import BoolArray, F64Array
-from qbeast_core.space.index_columns import NumberColumn
-from qbeast_core.space.index_columns import number_values
+from qbeast_core.space.index_columns import NumberColumn, number_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import KINDS, ColumnKind, ColumnSpec, parse_column_spec
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
@@ -24,10 +23,9 @@ from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
 from qbeast_core.table.index.column_texts import IndexColumns, column_texts
 from qbeast_core.table.index.state import IndexState, bounded_columns
-from qbeast_core.tree.space.index_values import data_type_of
-from qbeast_core.tree.space.index_values import to_index_column
 from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision
 from qbeast_core.tree.space.fit import KNOT_CHARACTERS, Growth, ValueRange
+from qbeast_core.tree.space.index_values import data_type_of, to_index_column
 from qbeast_core.tree.space.summary import IndexSummary
 
 _UNKNOWN_TO_JVM: Final = (pl.Int8(), pl.Int16(), pl.Datetime("us"))

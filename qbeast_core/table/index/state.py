@@ -12,25 +12,20 @@ import polars as pl
 
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.columns.file_values import typed_partitions
-from qbeast_core.log.domains import clustered_by_others
-from qbeast_core.log.domains import is_clustered
+from qbeast_core.log.domains import clustered_by_others, is_clustered
 from qbeast_core.query.index.build import fits_schema
 from qbeast_core.query.index.index_table import NO_REVISION, IndexTable
 from qbeast_core.space.arrays import BoolArray, I64Array
-from qbeast_core.space.index_columns import NumberColumn
 from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.space.cubes import Cubes, decode_cubes
-from qbeast_core.space.index_columns import number_values
+from qbeast_core.space.index_columns import NumberColumn, number_values
 from qbeast_core.spec.layout import WITHOUT_HIDDEN_WEIGHTS
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import HashTransformation, Transformation
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.growth.gain import Axis
-from qbeast_core.tree.layout.existing import ExistingTree, existing_tree
-from qbeast_core.tree.layout.existing import broken_order
-from qbeast_core.tree.layout.existing import open_where_broken
-from qbeast_core.tree.space.index_values import text_column
-from qbeast_core.tree.space.index_values import to_index_column
+from qbeast_core.tree.layout.existing import ExistingTree, broken_order, existing_tree, open_where_broken
+from qbeast_core.tree.space.index_values import text_column, to_index_column
 from qbeast_core.tree.space.partitions import NO_PARTITIONS, Partitions
 
 # In place of a revision id: the file has no usable index.

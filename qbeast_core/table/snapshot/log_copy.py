@@ -25,8 +25,7 @@ import polars as pl
 from qbeast_core.errors import InvalidMetadataError, QbeastError, QbeastWarning, StorageError
 from qbeast_core.io.stores.store import Entry, Store, map_files
 from qbeast_core.io.stores.temporary_folder import TemporaryFolder
-from qbeast_core.log.columns.file_values import partition_texts
-from qbeast_core.log.columns.file_values import typed_values
+from qbeast_core.log.columns.file_values import partition_texts, typed_values
 from qbeast_core.log.columns.stored import physical_name
 from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.log.schema import type_from_delta

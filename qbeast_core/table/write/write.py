@@ -20,8 +20,7 @@ from qbeast_core.log.protocol import WriteMode
 from qbeast_core.results import FilesResult
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import refuse_forked
-from qbeast_core.support.runtime import LOG
-from qbeast_core.support.runtime import Progress, now_ms, report
+from qbeast_core.support.runtime import LOG, Progress, now_ms, report
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.data.rules.identities import drawn_for, with_numbers
