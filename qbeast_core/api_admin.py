@@ -6,8 +6,7 @@ import os
 from collections.abc import Mapping
 
 from qbeast_core.errors import changing
-from qbeast_core.io.stores.location import open_store
-from qbeast_core.io.stores.resolve import resolve_location
+from qbeast_core.io.stores.location import Location
 from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.engine.choice import local_engine
@@ -99,12 +98,11 @@ def convert_table(
         cube_size=cube_size,
         dialect=dialect,
         sample_by=sample_by,
-        storage_options=storage_options,
         commit_metadata=metadata_of(commit_metadata),
         dry_run=dry_run,
     )
     with local_engine(resources, memory_bytes) as local:
-        return convert(resolve_location(path), options, engine=local)
+        return convert(Location.of(path, storage_options), options, engine=local)
 
 
 @changing
@@ -162,9 +160,7 @@ def upgrade_table(
     >>> qbeast.upgrade_table("new").committed
     False
     """
-    return upgrade(
-        resolve_location(path), replicated=replicated, storage_options=storage_options, dry_run=dry_run
-    )
+    return upgrade(Location.of(path, storage_options), replicated=replicated, dry_run=dry_run)
 
 
 def table_exists(path: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None) -> bool:
@@ -189,7 +185,7 @@ def table_exists(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
     >>> qbeast.table_exists("there"), qbeast.table_exists("elsewhere")
     (True, False)
     """
-    return newest_version(open_store(path, storage_options)) is not None
+    return newest_version(Location.of(path, storage_options).store) is not None
 
 
 @changing
@@ -232,4 +228,4 @@ def drop_table(
     >>> len(qbeast.drop_table("old", confirm=True).files), qbeast.table_exists("old")
     (2, False)
     """
-    return drop(path, storage_options, confirm=confirm)
+    return drop(Location.of(path, storage_options), confirm=confirm)

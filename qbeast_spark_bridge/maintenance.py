@@ -9,7 +9,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Literal
 
 from qbeast_core.errors import changing
-from qbeast_core.io.stores.resolve import resolve_location
+from qbeast_core.io.stores.location import Location
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.plan.weight_range import Share
 from qbeast_core.results import MetadataResult
@@ -265,11 +265,10 @@ def convert(
         cube_size=cube_size,
         dialect=dialect,
         sample_by=sample_by,
-        storage_options=storage_options,
         commit_metadata=metadata_of(commit_metadata),
         dry_run=dry_run,
     )
-    return convert_table(resolve_location(path), options, engine=SparkEngine(spark))
+    return convert_table(Location.of(path, storage_options), options, engine=SparkEngine(spark))
 
 
 @changing
@@ -310,9 +309,7 @@ def upgrade(
     False
     """
     del spark
-    return upgrade_table(
-        resolve_location(path), replicated=replicated, storage_options=storage_options, dry_run=dry_run
-    )
+    return upgrade_table(Location.of(path, storage_options), replicated=replicated, dry_run=dry_run)
 
 
 @shows_progress("checking")

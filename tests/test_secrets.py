@@ -44,7 +44,7 @@ FORMS = [one for one in CLASSES if dataclasses.is_dataclass(one)]
 
 def test_classes_with_secrets_are_found() -> None:
     names = {one.__name__ for one in FORMS}
-    assert {"WriteOptions", "FileTarget", "SourceOptions", "ScanTask", "Snapshot"} <= names
+    assert {"WriteOptions", "Location", "SourceOptions", "ScanTask"} <= names
 
 
 def test_no_dataclass_shows_storage_options() -> None:

@@ -1771,7 +1771,7 @@ class Table:
         if cast("object", version) is None:
             invalid_argument("version", "must be a number or a time", value=version)
         newest = refresh(self._snapshot)
-        old = load_snapshot(newest.uri, version=version, storage_options=newest.storage_options)
+        old = load_snapshot(newest.location, version=version)
         result, made = restore(newest, old, dry_run=dry_run)
         return result if dry_run else self._moved(result, made)
 
@@ -1836,8 +1836,7 @@ class Table:
         """
         from qbeast_core.table.maintenance.upgrade import upgrade
 
-        options = self._snapshot.storage_options
-        result = upgrade(self.uri, replicated=replicated, storage_options=options, dry_run=dry_run)
+        result = upgrade(self._snapshot.location, replicated=replicated, dry_run=dry_run)
         return self._moved(result, None) if result.committed else result
 
     @changing

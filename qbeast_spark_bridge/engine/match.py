@@ -148,8 +148,7 @@ class SparkMergeSource:
         *,
         scan: ScanPlan,
     ) -> MergeMatches:
-        uri, options = snapshot.store.uri, dict(snapshot.storage_options)
-        added = StoredRows(uri, options, tuple(part for bucket in buckets for part in bucket.added))
+        added = StoredRows(snapshot.location, tuple(part for bucket in buckets for part in bucket.added))
         self._stored.extend([part.path for part in added.parts] + [answer.stored for answer in answers])
         rows = sum(bucket.rows for bucket in buckets)
         advice = "persist it first (`persist=True`), or remove random and unordered parts."
@@ -163,7 +162,7 @@ class SparkMergeSource:
             counts=counts,
             scan=scan,
             any_matched=any(bucket.any_matched for bucket in buckets),
-            change=MergedFiles(rules, uri, options, stored),
+            change=MergedFiles(rules, snapshot.location, stored),
             added=added,
             doubled=DoubledKeys.sum(bucket.doubled for bucket in buckets),
             source_rows=rows,

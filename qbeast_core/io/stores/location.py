@@ -19,14 +19,14 @@ class Location:
 
     uri: str
     # Options of the object store.
-    options: Mapping[str, str] = field(repr=False)
+    storage_options: Mapping[str, str] = field(repr=False)
     # Whether the log may name files by absolute paths.
     trusts_absolute: bool = False
 
     @staticmethod
     def of(
         path: str | os.PathLike[str] | Location,
-        options: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
         *,
         allow_absolute_paths: bool = False,
     ) -> Location:
@@ -37,7 +37,7 @@ class Location:
         """
         if isinstance(path, Location):
             return path
-        checked = MappingProxyType(checked_options(options))
+        checked = MappingProxyType(checked_options(storage_options))
         return Location(resolve_location(path), checked, allow_absolute_paths)
 
     @cached_property
@@ -47,16 +47,16 @@ class Location:
             return LocalStore(self.uri, allow_absolute_paths=self.trusts_absolute)
         from qbeast_core.io.stores.remote import RemoteStore  # noqa: PLC0415 - loads obstore, only for object stores
 
-        return RemoteStore(self.uri, self.options, allow_absolute_paths=self.trusts_absolute)
+        return RemoteStore(self.uri, self.storage_options, allow_absolute_paths=self.trusts_absolute)
 
     @property
     def key(self) -> tuple[str, bool, tuple[tuple[str, str], ...]]:
         """The same for equal locations, for caches."""
-        return self.uri, self.trusts_absolute, tuple(sorted(self.options.items()))
+        return self.uri, self.trusts_absolute, tuple(sorted(self.storage_options.items()))
 
     def __reduce__(self) -> tuple[type[Location], tuple[str, dict[str, str], bool]]:
         """Pickle without the store: another process opens its own."""
-        return Location, (self.uri, dict(self.options), self.trusts_absolute)
+        return Location, (self.uri, dict(self.storage_options), self.trusts_absolute)
 
 
 def open_store(

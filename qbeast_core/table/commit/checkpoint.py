@@ -47,11 +47,7 @@ def replace_checkpoints(snapshot: Snapshot) -> None:
     for fault in checkpoint_faults(store):
         for path in fault.paths:
             store.delete(path)
-    newest = load_snapshot(
-        snapshot.uri,
-        storage_options=snapshot.storage_options,
-        allow_absolute_paths=store.allow_absolute_paths,
-    )
+    newest = load_snapshot(snapshot.location)
     try:
         newest.source.checkpoint(newest.version, files=newest.files.height)
     except QbeastError as error:

@@ -53,13 +53,12 @@ class FilesSource:
         """Target of the files that replace these."""
         snapshot = self.snapshot
         return FileTarget.of(
-            snapshot.store.uri,
+            snapshot.location,
             RowShape(snapshot.schema_json, snapshot.copied_schema, merge=False),
             snapshot.metadata.configuration,
             clustered_by=snapshot.clustered_by,
             dialect=dialect_of(snapshot),
             columns=snapshot.columns,
-            storage_options=snapshot.storage_options,
         )
 
     def by_change(self) -> Iterator[tuple[RowFunction | None, I64Array]]:

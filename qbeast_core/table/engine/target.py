@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from qbeast_core.io.stores.location import open_store
-from qbeast_core.io.stores.store import Store, checked_options
+from qbeast_core.io.stores.location import Location
+from qbeast_core.io.stores.store import Store
 from qbeast_core.log.columns.stored import StoredColumns, config_by_name, sample_column_of, without_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
@@ -69,9 +69,8 @@ class RowShape:
 class FileTarget:
     """Target of new files. Picklable."""
 
-    # URI of the table that is valid for workers, too.
-    uri: str
-    storage_options: Mapping[str, str] = field(repr=False)
+    # Location of the table.
+    location: Location
     shape: RowShape
     # The ``delta.`` properties of the table, and the name of its sample column.
     configuration: Mapping[str, str]
@@ -86,21 +85,20 @@ class FileTarget:
 
     @staticmethod
     def of(
-        uri: str,
+        location: Location,
         shape: RowShape,
         configuration: Mapping[str, str],
         *,
         dialect: BlocksDialect,
         columns: StoredColumns,
         clustered_by: tuple[tuple[str, ...], ...] = (),
-        storage_options: Mapping[str, str] | None = None,
     ) -> FileTarget:
         """Return the target of files in a table with this configuration."""
         prefixes = "delta.", SAMPLE_COLUMN
         properties = {key: value for key, value in configuration.items() if key.startswith(prefixes)}
         return FileTarget(
-            uri=uri,
-            storage_options=checked_options(storage_options),
+            # New files are below the root, also of a table with absolute paths.
+            location=replace(location, trusts_absolute=False) if location.trusts_absolute else location,
             shape=replace(
                 shape,
                 sample_column=sample_column_of(properties, shape.schema, columns),
@@ -116,4 +114,4 @@ class FileTarget:
     @property
     def store(self) -> Store:
         """Store of the table's folder."""
-        return open_store(self.uri, self.storage_options)
+        return self.location.store

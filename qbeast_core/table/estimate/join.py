@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast, get_args
 
 import polars as pl
 
+from qbeast_core.io.stores.location import Location
 from qbeast_core.sampling.batch import JoinHow, Lookup
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
 from qbeast_core.table.data.frames import FrameLike, to_frame
@@ -159,9 +160,10 @@ def _listed(joins: Any) -> Iterable[Join]:
 def _reader_of(other: object, reader: Reader) -> Reader | None:
     """Return the reader of a table, or of the newest version at a path; None for a frame."""
     if isinstance(other, str | os.PathLike):
-        options, absolute = reader.snapshot.storage_options, reader.store.allow_absolute_paths
-        path = cast("str | os.PathLike[str]", other)
-        return Reader(newest_snapshot(path, storage_options=options, allow_absolute_paths=absolute))
+        path, own = cast("str | os.PathLike[str]", other), reader.snapshot.location
+        return Reader(
+            newest_snapshot(Location.of(path, own.storage_options, allow_absolute_paths=own.trusts_absolute))
+        )
     found = getattr(other, "reader", None)
     return found if isinstance(found, Reader) else None
 

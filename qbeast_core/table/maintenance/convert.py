@@ -17,7 +17,7 @@ from qbeast_core.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns.stored import PLAIN, StoredColumns, config_by_name, stored_revision, stored_specs
@@ -86,24 +86,25 @@ class ConvertResult(Result):
     cube_size: int
 
 
-def convert(uri: str, options: WriteOptions, *, engine: Engine = MEMORY) -> ConvertResult:
+def convert(location: Location, options: WriteOptions, *, engine: Engine = MEMORY) -> ConvertResult:
     """Convert a table; see `qbeast.convert_table` for the options and errors."""
     check_options(options)
     specs = resolve_specs(options.columns, None)
     # If another writer was first, perhaps with the same conversion, try once more.
     with suppress(CommitConflictError, TableExistsError):
-        return _convert(uri, specs, options, engine)
-    return _convert(uri, specs, options, engine)
+        return _convert(location, specs, options, engine)
+    return _convert(location, specs, options, engine)
 
 
-def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engine: Engine) -> ConvertResult:
-    store = open_store(uri, options.storage_options)
-    uri = store.uri
-    refuse_unsafe_locking(uri, options.storage_options)
+def _convert(
+    location: Location, specs: Sequence[ColumnSpec], options: WriteOptions, engine: Engine
+) -> ConvertResult:
+    store, uri = location.store, location.uri
+    refuse_unsafe_locking(uri, location.storage_options)
     table: Snapshot | None = None
     rows: int | None
     try:
-        snapshot = load_snapshot(uri, storage_options=options.storage_options)
+        snapshot = load_snapshot(location)
     except TableNotFoundError as error:
         if log_instead(uri) is not None:
             raise  # its checkpoints are Parquet files
@@ -111,7 +112,7 @@ def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engin
         schema = pl.Schema({**in_files, **partitions})
         plain = _new_metadata(schema, tuple(partitions))
         indexed_metadata(plain, schema, specs, options, uri=uri, rows=0)  # raises before every file is read
-        look = AddParquet(open_files(uri, options.storage_options or {}, PLAIN), in_files, now_ms())
+        look = AddParquet(open_files(uri, location.storage_options, PLAIN), in_files, now_ms())
         adds = tuple(engine.map(look, paths, at_once=AT_ONCE))
         sizes = [add.size for add in adds]
         rows = sum(int(orjson.loads(add.stats or "{}")["numRecords"]) for add in adds)
@@ -135,7 +136,7 @@ def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engin
     columns = {"columnsToIndex": ",".join(column_texts(options.columns or ()))}
     info = {**options.commit_metadata, "operationParameters": columns}
     intent = replace(intent, metadata=metadata, operation="CONVERT", commit_info=info)
-    outcome = commit(store, table, intent, storage_options=options.storage_options)
+    outcome = commit(store, table, intent, storage_options=location.storage_options)
     return replace(planned, version=outcome.version, committed=True)
 
 

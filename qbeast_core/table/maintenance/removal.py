@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import ClassVar, Final, cast
 
 from qbeast_core.errors import InvalidInputError, TableNotFoundError, changed_before, invalid_argument
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.resolve import refuse_link_out
 from qbeast_core.io.stores.store import Entry, Store, map_files
 from qbeast_core.log.actions import CHANGE_FOLDER
@@ -162,11 +161,9 @@ class DropResult(Result):
     bytes: int
 
 
-def drop(
-    path: str | os.PathLike[str], storage_options: Mapping[str, str] | None, *, confirm: bool
-) -> DropResult:
+def drop(location: Location, *, confirm: bool) -> DropResult:
     """Delete a table; see `qbeast.drop_table`."""
-    store = open_store(path, storage_options)
+    store = location.store
     version = newest_version(store)
     if version is None:
         message = f"there is no Delta table at {store.uri}"

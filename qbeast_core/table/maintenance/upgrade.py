@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
 from qbeast_core.errors import InvalidMetadataError, NotQbeastTableError, QbeastWarning, check_choice
+from qbeast_core.io.stores.location import Location
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.live_files import FileChange, LastChange, LiveFiles, retag
 from qbeast_core.results import Result
@@ -48,13 +48,10 @@ class UpgradeResult(Result):
     dropped_copies: int
 
 
-def upgrade(
-    uri: str, *, replicated: Copies | None, storage_options: Mapping[str, str] | None, dry_run: bool = False
-) -> UpgradeResult:
+def upgrade(location: Location, *, replicated: Copies | None, dry_run: bool = False) -> UpgradeResult:
     """Upgrade a table; see `qbeast.upgrade_table` for the options and errors."""
     check_choice("replicated", replicated, (None, *get_args(Copies)))
-    snapshot = load_snapshot(uri, storage_options=storage_options)
-    uri = snapshot.uri
+    snapshot, uri = load_snapshot(location), location.uri
     if not snapshot.config.is_indexed:
         cure = f"Convert it instead: {convert_call(uri)}."
         msg = f"{uri!r} is a Delta table without Qbeast index. {cure}"

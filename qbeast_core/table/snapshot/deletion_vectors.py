@@ -9,8 +9,7 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import polars as pl
 
@@ -32,17 +31,23 @@ _SMALL_BYTES: Final = 1 << 20  # larger vectors are compared with the size of th
 _SMALL_ROWS: Final = 1 << 20  # vectors of more rows are compared with the footer of their data file
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ListedFiles:
-    """The live files of a version, in the order of the log, and where they are."""
+class _ListedFiles(Protocol):
+    """A `Snapshot`: its live files, in the order of the log, and where they are."""
 
-    uri: str
-    store: Store
-    files: pl.DataFrame
-    data_paths: Sequence[str]
+    @property
+    def files(self) -> pl.DataFrame: ...
+
+    @property
+    def uri(self) -> str: ...
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def data_paths(self) -> Sequence[str]: ...
 
 
-def deleted_rows(listed: ListedFiles, numbers: Sequence[int] | None = None) -> dict[int, I64Array]:
+def deleted_rows(listed: _ListedFiles, numbers: Sequence[int] | None = None) -> dict[int, I64Array]:
     """Return a mapping from file index to the indexes of the rows that a deletion vector hides.
 
     `numbers` selects some of the files with deletion vectors.
@@ -87,7 +92,7 @@ def _whole_number(descriptor: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def _read(listed: ListedFiles, path: str, ranges: Mapping[int, Range]) -> dict[int, bytes]:
+def _read(listed: _ListedFiles, path: str, ranges: Mapping[int, Range]) -> dict[int, bytes]:
     """Return the bitmaps in a file of deletion vectors, by data file, without length and checksum."""
     store, ordered = listed.store, sorted(ranges, key=lambda number: ranges[number])
     try:
@@ -123,7 +128,7 @@ def _refuse_long(store: Store, path: str, ranges: Mapping[int, Range]) -> None:
         raise StorageError(message, path=path)
 
 
-def _rows(listed: ListedFiles, number: int, body: bytes) -> I64Array:
+def _rows(listed: _ListedFiles, number: int, body: bytes) -> I64Array:
     """Return the rows in a bitmap. The log's count of rows is not trusted with much memory, nor in order to refuse."""
     height, checked = listed.files["num_records"][number], False
     try:
@@ -142,7 +147,7 @@ def _rows(listed: ListedFiles, number: int, body: bytes) -> I64Array:
     return rows
 
 
-def _height(listed: ListedFiles, number: int) -> int:
+def _height(listed: _ListedFiles, number: int) -> int:
     """Return the number of rows of a data file by its footer."""
     path, store = listed.data_paths[number], listed.store
     try:
@@ -151,7 +156,7 @@ def _height(listed: ListedFiles, number: int) -> int:
         raise _malformed(listed, number, f"the rows of the file cannot be counted: {error}") from error
 
 
-def _malformed(listed: ListedFiles, number: int, problem: object) -> InvalidMetadataError:
+def _malformed(listed: _ListedFiles, number: int, problem: object) -> InvalidMetadataError:
     message = (
         f"the deletion vector of {listed.data_paths[number]!r} of {listed.uri!r} cannot be used: {problem}. Its "
         "deleted rows are not known. Restore the file of the vector, or an older version of the "

@@ -243,11 +243,11 @@ def _open_copy(location: Location) -> tuple[DeltaSource, DeltaVersion] | None:
 
 
 def _open_newest(location: Location) -> DeltaTable:
-    return DeltaTable(location.uri, storage_options=dict(location.options) or None)
+    return DeltaTable(location.uri, storage_options=dict(location.storage_options) or None)
 
 
 def _open_version(location: Location, version: int) -> DeltaTable:
-    store, options = location.store, dict(location.options) or None
+    store, options = location.store, dict(location.storage_options) or None
     newest: int | None = None
     cause: QbeastError | None = None
     if not _has_commit(store, version):  # deltalake would request each version up to it

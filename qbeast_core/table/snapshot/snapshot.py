@@ -50,7 +50,7 @@ from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.support.process import refuse_forked
 from qbeast_core.support.runtime import LOG
 from qbeast_core.table.data.foreign_schema import visible_columns
-from qbeast_core.table.snapshot.deletion_vectors import ListedFiles, deleted_rows
+from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta
 from qbeast_core.table.snapshot.log_files import commit_path, fingerprint, read_log, version_at
 from qbeast_core.table.snapshot.lru_cache import LruCache
@@ -103,7 +103,7 @@ class Snapshot:
     @property
     def storage_options(self) -> Mapping[str, str]:
         """Options of the store."""
-        return self.location.options
+        return self.location.storage_options
 
     @property
     def store(self) -> Store:
@@ -207,7 +207,7 @@ class Snapshot:
 
     def rows_deleted_from(self, numbers: Sequence[int] | None) -> dict[int, I64Array]:
         """Return the rows that deletion vectors hide, of some of the files that have one, or of all."""
-        return deleted_rows(ListedFiles(self.uri, self.source.store, self.files, self.data_paths), numbers)
+        return deleted_rows(self, numbers)
 
     @cached_property
     def data_paths(self) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import polars as pl
 
 from qbeast_core.errors import CommitConflictError, TableNotFoundError, UnsupportedTableError
-from qbeast_core.io.stores.resolve import resolve_location
+from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.columns.declared_rules import declared_rules
 from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding
@@ -27,11 +27,11 @@ from qbeast_core.table.write.target import find_target
 
 
 def begin_append(
-    uri: str, empty: pl.DataFrame, storage_options: Mapping[str, str] | None = None
+    path: str, empty: pl.DataFrame, storage_options: Mapping[str, str] | None = None
 ) -> AppendTask:
     """Read the table, and plan what tasks need to append to it."""
-    uri = resolve_location(uri)
-    snapshot = find_target(uri, "append", storage_options)
+    location = Location.of(path, storage_options)
+    uri, snapshot = location.uri, find_target(location, "append")
     if snapshot is None:
         msg = (
             f"there is no table at {uri!r}, and tasks cannot create one. Create it with "
@@ -39,13 +39,13 @@ def begin_append(
         )
         raise TableNotFoundError(msg, path=uri)
     _refuse_drawn(snapshot, empty.columns)
-    options = WriteOptions(mode="append", storage_options=snapshot.storage_options)
-    refuse_unsafe_locking(uri, options.storage_options)
+    options = WriteOptions(mode="append")
+    refuse_unsafe_locking(uri, location.storage_options)
     planned = prepare(to_frame(empty), snapshot, options)
     state = planned.state
     current = None if state is None else state.newest
     return AppendTask(
-        target=planned.target(snapshot.source.store.uri, options),
+        target=planned.target(location, options),
         version=snapshot.version,
         indexed=tuple(planned.wish.names),
         revision=current,
@@ -82,14 +82,14 @@ def publish_parts(
     if not adds:
         return None
     target = task.target
-    options = WriteOptions(mode="append", storage_options=target.storage_options, txn=txn)
+    options = WriteOptions(mode="append", txn=txn)
     rows = sum(part.rows for part in parts)
     intent = rows_intent("append", adds, rows, options, operation=operation)
     revisions = [part.revision for part in parts if part.indexed]
     with discarding(target.store, adds):
         # What the oldest part was planned on: later commits are checked against it.
         oldest = min(part.version for part in parts)
-        base = load_snapshot(target.uri, version=oldest, storage_options=target.storage_options)
+        base = load_snapshot(target.location, version=oldest)
         outcome = None
         if revisions and revisions.count(revisions[0]) == len(revisions):
             # Staged files conflict with nothing that concerns the index; any other conflict comes again.

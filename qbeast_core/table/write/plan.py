@@ -13,6 +13,7 @@ from qbeast_core.errors import (
     SchemaMismatchError,
     unknown_columns,
 )
+from qbeast_core.io.stores.location import Location
 from qbeast_core.log.actions import AddFile, Metadata, Txn
 from qbeast_core.log.columns.fields import with_notes
 from qbeast_core.log.columns.mapping import with_fields, with_sample_column
@@ -80,17 +81,16 @@ class PlannedTable:
         newest = None if self.state is None else self.state.newest
         return self.wish.cube_size or (None if newest is None else newest.desired_cube_size)
 
-    def target(self, uri: str, options: WriteOptions) -> FileTarget:
+    def target(self, location: Location, options: WriteOptions) -> FileTarget:
         """Return the location of the files, and the shape of their rows."""
         merge = options.schema_mode == "merge"
         return FileTarget.of(
-            uri,
+            location,
             RowShape(self.metadata.schema_string, self.schema, merge=merge, rules=self.rules),
             self.metadata.configuration,
             dialect=self.wish.dialect,
             columns=self.columns,
             clustered_by=self.clustered_by,
-            storage_options=options.storage_options,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 import polars as pl
 
 from qbeast_core.errors import NotQbeastTableError, TableExistsError, TableNotFoundError
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.stores.location import Location
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.support.sizing import sizing
@@ -26,12 +26,13 @@ _PAUSE_S: Final = 0.05
 Mode: TypeAlias = Literal["error", "append", "overwrite", "ignore"]
 
 
-def find_target(uri: str, mode: Mode, storage_options: Mapping[str, str] | None) -> Snapshot | None:
+def find_target(location: Location, mode: Mode) -> Snapshot | None:
     """Return the table that a write of this mode works on; None: it creates one."""
+    uri = location.uri
     try:
-        snapshot = newest_snapshot(uri, storage_options=storage_options)
+        snapshot = newest_snapshot(location)
     except TableNotFoundError as error:
-        _refuse_what_is_there(uri, storage_options, error)
+        _refuse_what_is_there(location, error)
         return None
     if mode == "error":
         cure = 'Use mode="append", "overwrite" or "ignore", or choose another path.'
@@ -50,21 +51,19 @@ def find_target(uri: str, mode: Mode, storage_options: Mapping[str, str] | None)
     return snapshot
 
 
-def find_target_once_created(
-    uri: str, mode: Mode, storage_options: Mapping[str, str] | None
-) -> Snapshot | None:
+def find_target_once_created(location: Location, mode: Mode) -> Snapshot | None:
     """Return the table that a write works on, as `find_target` does, but wait for one that is being created.
 
     The files of a first write are in the folder before its log is, and look like those of a writer that died. So
     a write that may follow waits for the log while something happens in the folder, and ten seconds more.
     """
     try:
-        return find_target(uri, mode, storage_options)
+        return find_target(location, mode)
     except TableExistsError:
-        root = open_store(uri, storage_options).local_root
+        root = location.store.local_root
         if mode == "error" or root is None or not _may_be_underway(root) or not _created(root):
             raise
-    return find_target(uri, mode, storage_options)
+    return find_target(location, mode)
 
 
 def _may_be_underway(root: Path) -> bool:
@@ -102,13 +101,12 @@ def _times(root: Path) -> Iterator[float]:
                     yield path.stat().st_mtime
 
 
-def _refuse_what_is_there(
-    uri: str, storage_options: Mapping[str, str] | None, error: TableNotFoundError
-) -> None:
+def _refuse_what_is_there(location: Location, error: TableNotFoundError) -> None:
     """Raise if the place holds a file, or data without a Delta log."""
+    uri = location.uri
     if log_instead(uri) is not None:
         raise error
-    root = open_store(uri, storage_options).local_root
+    root = location.store.local_root
     if root is None or not root.exists():
         return
     files = list(root.glob("*.parquet"))

@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 import polars as pl
 
 from qbeast_core.errors import TableExistsError
-from qbeast_core.io.stores.resolve import resolve_location
+from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.columns.declared_rules import Identity, declared_rules, with_high_water_marks
@@ -61,10 +61,10 @@ def write_rows(
 ) -> WriteResult:
     """Write the rows of a source; see `qbeast.write_table` for the options and errors."""
     check_options(options)
-    uri = resolve_location(path)
-    refuse_forked(uri)
+    location = Location.of(path, options.storage_options)
+    refuse_forked(location.uri)
     for left in reversed(range(MAX_CREATIONS)):
-        target = find_target_once_created(uri, options.mode, options.storage_options)
+        target = find_target_once_created(location, options.mode)
         if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
             effect = counts_of(target).design_effect
             latest = target.config.latest
@@ -72,7 +72,7 @@ def write_rows(
             return replace(result, skipped=True, dry_run=options.dry_run)
         report(options.progress, Progress("read"))
         try:
-            return _write(source, target, options, uri=uri, engine=engine)
+            return _write(source, target, options, location=location, engine=engine)
         except TableExistsError:
             if not left or target is not None or options.mode == "error":
                 raise
@@ -80,14 +80,15 @@ def write_rows(
 
 
 def _write(
-    source: Source, target: Snapshot | None, options: WriteOptions, *, uri: str, engine: Engine
+    source: Source, target: Snapshot | None, options: WriteOptions, *, location: Location, engine: Engine
 ) -> WriteResult:
     """Plan, write the files, and commit."""
+    uri = location.uri
     required = required_columns(source)
     source, drawn, reserved = _with_numbers(source, target, options)
     planned = prepare(source.empty, target, options, required=required)
-    files = planned.target(uri, options)
-    refuse_unsafe_locking(uri, options.storage_options)
+    files = planned.target(location, options)
+    refuse_unsafe_locking(uri, location.storage_options)
     rows = engine.open(source, files, options.progress)
     chosen = _choose(planned, rows, uri)
     revision = None if chosen is None else chosen.revision
@@ -103,7 +104,7 @@ def _write(
     planned = _with_marks(planned, (drawn, reserved), count)
     intent = _intent(target, planned, options, adds, rows=count)
     intent = replace(intent, revision=revision, new_revision=chosen is not None and chosen.is_new)
-    outcome = publish(files.store, target, intent, storage_options=files.storage_options)
+    outcome = publish(files.store, target, intent, storage_options=files.location.storage_options)
     report(options.progress, Progress("done", len(adds), len(adds), count))
     if outcome.already_applied:
         return replace(WriteResult.of(revision, version=outcome.version), skipped=True)

@@ -18,6 +18,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
+from qbeast_core.io.stores.location import Location
 from qbeast_core.table.write import target
 from tests.helpers.invariants import check_invariants
 from tests.helpers.strategies import ROW
@@ -289,12 +290,12 @@ def test_versions_are_numbers_dates_times_or_texts(tmp_path: Path) -> None:
 
 
 def test_empty_azure_path_uses_storage_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(uri: str, **_: object) -> None:
-        raise qbeast.TableNotFoundError(uri, path=uri)
+    def nothing(location: Location) -> None:
+        raise qbeast.TableNotFoundError(location.uri, path=location.uri)
 
     monkeypatch.setattr(target, "newest_snapshot", nothing)
     for name in ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY"):
         monkeypatch.delenv(name, raising=False)
     # Unlike those of S3, such a place cannot be opened without an account.
     options = {"azure_storage_account_name": "someone", "azure_storage_account_key": "a2V5"}
-    assert target.find_target("az://container/table", "append", options) is None
+    assert target.find_target(Location.of("az://container/table", options), "append") is None

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
+from qbeast_core.io.stores.location import Location
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.table.engine.target import FileTarget, RowShape
@@ -215,7 +216,7 @@ def test_files_hold_rows_of_one_partition(max_bytes: int, tmp_path: Path) -> Non
     rows = pl.DataFrame({"p": np.arange(300) % 4, "q": [None, "x", "y"] * 100, "v": range(300)})
     schema = schema_to_delta(rows.schema)
     target = FileTarget.of(
-        str(tmp_path),
+        Location.of(tmp_path),
         RowShape(schema, rows.schema, merge=False),
         {},
         dialect="documented",

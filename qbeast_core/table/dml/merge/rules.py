@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.stores.location import Location
 from qbeast_core.log.columns.declared_rules import Identity
 from qbeast_core.table.data.rules.row_rules import AppliedRules
 from qbeast_core.table.data.schema import fit_frame
@@ -164,22 +164,21 @@ class MergedFiles(RowChange):
     """Applies a merge to rows of the table. A stored file per file of the table holds its rows of the source."""
 
     rules: MergeRules
-    uri: str
-    storage_options: Mapping[str, str] = field(repr=False)
+    location: Location
     # File of the table -> file with the source rows that match in it.
     stored: Mapping[str, str] = field(repr=False)
 
     def of_file(self, path: str) -> _MergedFile | None:
         """See `RowChange`."""
         stored = self.stored.get(path)
-        return None if stored is None else _MergedFile(self.rules, self.uri, self.storage_options, stored)
+        return None if stored is None else _MergedFile(self.rules, self.location, stored)
 
 
 class _MergedFile(RowFunction):
     """Applies a merge to the rows of one file. Loads the matching source rows at the first call."""
 
-    def __init__(self, rules: MergeRules, uri: str, storage_options: Mapping[str, str], path: str) -> None:
-        self._arguments = (rules, uri, storage_options, path)
+    def __init__(self, rules: MergeRules, location: Location, path: str) -> None:
+        self._arguments = (rules, location, path)
         self._change: MergedRows | None = None
 
     def __reduce__(self) -> tuple[type[_MergedFile], tuple[object, ...]]:
@@ -193,8 +192,8 @@ class _MergedFile(RowFunction):
 
     def _loaded(self) -> MergedRows:
         if self._change is None:
-            rules, uri, storage_options, path = self._arguments
-            source = load_rows(open_store(uri, storage_options), path)
+            rules, location, path = self._arguments
+            source = load_rows(location.store, path)
             self._change = MergedRows(rules, rules.numbered(source, whole=True))
         return self._change
 

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from qbeast_core.io.stores.location import Location
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.dml.match import live_rows
@@ -100,7 +101,7 @@ class StreamMergeSource:
             counts=counts,
             scan=matching.scan,
             any_matched=matching.any_matched,
-            change=MergedFiles(rules, str(self.spill.folder.path), {}, matching.stored_by_file),
+            change=MergedFiles(rules, Location.of(self.spill.folder.path), matching.stored_by_file),
             added=matching.added,
             doubled=DoubledKeys.sum(matching.doubled),
             source_rows=digest.rows,
@@ -157,7 +158,7 @@ class _Matching:
     @property
     def added(self) -> StoredRows:
         """Rows to insert, from source rows without a match."""
-        return StoredRows(str(self._spill.folder.path), {}, tuple(self._added))
+        return StoredRows(Location.of(self._spill.folder.path), tuple(self._added))
 
     def take(self, batches: Iterator[pl.DataFrame]) -> tuple[int, int]:
         """Partition the source and the keys of the table into buckets. Return the number of rows and the hash sum."""

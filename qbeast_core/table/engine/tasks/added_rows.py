@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final, TypeAlias
 
 import polars as pl
 
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.columns.declared_rules import Identity
 from qbeast_core.support.runtime import new_id
@@ -71,8 +71,7 @@ class StoredPart:
 class StoredRows:
     """Rows in files."""
 
-    uri: str
-    storage_options: Mapping[str, str] = field(repr=False)
+    location: Location
     parts: tuple[StoredPart, ...]
     # Identity columns, whose numbers are drawn when rows are read, and the number of rows before these.
     identities: tuple[Identity, ...] = ()
@@ -90,8 +89,7 @@ class StoredRows:
 
     def read(self) -> Iterator[pl.DataFrame]:
         """Yield the rows."""
-        store = open_store(self.uri, self.storage_options)
-        first = self.first_row
+        store, first = self.location.store, self.first_row
         for part in self.parts:
             rows = load_rows(store, part.path)
             yield with_numbers(rows, self.identities, first) if self.identities else rows

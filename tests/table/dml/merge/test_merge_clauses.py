@@ -15,7 +15,7 @@ import pytest
 from deltalake import write_deltalake
 
 import qbeast
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.stores.location import Location, open_store
 from qbeast_core.table.dml.merge import rules as merge_rules
 from qbeast_core.table.dml.merge.clauses import Clauses
 from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
@@ -207,7 +207,7 @@ def test_source_rows_load_once_per_file(tmp_path: Path) -> None:
         source_schema=source.schema,
         copied_schema=rows.schema,
     )
-    files = MergedFiles(rules, str(tmp_path), {}, {"some file": place})
+    files = MergedFiles(rules, Location.of(tmp_path), {"some file": place})
     assert files.of_file("another file") is None
     change = files.of_file("some file")
     assert change is not None
