@@ -259,7 +259,7 @@ def _rows(
         for number in numbers
         if casts
         and _can_read(locations[number])
-        and reader.hidden_rows(job.selection, number) is None
+        and number not in reader.deleted_rows
         and can_find_columns(reader, number)
     ]
     shown = schema if weight_column is None else with_integer(schema, weight_column)

@@ -68,7 +68,7 @@ class _TableState(Interface):
     @property
     def protocol(self) -> Protocol: ...
     @property
-    def files(self) -> pl.DataFrame: ...
+    def logged_files(self) -> pl.DataFrame: ...
     @property
     def domains(self) -> Mapping[str, str]: ...
 
@@ -109,7 +109,7 @@ def rebase(
     metadata = _metadata(intent, base, head)
     if isinstance(metadata, str):
         return Conflict(metadata)
-    dialect = found_dialect(intent, metadata, None if head is None else head.files)
+    dialect = found_dialect(intent, metadata, None if head is None else head.logged_files)
     outdated = _outdated_files(intent, metadata, dialect) or _outdated_rows(intent, base, head)
     if outdated is not None:
         return Conflict(outdated)
@@ -164,7 +164,7 @@ def found_dialect(intent: WriteIntent, metadata: Metadata, files: pl.DataFrame |
 
 def dialect_of(state: _TableState) -> BlocksDialect:
     """Return the dialect of a table as it is; see `found_dialect`."""
-    return found_dialect(WriteIntent(mode="append"), state.metadata, state.files)
+    return found_dialect(WriteIntent(mode="append"), state.metadata, state.logged_files)
 
 
 def _outdated_files(intent: WriteIntent, metadata: Metadata, dialect: BlocksDialect) -> str | None:
@@ -354,7 +354,7 @@ def _without_unused(
 ) -> Metadata:
     """Return the metadata without revisions that no live file needs, and without statistics that a user gave."""
     gone = [remove.path for remove in intent.removes]
-    needed = set(head.files.filter(~pl.col("path").is_in(gone))["revision"].drop_nulls().to_list())
+    needed = set(head.logged_files.filter(~pl.col("path").is_in(gone))["revision"].drop_nulls().to_list())
     needed |= {int(number) for add in intent.adds if (number := (add.tags or {}).get("revision"))}
     needed |= {STAGING_REVISION_ID, newest.revision_id}
     config = TableConfig.from_configuration(metadata.configuration)
@@ -368,7 +368,7 @@ def _free_id(config: TableConfig, head: _TableState | None) -> int:
     """Return a revision number without references: files may name a revision that the configuration lost."""
     # Larger ids are damage: new ids are not counted from them.
     named = pl.col("revision").filter(pl.col("revision") <= MAX_REVISION_ID)
-    tagged = None if head is None else head.files.select(named.max()).item()
+    tagged = None if head is None else head.logged_files.select(named.max()).item()
     return config.free_revision_id(tagged if isinstance(tagged, int) else 0)
 
 
@@ -386,7 +386,7 @@ def _files(
     renamed: list[RemoveFile] = []
     if intent.mode == "overwrite" and head is not None:
         # All that is live now, not when the overwrite was planned: files that came since are replaced too.
-        removes += removes_of(head.files, StoredColumns.of(head.metadata), data_change=True)
+        removes += removes_of(head.logged_files, StoredColumns.of(head.metadata), data_change=True)
         removes += [remove_of(add, data_change=True) for add in (live.unlisted if live else ())]
     if intent.files is not None and live is not None:
         change = intent.files(live, dialect)

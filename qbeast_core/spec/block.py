@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -47,8 +47,6 @@ _PACKED: Final = TypeAdapter(list[_Packed])
 _LEAF: Final = 2**31 - 1
 _WHAT: Final = "a blocks tag"
 _TRAILING_COMMA: Final = re.compile(r"\}\s*,(\s*\]\s*)\Z")
-_COPIED_STATES: Final = ("REPLICATED", "ANNOUNCED")
-_FLAT_BLOCK: Final = TypeAdapter(Block)
 
 
 def parse_blocks(text: str) -> list[Block]:
@@ -116,21 +114,6 @@ def blocks_dialect(text: str) -> BlocksDialect | None:
     if '"cubeId"' in text:
         return "qbeast-spark"
     return "documented" if '"cube"' in text else None
-
-
-def block_from_flat_tags(tags: Mapping[str, str]) -> Block:
-    """Return the one block of a file of the layout before 0.6.0, whose tags hold its fields as strings.
-
-    It is replicated if its ``state`` is REPLICATED or ANNOUNCED: the rows then also live in descendants.
-
-    >>> block_from_flat_tags({"state": "FLOODED", "cube": "A", "revision": "1", "minWeight": "-5",
-    ...                       "maxWeight": "7", "elementCount": "2"})
-    Block(cube='A', min_weight=-5, max_weight=7, element_count=2, replicated=False)
-    """
-    fields = {**tags, "replicated": str(tags.get("state") in _COPIED_STATES)}
-    text = json.dumps(dict(tags))
-    block: Block = read_text(lambda _: _FLAT_BLOCK.validate_strings(fields), text, what="a file's tags")
-    return block
 
 
 def _parse(text: str) -> list[Block]:

@@ -34,11 +34,9 @@ def without_statistics(golden: Golden) -> Reader:
 
 def rows_by_file(golden: Golden, reader: Reader) -> pl.DataFrame:
     """Return the rows of every file that is read, with the number of the file."""
-    copies = reader.blocks.any_in_file(reader.blocks.replicated)
     ids = [
         pl.read_parquet(golden.path / path, columns=["id"]).with_columns(pl.lit(number).alias("file"))
         for number, path in enumerate(reader.paths)
-        if not copies[number]
     ]
     return pl.concat(ids).join(golden.expected, on="id")
 

@@ -43,12 +43,13 @@ def test_plan_holds_every_block_with_its_rows(golden: Golden):
     sums = dict(blocks.group_by("path").agg(pl.col("element_count").sum()).iter_rows())
     actual = dict(counted.select("path", "num_records").iter_rows())
     assert {path: sums[path] for path in actual} == actual
-    table = build_index_table(snapshot.files, snapshot.config.revisions, snapshot.schema)
+    table = build_index_table(snapshot.logged_files, snapshot.config.revisions, snapshot.schema)
     assert table.corrupt == ()
     assert sum(len(space.blocks) for space in table.spaces) == blocks.height
     assert all(space.foreign for space in table.spaces)
     assert not table.ours.any()
-    assert table.replicated.tolist().count(True) == blocks["replicated"].sum()
+    assert table.blocks["replicated"].sum() == blocks["replicated"].sum()
+    assert snapshot.copies.files.height == blocks.filter("replicated")["path"].n_unique()
 
 
 @each(fast=FAST)
@@ -62,7 +63,7 @@ def test_every_row_is_in_its_block(golden: Golden):
             untagged += 1
             continue
         actual = blocks[path]
-        if file["cube"] is not None and file["num_records"] is None:  # compacted: rows above its threshold
+        if file["state"] is not None and file["num_records"] is None:  # compacted: rows above its threshold
             actual = actual.with_columns(pl.lit(MAX_WEIGHT, pl.Int64).alias("max_weight"))
         rows = scan_files(snapshot.source.store, [path], list(table.schema), table.schema).collect()
         zone = golden.meta.get("jvm_time_zone", "UTC")

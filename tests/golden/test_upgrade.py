@@ -63,7 +63,7 @@ def test_upgrade_keeps_rows_and_is_idempotent(golden: Golden, replicated: Any, t
 def test_upgrade_rewrites_tags_alone(golden: Golden, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)
     old, configured = adds_of(path), load_snapshot(path).metadata.configuration
-    listed = set(load_snapshot(path).files["path"])
+    listed = set(load_snapshot(path).logged_files["path"])
     qbeast.upgrade_table(path, replicated="keep")
     new = adds_of(path)
     assert set(new) == listed, "readers agree on what is live"
@@ -87,7 +87,7 @@ def test_upgrade_without_copies_shows_rows_once(golden: Golden, tmp_path: Path) 
     result = qbeast.upgrade_table(path, replicated="drop")
     assert (result.dropped_copies, result.kept_copies) == (len(copies), 0)
     live = adds_of(path)
-    assert live.keys() == set(load_snapshot(path).files["path"])
+    assert live.keys() == set(load_snapshot(path).logged_files["path"])
     assert not live.keys() & set(copies)
     plain = pl.concat([pl.read_parquet(path / name) for name in live]).select(golden.expected.columns)
     assert_frame_equal(plain.sort(pl.all()), pl.scan_delta(str(path)).collect().sort(pl.all()))
@@ -114,7 +114,7 @@ def test_copies_are_kept_with_a_warning(tmp_path: Path) -> None:
 def test_appends_continue_tree_of_old_files(golden: Golden, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)
     qbeast.upgrade_table(path, replicated="drop")
-    files = set(load_snapshot(path).files["path"])
+    files = set(load_snapshot(path).logged_files["path"])
     result = qbeast.write_table(shifted(golden.expected), path, mode="append")
     assert_sound(path, files, result)
     actual = qbeast.read_table(path, sample=0.1)["id"].unique().sort().to_list()
@@ -125,10 +125,10 @@ def test_appends_continue_tree_of_old_files(golden: Golden, tmp_path: Path) -> N
 def test_overwrite_removes_files_live_for_spark_only(tmp_path: Path) -> None:
     golden = find("legacy/v050_mixed_states")
     path = copy_of(golden, tmp_path)
-    hidden = adds_of(path).keys() - set(load_snapshot(path).files["path"])
+    hidden = adds_of(path).keys() - set(load_snapshot(path).logged_files["path"])
     assert hidden
     qbeast.write_table(golden.expected, path, mode="overwrite")
-    assert adds_of(path).keys() == set(load_snapshot(path).files["path"])
+    assert adds_of(path).keys() == set(load_snapshot(path).logged_files["path"])
     assert hidden <= {action["remove"]["path"] for action in last_commit(path) if "remove" in action}
 
 
@@ -142,7 +142,7 @@ def test_upgrade_restores_disputed_rows_for_all_readers(tmp_path: Path) -> None:
     assert rows_of(path).height < whole.height, "no writer known does so: this file holds no copies"
     qbeast.upgrade_table(path)
     assert_frame_equal(rows_of(path), whole)
-    assert adds_of(path).keys() == set(load_snapshot(path).files["path"])
+    assert adds_of(path).keys() == set(load_snapshot(path).logged_files["path"])
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
@@ -169,3 +169,16 @@ def test_unsupported_upgrades_raise(tmp_path: Path) -> None:
     write_log(Path(path), [features("checkpointProtection")], first=DeltaTable(path).version() + 1)
     with pytest.raises(qbeast.UnsupportedTableError, match="checkpointProtection"):
         qbeast.upgrade_table(path)
+
+
+def test_plans_name_files_of_copies() -> None:
+    golden = find("legacy/v050_mixed_states")
+    plan, blocks = qbeast.open_table(golden.path).explain(), qbeast.open_table(golden.path).blocks()
+    copies = plan.files.filter(reason="replicated copies")
+    assert sorted(copies["path"]) == sorted(blocks.filter("replicated")["path"])
+    assert not copies["opened"].any()
+    assert copies["bytes_opened"].sum() == 0
+    live = load_snapshot(golden.path)
+    assert live.copies.files.height == copies.height > 0
+    assert plan.bytes_total == sum((golden.path / path).stat().st_size for path in live.logged_files["path"])
+    assert plan.rows_total == blocks["element_count"].sum()

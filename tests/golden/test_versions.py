@@ -54,7 +54,7 @@ def test_live_files_equal_log_except_copies(golden: Golden):
     Only the optimize of old releases did it, and only to files that it made REPLICATED, which no read wants.
     """
     live = newest_adds(golden.commits)
-    seen = set(load_golden(golden).files["path"])
+    seen = set(load_golden(golden).logged_files["path"])
     assert seen <= set(live)
     assert all((live[path]["tags"] or {})["state"] == "REPLICATED" for path in set(live) - seen)
     if not golden.is_legacy:

@@ -207,7 +207,7 @@ class Featured(Known):
         """Add files again without tags, as other tools do."""
         self.ours_alone = False
         # Of the files that deltalake lists: a commit of the legacy table removes and adds one file.
-        listed = set(load_snapshot(self.path).files["path"])
+        listed = set(load_snapshot(self.path).logged_files["path"])
         live = [add for path, add in replay(self.path).items() if path in listed]
         if not live:
             return

@@ -40,6 +40,10 @@ class State:
     version: int = 0
     domains: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def logged_files(self) -> pl.DataFrame:
+        return self.files
+
 
 def files(*rows: tuple[str, int | None, str | None, str | None]) -> pl.DataFrame:
     listed = [(path, 10, number, blocks, vector, None, None) for path, number, blocks, vector in rows]

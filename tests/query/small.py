@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from qbeast_core.log.files.old_layouts import with_blocks
 from qbeast_core.query.index.build import build_index_table
 from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.spec.revision import Revision
@@ -65,7 +66,8 @@ def files_frame(files: Sequence[Mapping[str, Any]], schema: pl.Schema = SCHEMA) 
     bounds = pl.Struct(dict(schema))
     structs = {"min": bounds, "max": bounds, "null_count": pl.Struct(dict.fromkeys(schema, pl.Int64))}
     rows = [{"path": f"f{number}", **item} for number, item in enumerate(files)]
-    return pl.DataFrame(rows, schema={**_TEXTS, **_NUMBERS, **structs})
+    frame = pl.DataFrame(rows, schema={**_TEXTS, **_NUMBERS, **structs, "miscounted": pl.Boolean()})
+    return with_blocks(frame.with_columns(pl.col("miscounted").fill_null(value=False)))
 
 
 def table(*files: Mapping[str, Any], schema: pl.Schema = SCHEMA) -> IndexTable:

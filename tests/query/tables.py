@@ -312,10 +312,8 @@ def _assemble(
 
 
 def _files_frame(tags: list[dict[str, Any]], stats: list[dict[str, Any]], schema: pl.Schema) -> pl.DataFrame:
-    texts = dict.fromkeys(("path", "blocks", "layout", "rules", "state", "cube"), pl.String)
-    numbers = dict.fromkeys(
-        ("num_records", "revision", "min_weight", "max_weight", "element_count"), pl.Int64
-    )
+    texts = dict.fromkeys(("path", "blocks", "layout", "rules", "state"), pl.String)
+    numbers = dict.fromkeys(("num_records", "revision"), pl.Int64)
     files = pl.DataFrame(tags, schema={**texts, **numbers})
     bounds = pl.Struct(dict(schema))
     structs = {"min": bounds, "max": bounds, "null_count": pl.Struct(dict.fromkeys(schema, pl.Int64))}

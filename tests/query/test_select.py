@@ -6,12 +6,14 @@ import numpy as np
 import polars as pl
 import pytest
 
+from qbeast_core.log.files.old_layouts import without_copies
 from qbeast_core.query.filters.nodes import Node, Unknown
 from qbeast_core.query.filters.predicate import parse_predicate
+from qbeast_core.query.index.build import build_index_table
 from qbeast_core.query.plan.select import Selection, select
 from qbeast_core.query.plan.weight_range import WeightRange, sample_to_weights
 from qbeast_core.space.cubes import Cubes, encode_cubes
-from tests.query.small import LEAF, SCHEMA, block, file, layout, table
+from tests.query.small import LEAF, SCHEMA, block, file, files_frame, layout, revision, table
 
 X, S = pl.col("x"), pl.col("s")
 
@@ -114,18 +116,26 @@ def test_weights_close_blocks_with_a_reason() -> None:
 
 def test_copies_are_never_read() -> None:
     flat = {"num_records": 10, "revision": 1, "cube": "", "min_weight": 0, "element_count": 10}
-    files = table(
-        {**flat, "state": "REPLICATED"},
-        {**flat, "state": "ANNOUNCED"},
-        {**flat, "state": "FLOODED"},
-        file(block("", replicated=True), block("w")),
-        file(block("", replicated=True)),
+    files = files_frame(
+        [
+            {**flat, "state": "REPLICATED"},
+            {**flat, "state": "ANNOUNCED"},
+            {**flat, "state": "FLOODED"},
+            file(block("", replicated=True), block("w")),
+            file(block("", replicated=True)),
+            file(block("w"), block("", replicated=True), rules=None),
+            file(block("", replicated=True), num_records=9),
+            {**flat, "state": "REPLICATED", "num_records": 9},
+        ]
     )
-    actual = select(files, Unknown())
-    assert actual.opened.tolist() == [False, False, True, True, False]
-    assert actual.mixed.tolist() == [False, False, False, True, False]
-    assert reasons(actual)[0] == "replicated copies"
-    assert files.first_row[files.file == 3].tolist() == [0, 10]
+    live, copies = without_copies(files)
+    assert live["path"].to_list() == ["f2", "f3", "f5", "f6"], "tags that contradict their file hide nothing"
+    assert copies.files["path"].to_list() == ["f0", "f1", "f4", "f7"]
+    assert copies.rows["f3"].tolist() == list(range(10))
+    assert copies.rows["f5"] is None, "only our files have their blocks in row order"
+    assert copies.rows.keys() == {"f3", "f5"}
+    actual = select(build_index_table(live, {1: revision()}, SCHEMA), Unknown())
+    assert actual.opened.all()
 
 
 MINIMUM, STEP = -(2**31), 2**30

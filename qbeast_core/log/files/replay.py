@@ -26,10 +26,11 @@ from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.actions import AddFile, CommitInfo
 from qbeast_core.log.files.deletion_vector import FileKey, file_key, parse_vector, without_nulls
 from qbeast_core.log.files.live_files import NEVER_MS, LiveFiles
+from qbeast_core.log.files.old_layouts import FLAT_KEYS, with_blocks
 from qbeast_core.spec.block import MAX_ROWS
 from qbeast_core.spec.file_path import FilePath
 
-# Column -> tag key (format 7 and, from `state` on, 11).
+# Column -> tag key (format 7); the columns of `FLAT_KEYS` besides are translated at once.
 TAG_KEYS: Final[Mapping[str, str]] = {
     "revision": "revision",
     "blocks": "blocks",
@@ -37,11 +38,8 @@ TAG_KEYS: Final[Mapping[str, str]] = {
     "rules": "qbeast.rules",
     "keys": "qbeast.keys",
     "state": "state",
-    "cube": "cube",
-    "min_weight": "minWeight",
-    "max_weight": "maxWeight",
-    "element_count": "elementCount",
 }
+_LOGGED_KEYS: Final[Mapping[str, str]] = {**TAG_KEYS, **FLAT_KEYS}
 
 # Column -> field of an add.
 FIELD_KEYS: Final[Mapping[str, str]] = {
@@ -74,7 +72,8 @@ _COUNTED: Final = {
     "miscounted": (~_POSSIBLE).fill_null(value=False),
 }
 _IDS: Final = ("base_row_id", "default_row_commit_version")
-_READ: Final = pl.Schema({name: pl.Int64() if name in _IDS else pl.String() for name in TAG_COLUMNS})
+_LOGGED: Final = ("path", *_LOGGED_KEYS, "deletion_vector", *FIELD_KEYS)
+_READ: Final = pl.Schema({name: pl.Int64() if name in _IDS else pl.String() for name in _LOGGED})
 # A character that some writers escape in a path, and others do not.
 SPELLED_DIFFERENTLY: Final = "[^A-Za-z0-9_./-]"
 # What a checkpoint derives from other fields; an add of a commit has no such keys.
@@ -221,12 +220,12 @@ def _tags(log: LogState) -> pl.DataFrame:
     frames = [_tags_of_frame(part) for part in log.checkpoint if isinstance(part, pl.DataFrame)]
     bodies = [part for part in log.checkpoint if isinstance(part, bytes)]
     texts = pl.concat([*frames, _tags_of_lines([*bodies, *log.commits])])
-    return texts.with_columns(_NUMBERS)
+    return with_blocks(texts.with_columns(_NUMBERS)).select(TAG_COLUMNS)
 
 
 def _tags_of_lines(bodies: Iterable[bytes]) -> pl.DataFrame:
-    columns: dict[str, list[Any]] = {name: [] for name in TAG_COLUMNS}
-    keys = [(columns[name], key) for name, key in TAG_KEYS.items()]
+    columns: dict[str, list[Any]] = {name: [] for name in _LOGGED}
+    keys = [(columns[name], key) for name, key in _LOGGED_KEYS.items()]
     fields = [(columns[name], key) for name, key in FIELD_KEYS.items()]
     for add in chain.from_iterable(actions_of(body, "add") for body in bodies):
         columns["path"].append(add["path"])
@@ -246,7 +245,7 @@ def _tags_of_frame(frame: pl.DataFrame) -> pl.DataFrame:
     adds = _rows(frame, "add")
     no_text = pl.lit(None, pl.String)
     tagged = isinstance(adds.schema.get("tags"), pl.Map)
-    texts = {name: pl.col("tags").map.get(key) if tagged else no_text for name, key in TAG_KEYS.items()}
+    texts = {name: pl.col("tags").map.get(key) if tagged else no_text for name, key in _LOGGED_KEYS.items()}
     vector = no_text
     if "deletionVector" in adds.columns:
         descriptor = pl.col("deletionVector")

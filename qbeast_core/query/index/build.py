@@ -91,7 +91,6 @@ BLOCK_SCHEMA = pl.Schema(
 _BLOCKS: Final = pl.Schema(
     [
         *BLOCK_SCHEMA.items(),
-        ("legacy", pl.Boolean()),
         ("revision", pl.Int64()),
         ("ours", pl.Boolean()),
         ("depth", pl.Int64()),
@@ -112,7 +111,6 @@ _JSON = pl.List(
     )
 )
 _SLICE_FILES = 2_500  # slices are decoded in parallel
-_COPIES = ("REPLICATED", "ANNOUNCED")
 _MIN_KEYS = 4  # keys of a block; `replicated` is optional
 
 
@@ -126,7 +124,7 @@ def build_index_table(
 
     >>> files = pl.DataFrame({"path": ["a"], "num_records": [3], "revision": [1], "rules": [None],
     ...     "blocks": ['[{"cube":"","minWeight":-9,"maxWeight":9,"elementCount":3}]'], "layout": [None],
-    ...     "state": [None], "cube": [None], "min_weight": [None], "max_weight": [None], "element_count": [None]})
+    ...     "state": [None]})
     >>> table = build_index_table(files, {}, pl.Schema({"x": pl.Int64}))
     >>> table.unusable.rows(), table.min_weight.tolist(), table.spaces
     ([(0, 'unknown revision')], [-2147483648], ())
@@ -138,7 +136,7 @@ def build_index_table(
     named = files.select(
         pl.col("revision").cast(pl.Int64).fill_null(NO_REVISION),
         pl.col("rules").cast(pl.String).eq("1").fill_null(value=False).alias("ours"),
-        (pl.col("blocks").is_not_null() | pl.col("cube").is_not_null()).alias("tagged"),
+        pl.col("blocks").is_not_null().alias("tagged"),
         pl.col("layout").is_not_null().alias("paged"),
     )
     revision, ours, tagged, _ = (column.to_numpy() for column in named)
@@ -179,7 +177,7 @@ def index_of_blocks(files: pl.DataFrame, blocks: Sequence[Sequence[Block]], revi
     rows = [
         (
             *(file, block.cube, block.min_weight, block.max_weight, block.element_count, block.replicated),
-            *(False, revision.revision_id, True, len(block.cube) // width, True, True),
+            *(revision.revision_id, True, len(block.cube) // width, True, True),
         )
         for file, of_file in enumerate(blocks)
         for block in of_file
@@ -210,8 +208,6 @@ def _marked(files: pl.Series | list[int], num_files: int) -> BoolArray:
 
 def _all_blocks(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
     """Return the blocks of all tags, and a block without a cube for each file without tags."""
-    # Tags of old layouts may lack the threshold.
-    blocks = blocks.with_columns(pl.col("max_weight").fill_null(MAX_WEIGHT))
     bare = files.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
         pl.lit(None, pl.String).alias("cube"),
@@ -219,7 +215,6 @@ def _all_blocks(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
         pl.lit(MAX_WEIGHT, pl.Int64).alias("max_weight"),
         pl.col("num_records").cast(pl.Int64).fill_null(0).alias("rows"),
         pl.lit(value=False).alias("replicated"),
-        pl.lit(value=False).alias("legacy"),
     ).filter(~pl.col("file").is_in(blocks["file"].unique().implode()))
     return pl.concat([blocks, bare]).sort("file", maintain_order=True) if bare.height else blocks
 
@@ -301,35 +296,14 @@ def _spaces(
 
 
 def decode_tags(files: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
-    """Decode the index tags of a snapshot's files, whatever their layout, without a check against statistics.
+    """Decode the `blocks` tags of a snapshot's files, without a check against statistics.
 
-    Return the blocks, of `BLOCK_SCHEMA` and `legacy` (the tag has the layout before 0.6.0), and the files whose tag
-    cannot be read.
+    Return the blocks, of `BLOCK_SCHEMA`, and the files whose tag cannot be read.
     """
     numbered = files.select(
-        pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
-        pl.col("blocks", "cube", "state").cast(pl.String),
-        pl.col("min_weight", "max_weight", "element_count").cast(pl.Int64),
+        pl.int_range(pl.len(), dtype=pl.Int64).alias("file"), pl.col("blocks").cast(pl.String)
     )
-    tagged, corrupt = _decode_blocks(numbered.select("file", "blocks").drop_nulls())
-    tagged = tagged.with_columns(legacy=pl.lit(value=False))
-    if numbered["cube"].null_count() == numbered.height:
-        return tagged, corrupt
-    flat = _flat_tags(numbered.filter(pl.col("blocks").is_null() & pl.col("cube").is_not_null()))
-    return pl.concat([tagged, flat]).sort("file", maintain_order=True), corrupt
-
-
-def _flat_tags(files: pl.DataFrame) -> pl.DataFrame:
-    """Return the tags of the layout before 0.6.0 as blocks, one per file."""
-    return files.select(
-        "file",
-        "cube",
-        pl.col("min_weight").fill_null(MIN_WEIGHT),
-        "max_weight",
-        pl.col("element_count").fill_null(0).alias("rows"),
-        pl.col("state").is_in(_COPIES).fill_null(value=False).alias("replicated"),
-        pl.lit(value=True).alias("legacy"),
-    )
+    return _decode_blocks(numbered.drop_nulls())
 
 
 def _decode_blocks(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
@@ -363,7 +337,7 @@ def _contradicted_files(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
 
     >>> files = pl.DataFrame({"num_records": [2, 2, None]})
     >>> blocks = pl.DataFrame({"file": [0, 1, 2], "min_weight": [1, 1, 9], "max_weight": [5, 5, 5],
-    ...     "rows": [2, 3, 4], "replicated": [False] * 3, "legacy": [False] * 3})
+    ...     "rows": [2, 3, 4]})
     >>> _contradicted_files(files, blocks).to_list()
     [1, 2]
     """
@@ -374,12 +348,11 @@ def _contradicted_files(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
     )
     tagged = blocks.group_by("file").agg(
         pl.col("rows").sum(),
-        ((pl.col("min_weight") > pl.col("max_weight")) & ~pl.col("legacy")).any().alias("turned"),
-        (pl.col("legacy") & pl.col("replicated")).all().alias("copies"),
+        (pl.col("min_weight") > pl.col("max_weight")).any().alias("turned"),
     )
     wrong = (pl.col("rows") != pl.col("num_records")) | pl.col("miscounted") | pl.col("turned")
     both = tagged.join(counts, on="file", how="inner")
-    return both.filter(wrong.fill_null(value=False) & ~pl.col("copies")).get_column("file").sort()
+    return both.filter(wrong.fill_null(value=False)).get_column("file").sort()
 
 
 def _misnamed_cubes(texts: pl.Series, *, dimensions: int) -> pl.Series:

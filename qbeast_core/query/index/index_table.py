@@ -44,8 +44,8 @@ class IndexTable:
     # The snapshot's files; file i is row i.
     files: pl.DataFrame
     # `file` (ascending), `revision` (of the file), `cube` (null: not from a tag), `depth`, `min_weight`,
-    # `max_weight` (as in the tag), `rows`, `replicated` (copies), `legacy` (a layout before 0.6.0), `ours` (the
-    # exact rules), and the masks `binding` (in the space of a revision: appends respect them) and `usable`
+    # `max_weight` (as in the tag), `rows`, `replicated` (copies, in no file that is read), `ours` (the exact
+    # rules), and the masks `binding` (in the space of a revision: appends respect them) and `usable`
     # (binding, and not contradicted by the log: reads and rewrites use them).
     blocks: pl.DataFrame
     # The boxes of usable blocks, used for pruning.
@@ -131,20 +131,16 @@ class IndexTable:
     @cached_property
     def max_weight(self) -> I64Array:
         """Largest weight that each block can hold, shape (blocks,)."""
-        # Thresholds of old layouts do not bound rows. Thresholds of files without statistics do not either: a
-        # compaction before 0.6.0 wrote them, with rows above the threshold.
-        bounded = self.in_space & ~self.blocks["legacy"].to_numpy() & (self.num_records[self.file] >= 0)
+        # Thresholds of layouts before 0.6.0 bound no rows, and neither do those of files without statistics: a
+        # compaction of that time wrote such files, with rows above the threshold.
+        is_bounded = self.files["state"].is_null().to_numpy() & (self.num_records >= 0)
+        bounded = self.in_space & is_bounded[self.file]
         return np.where(bounded, self.blocks["max_weight"].to_numpy(), MAX_WEIGHT)
 
     @cached_property
     def rows(self) -> I64Array:
         """Rows of each block, shape (blocks,); 0 where unknown."""
         return self.blocks["rows"].to_numpy()
-
-    @cached_property
-    def replicated(self) -> BoolArray:
-        """Blocks whose rows are copies and must not be returned, shape (blocks,)."""
-        return self.blocks["replicated"].to_numpy() & ~self.contradicted[self.file]
 
     @cached_property
     def in_space(self) -> BoolArray:
@@ -184,11 +180,10 @@ class IndexTable:
     @cached_property
     def pages(self) -> PageTable:
         """The pages of files of ours with a layout tag and a usable index that covers all rows."""
-        unfit = self.replicated | ~self.in_space  # blocks outside of all spaces have unknown weights, too
         columns = IndexedFiles(
             files=self.files,
             num_records=self.num_records,
-            usable=self.ours & ~self.any_in_file(unfit),
+            usable=self.ours & ~self.unplaced_files,
             first_block=self.first_block,
             file=self.file,
             rows=self.rows,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 # Why a file is opened or skipped.
-SkipReason: TypeAlias = Literal["matches", "replicated copies", "weights", "statistics", "cubes"]
+SkipReason: TypeAlias = Literal["matches", "weights", "statistics", "cubes"]
 
 _REASONS: tuple[SkipReason, ...] = get_args(SkipReason)
 
@@ -47,9 +47,6 @@ class Selection:
     opened: BoolArray
     # Blocks that may hold a match, shape (blocks,).
     blocks: BoolArray
-    # Opened files that also hold copies, which must not be returned, shape (files,): read them as a whole and
-    # drop the rows of replicated blocks (located by `IndexTable.first_row`, in our files only).
-    mixed: BoolArray
     # Chosen pages of all opened files that can be read by pages, ascending, as positions in `table.pages`.
     page_numbers: I64Array
     # Why each file is opened or skipped, as an index of the values of `SkipReason`, shape (files,).
@@ -115,7 +112,7 @@ class MatchingBlocks:
     def within(self, weights: WeightRange) -> Selection:
         """Choose what to read for a sample."""
         table = self.table
-        in_range = ~table.replicated & (table.max_weight >= weights.from_) & (table.min_weight < weights.to)
+        in_range = (table.max_weight >= weights.from_) & (table.min_weight < weights.to)
         if weights.is_empty:
             in_range[:] = False
         blocks = in_range & self.blocks
@@ -125,7 +122,6 @@ class MatchingBlocks:
         opened = by_block & ((per_file > 0) | (np.diff(table.pages.first_page) == 0))
         masks = [  # in the order of `SkipReason`
             opened,
-            ~table.any_in_file(~table.replicated),
             ~table.any_in_file(in_range),
             ~self.files,
             ~by_block,
@@ -134,7 +130,6 @@ class MatchingBlocks:
             table=table,
             opened=opened,
             blocks=blocks,
-            mixed=opened & table.any_in_file(table.replicated),
             page_numbers=pages,
             # A block may match while none of its pages does: pages have tighter weight bounds.
             reason_codes=np.select(masks, list(range(len(masks))), default=_REASONS.index("weights")),
@@ -148,7 +143,6 @@ class MatchingBlocks:
             nothing,
             opened=np.logical_or.reduce([nothing.opened, *(part.opened for part in parts)]),
             blocks=np.logical_or.reduce([nothing.blocks, *(part.blocks for part in parts)]),
-            mixed=np.logical_or.reduce([nothing.mixed, *(part.mixed for part in parts)]),
             page_numbers=np.unique(
                 np.concatenate([nothing.page_numbers, *(part.page_numbers for part in parts)])
             ),
@@ -161,8 +155,7 @@ def select(table: IndexTable, node: Node, weights: WeightRange = ALL_WEIGHTS) ->
     >>> from qbeast_core.query.index.build import build_index_table
     >>> from qbeast_core.query.filters.nodes import Unknown
     >>> files = pl.DataFrame({"path": ["a"], "num_records": [3], "revision": [None], "rules": [None],
-    ...     "blocks": [None], "layout": [None], "state": [None], "cube": [None], "min_weight": [None],
-    ...     "max_weight": [None], "element_count": [None]})
+    ...     "blocks": [None], "layout": [None], "state": [None]})
     >>> select(build_index_table(files, {}, pl.Schema()), Unknown()).reasons.to_list()
     ['matches']
     """
@@ -271,7 +264,7 @@ def count_rows(
     here = files[table.file]
     inside = keeps & ~leaves & here
     whole = _read_whole(table, keeps & here, inside, deleted)
-    if table.replicated.any() or (table.num_records[whole] < 0).any():
+    if (table.num_records[whole] < 0).any():
         return None
     chosen = (keeps & leaves & here) | whole[table.file]
     selection = MatchingBlocks(table, files, chosen).within(ALL_WEIGHTS)

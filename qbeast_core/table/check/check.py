@@ -59,6 +59,7 @@ def check_and_restore(
 ) -> tuple[CheckReport, LostTags]:
     """Check a table. Also return tags that can be restored: lost tags, and tags with faults."""
     tags: LostTags = {}
+    snapshot = snapshot.with_copies
     index, frames, notes = check_log(IndexState(snapshot))
     faults, rows = [*_checkpoints(snapshot), *_presence(snapshot)], _rows(snapshot, index)
     if data:
@@ -187,7 +188,7 @@ def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
     # Hidden weights of files without index may be computed from other columns or types. Then nothing relies on them.
     others = may_have_other_columns(snapshot.metadata.configuration) or snapshot.columns.type_changes
     weighed = () if others and not snapshot.config.sample_by else hashed
-    columns = ["file", "cube", "min_weight", "max_weight", "rows", "legacy"]
+    columns = ["file", "cube", "min_weight", "max_weight", "rows"]
     blocks = index.binding.select(columns).partition_by("file", as_dict=True, include_key=False)
     reserved = taken_name(snapshot.schema_json) is not None
     revisions, jobs = snapshot.config.revisions, list[FileCheck]()
@@ -205,8 +206,8 @@ def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
         of_file = blocks.get((number,))
         revision = None if job.revision is None else revisions.get(job.revision)
         if of_file is not None and revision is not None:
-            # Thresholds of flat tags, and of files that an old compaction left without statistics, bind nothing.
-            bounded = not of_file["legacy"].any() and job.num_records is not None
+            # Thresholds of old layouts, and of files that an old compaction left without statistics, bind nothing.
+            bounded = snapshot.files["state"][number] is None and job.num_records is not None
             job = replace(job, placement=Placement(revision, of_file, bounded))
         jobs.append(job)
     return jobs
@@ -214,7 +215,8 @@ def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
 
 def _copies(snapshot: Snapshot, index: IndexTable) -> list[Fault]:
     paths = pl.Series("path", snapshot.data_paths, dtype=pl.String)
-    blocks = index.binding.with_columns(paths[index.binding["file"]])
+    is_old = snapshot.files["state"].is_not_null().alias("old")
+    blocks = index.binding.with_columns(paths[index.binding["file"]], is_old[index.binding["file"]])
     if not snapshot.columns.is_plain:  # layouts before 0.6.0 have neither mapping nor partitions
         return []
     store, options = snapshot.source.store, dict(snapshot.storage_options)
@@ -247,7 +249,7 @@ def _copy_faults(
     blocks: pl.DataFrame, store: Store, schema: pl.Schema, options: dict[str, str]
 ) -> Iterator[Fault]:
     """Yield the faults of revisions that may hold copies: with blocks of the old layout, or marked as copies."""
-    for revision in blocks.filter(pl.col("legacy") | pl.col("replicated"))["revision"].unique().sort():
+    for revision in blocks.filter(pl.col("old") | pl.col("replicated"))["revision"].unique().sort():
         yield from _of_revision(blocks.filter(revision=revision), revision, store, schema, options)
 
 
@@ -256,12 +258,12 @@ def _of_revision(
 ) -> Iterator[Fault]:
     """Compare the rows of one revision with each other, by a hash of all columns: 8 bytes a row."""
     kinds = mine.group_by("path", maintain_order=True).agg(
-        pl.col("replicated").all(), pl.col("replicated").any().alias("some"), pl.col("legacy").all()
+        pl.col("replicated").all(), pl.col("replicated").any().alias("some"), pl.col("old").all()
     )
     whole = kinds.filter(pl.col("replicated") == pl.col("some"))  # mixed files are a fault of their own
     single = whole.filter(~pl.col("replicated"))
     own = {path: _hashes(store, path, schema, options) for path in single["path"]}
-    yield from _doubled({path: own[path] for path in single.filter("legacy")["path"]}, revision)
+    yield from _doubled({path: own[path] for path in single.filter("old")["path"]}, revision)
     originals = np.unique(np.concatenate([np.zeros(0, np.uint64), *own.values()]))
     for path in whole.filter("replicated")["path"]:
         alone = ~np.isin(_hashes(store, path, schema, options), originals)

@@ -120,7 +120,7 @@ def _count_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> list[pl.DataFram
         blocks,
         pl.col("replicated") & pl.col("ours"),
         (pl.col("rows") == 0) & pl.col("ours"),
-        (pl.col("min_weight") > pl.col("max_weight")) & ~pl.col("legacy"),
+        pl.col("min_weight") > pl.col("max_weight"),
     )
     counts = pl.format("its blocks hold {} rows, its statistics count {}", "rows", "num_records")
     beside = "copies lie beside other rows, and which rows they are is not known: it cannot be read"

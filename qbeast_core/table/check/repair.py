@@ -13,6 +13,7 @@ import polars as pl
 
 from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.files.live_files import LastChange, retag
+from qbeast_core.log.files.old_layouts import FLAT_KEYS
 from qbeast_core.log.files.replay import TAG_KEYS
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import dialect_of
@@ -53,6 +54,7 @@ _REPAIRS: Final[Mapping[Action, frozenset[str]]] = {
 
 _LOST: Final = frozenset({"file-missing", "file-outside", "file-unreadable"})
 
+_INDEX_KEYS: Final = frozenset({*TAG_KEYS.values(), *FLAT_KEYS.values()})
 _COPIES: Final = "it holds copies of rows, which reads must skip: upgrade the table with replicated='drop'"
 
 _UNREAD: Final = "the file cannot be read, so it is left as it is"
@@ -99,9 +101,9 @@ def repair_table(
         protocol, metadata = snapshot.protocol, snapshot.metadata
         check_writable(protocol, metadata, mode="metadata", path=snapshot.uri, brings="files")
     report, tags = check_and_restore(snapshot, progress=progress)
-    repairs, remaining = _plan_repair(report.faults, snapshot.files, tags)
+    repairs, remaining = _plan_repair(report.faults, snapshot.logged_files, tags)
     remaining = remaining.filter(~pl.col("code").is_in(_ORDER))
-    remaining = pl.concat([remaining, _order_after(with_tags(snapshot, tags), repairs)])
+    remaining = pl.concat([remaining, _order_after(with_tags(snapshot.with_copies, tags), repairs)])
     settings = _repaired_settings(snapshot)
     rows: list[tuple[str | None, Sequence[str], Sequence[str]]] = []
     if settings is not None:
@@ -150,7 +152,7 @@ def _commit_repairs(
 
 def _tree_changed(tags: LostTags, repairs: Mapping[str, FileRepair], newest: Snapshot) -> str | None:
     """Return why tags have no place any more in the version that won a race; None if they have."""
-    files = newest.files.select("path", "blocks", "layout", "size_bytes").iter_rows()
+    files = newest.logged_files.select("path", "blocks", "layout", "size_bytes").iter_rows()
     logged = {path: tuple(texts) for path, *texts in files if path in tags}
     left = {path: tags[path] for path in logged if repairs[path].logged == logged[path]}
     return (
@@ -218,7 +220,7 @@ def _repaired(
     if repair is None or (blocks, tags.get("qbeast.layout"), add.size) != repair.logged:
         return add  # sound, or another writer changed it meanwhile
     if own is not None or "drop index" in repair.actions:
-        tags = {key: text for key, text in tags.items() if key not in TAG_KEYS.values()}
+        tags = {key: text for key, text in tags.items() if key not in _INDEX_KEYS}
     if own is not None:
         tags |= tag_texts(own, dialect)
     if "drop layout" in repair.actions:
@@ -270,7 +272,8 @@ def _plan_repair(
             advice[path] = _COPIES
         if actions:
             done = sorted(of_file & frozenset().union(*(_REPAIRS[action] for action in actions)))
-            logged = (record["blocks"], record["layout"], record["size_bytes"])
+            blocks = record["blocks"] if record["state"] is None else None  # it is not in the log
+            logged = (blocks, record["layout"], record["size_bytes"])
             repairs[record["path"]] = FileRepair(actions, done, logged)
             repaired += [(path, code) for code in done]
     done_there = pl.DataFrame(repaired, schema={"path": pl.String, "code": pl.String}, orient="row")
@@ -306,6 +309,5 @@ def _actions(codes: frozenset[str], record: Mapping[str, Any], *, restores: bool
 
 def _holds_copies(record: Mapping[str, str | None]) -> bool:
     """Return whether a file has copies of rows that no read returns; our own files have none."""
-    marked = record["state"] in {"REPLICATED", "ANNOUNCED"}
     text = (record["blocks"] or "").replace(" ", "")
-    return record["rules"] != "1" and (marked or '"replicated":true' in text)
+    return record["rules"] != "1" and '"replicated":true' in text

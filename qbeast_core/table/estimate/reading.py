@@ -159,7 +159,7 @@ class Reading:
     def rows_indexed(self) -> int | None:
         """Rows of the files with an index, without deleted ones; None if the log does not have it."""
         table, files = self.reader.blocks, ~self.unplaced
-        if table.replicated.any() or (table.num_records[files] < 0).any():
+        if (table.num_records[files] < 0).any():
             return None
         deleted = sum(len(rows) for number, rows in self.reader.deleted_rows.items() if files[number])
         return int(table.num_records[files].sum()) - deleted

@@ -87,9 +87,9 @@ class IndexState:
         return self.table.usable
 
     def binding(self, revision: Revision) -> pl.DataFrame:
-        """Return the blocks of a revision that restrict appended rows, without copies."""
+        """Return the blocks of a revision that restrict appended rows."""
         blocks = self.table.binding
-        mask = (blocks["revision"] == revision.revision_id) & ~blocks["replicated"]
+        mask = blocks["revision"] == revision.revision_id
         return self.in_trees(blocks if mask.all() else blocks.filter(mask))
 
     @cached_property
@@ -127,8 +127,9 @@ class IndexState:
 
     def listed(self) -> pl.DataFrame:
         """Return one row per block of all files with valid tags; see `Table.blocks`."""
-        path = pl.Series("path", self.snapshot.data_paths, dtype=pl.String)
-        return self.table.readable.select(
+        snapshot = self.snapshot.with_copies
+        path = pl.Series("path", snapshot.data_paths, dtype=pl.String)
+        return snapshot.index.readable.select(
             pl.lit(path).gather(pl.col("file")).alias("path"),
             pl.col("revision").replace(NO_REVISION, None).alias("revision_id"),
             "cube",
@@ -201,11 +202,6 @@ class IndexState:
             pl.col("size_bytes").cast(pl.Int64).alias("bytes"),
             pl.Series("revision_id", self.revision_of).replace(STAGED, None),
         )
-
-    @property
-    def has_copies(self) -> bool:
-        """Whether live blocks repeat rows of other blocks (format 11)."""
-        return bool(self.blocks["replicated"].any())
 
     def tree(
         self,

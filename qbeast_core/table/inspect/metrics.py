@@ -294,7 +294,8 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 
 def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
     """Compute the metrics of all revisions or of one; see `Table.metrics`."""
-    snapshot, blocks = state.snapshot, state.table.binding
+    snapshot = state.snapshot.with_copies
+    blocks = snapshot.index.binding
     revisions = snapshot.config.revisions
     of_file = blocks.group_by("file").agg(pl.col("revision").first())
     files = (
@@ -310,7 +311,7 @@ def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
     if revision is not None and revision not in numbers:
         problem = f"must be one of the table's, {numbers}"
         invalid_argument("revision", problem, value=revision, known=numbers)
-    counts = _count_blocks(state.in_trees(blocks), files, revisions)
+    counts = _count_blocks(IndexState(snapshot).in_trees(blocks), files, revisions)
     return Metrics(
         version=snapshot.version,
         revisions=tuple(
@@ -326,7 +327,7 @@ def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
 
 def _health(state: IndexState) -> Health:
     """Return whether an optimize without options would rewrite files."""
-    if state.has_copies:  # optimize refuses such a table
+    if state.snapshot.copies:  # optimize refuses such a table
         return Health(needs_optimize=False, reasons=("it holds copies of rows: upgrade the table first",))
     choice = choose_files(state, DEFAULT_SCOPE)
     return Health(

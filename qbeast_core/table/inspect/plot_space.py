@@ -81,7 +81,7 @@ def _boxes(
     parts: list[F64Array] = [np.zeros((0, 2 * d + 2))]
     for space in table.spaces:
         if space.revision == revision:
-            rows = np.where(table.replicated[space.blocks], 0, table.rows[space.blocks]).astype(np.float64)
+            rows = table.rows[space.blocks].astype(np.float64)
             opened = np.where(selection.blocks[space.blocks], rows, 0.0)
             ends = [np.minimum(upper, 1.0) for upper in space.upper]
             parts.append(np.stack([*space.lower, *ends, rows, opened], axis=1)[rows > 0])

@@ -96,7 +96,7 @@ def vacuum(
 
 def _needed(newest: Snapshot, log: LogState, oldest_ms: int) -> Iterator[FilePath]:
     """Yield the files that are live, or were at a time or later: readers of old versions need them."""
-    for path, vector in newest.files.select("path", "deletion_vector").iter_rows():
+    for path, vector in newest.logged_files.select("path", "deletion_vector").iter_rows():
         yield from file_paths(path, parse_vector(vector))
     if has_old_layout(newest):  # another replay of the log may have more live files
         for add in read_live_files(newest).unlisted:

@@ -10,8 +10,9 @@ from qbeast_core.errors import InvalidMetadataError, NotQbeastTableError, Qbeast
 from qbeast_core.io.stores.location import Location
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.live_files import FileChange, LastChange, LiveFiles, retag
+from qbeast_core.log.files.old_layouts import FLAT_KEYS, block_from_flat_tags
 from qbeast_core.results import Result
-from qbeast_core.spec.block import BlocksDialect, block_from_flat_tags, dump_blocks, parse_blocks
+from qbeast_core.spec.block import BlocksDialect, dump_blocks, parse_blocks
 from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.support.suggestions import convert_call
@@ -20,7 +21,7 @@ from qbeast_core.table.snapshot.snapshot import load_snapshot
 
 Copies: TypeAlias = Literal["keep", "drop"]
 
-_FLAT: Final = frozenset({"state", "cube", "minWeight", "maxWeight", "elementCount"})
+_FLAT: Final = frozenset({"state", *FLAT_KEYS.values()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -90,7 +90,7 @@ class Plan:
         ranges = [self._ranges_of(number) for number in range(len(self.reader.paths))]
         sizes = [None if r is None else r.bytes_total for r in ranges]
         dicts = [None if r is None else [{"start": s, "length": n} for s, n in r.data] for r in ranges]
-        return pl.DataFrame(
+        files = pl.DataFrame(
             {
                 "path": pl.Series(self.reader.paths, dtype=pl.String),
                 "opened": chosen.opened,
@@ -102,6 +102,15 @@ class Plan:
                 "reason": chosen.reasons,
             }
         )
+        return pl.concat([files, self._copies(files.schema)])
+
+    def _copies(self, schema: pl.Schema) -> pl.DataFrame:
+        """Return the files of copies (format 11), which no read opens."""
+        snapshot = self.reader.snapshot
+        paths = snapshot.with_copies.data_paths[snapshot.files.height :]
+        skipped = {"opened": False, "pages_opened": 0, "pages_total": 0, "ranges": [], "bytes_opened": 0}
+        rows = [{"path": path, **skipped, "reason": "replicated copies"} for path in paths]
+        return pl.DataFrame(rows, schema=schema)
 
     @cached_property
     def bytes_opened(self) -> int:
@@ -112,7 +121,7 @@ class Plan:
     @cached_property
     def bytes_total(self) -> int:
         """Size of all live data files."""
-        return int(self._sizes.sum())
+        return int(self.reader.snapshot.logged_files["size_bytes"].sum())
 
     @cached_property
     def rows_opened(self) -> int:
@@ -126,7 +135,9 @@ class Plan:
         table, uncounted = self.scan_plan.selection.table, self._uncounted
         block_rows = np.bincount(table.file, table.rows, table.files.height).astype(np.int64)
         rows = np.where(table.num_records < 0, block_rows, table.num_records)
-        return int(rows[~uncounted].sum()) + self._footer_rows(uncounted)
+        logged = self.reader.snapshot.with_copies.index if self.reader.snapshot.copies else table
+        copies = logged.rows[logged.file >= table.files.height]
+        return int(rows[~uncounted].sum() + copies.sum()) + self._footer_rows(uncounted)
 
     @property
     def _uncounted(self) -> BoolArray:

@@ -32,7 +32,7 @@ def heights(reader: Reader, predicate: pl.Expr | None, sample: Sample | None) ->
 
 
 def known_rows(reader: Reader) -> int | None:
-    """Return the number of rows of a version from the log. None: a file is not counted, or holds copies of rows.
+    """Return the number of rows of a version from the log. None: a file is not counted.
 
     >>> import qbeast
     >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
@@ -40,7 +40,7 @@ def known_rows(reader: Reader) -> int | None:
     1000
     """
     counts = reader.snapshot.files["num_records"]
-    if counts.null_count() or reader.blocks.replicated.any():
+    if counts.null_count():
         return None
     return int(counts.sum()) - sum(len(hidden) for hidden in reader.deleted_rows.values())
 

@@ -14,7 +14,6 @@ import polars as pl
 from qbeast_core.errors import (
     CorruptTagWarning,
     InvalidInputError,
-    UnsupportedTableError,
     invalid_argument,
 )
 from qbeast_core.io.parquet.cuts import cuts_of
@@ -243,7 +242,7 @@ class Reader:
         are always read by page, because pages give the row indexes.
         """
         is_whole = selection.pages_opened[number] == selection.pages_total[number]  # also without a layout
-        is_whole |= selection.mixed[number] or number in self.deleted_rows
+        is_whole |= number in self.deleted_rows
         if is_whole and number not in selection.drawn:
             return None
         return self._pages_of(selection, number, selection.pages(number))
@@ -263,27 +262,6 @@ class Reader:
             tail_bytes=int(table.tail_bytes[number]),
             pages=pages,
         )
-
-    def hidden_rows(self, selection: Selection, number: int) -> I64Array | None:
-        """Return the rows of a file that reads skip: deleted rows and copies. None: there are none."""
-        hidden = [self.deleted_rows[number]] if number in self.deleted_rows else []
-        if selection.mixed[number]:
-            hidden.append(self._copies(selection.table, number))
-        return np.unique(np.concatenate(hidden)) if hidden else None
-
-    def _copies(self, table: IndexTable, number: int) -> I64Array:
-        if not table.ours[number]:
-            path = self.paths[number]
-            msg = (
-                f"file {path!r} of {self.snapshot.uri!r} holds replicated blocks beside others and does not tell which "
-                "rows they are. Drop the replicated files with the tool that wrote them."
-            )
-            raise UnsupportedTableError(
-                msg, path=self.snapshot.uri, feature="replicated blocks in mixed files"
-            )
-        blocks = np.flatnonzero((table.file == number) & table.replicated)
-        starts, rows = table.first_row[blocks], table.rows[blocks]
-        return np.concatenate([np.arange(s, s + n) for s, n in zip(starts, rows, strict=True)])
 
 
 def different_names(columns: Sequence[str], known: Sequence[str], *, argument: str = "columns") -> list[str]:

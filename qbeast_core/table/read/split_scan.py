@@ -77,7 +77,7 @@ def _file_parts(reader: Reader, plan: ScanPlan, number: int) -> FileParts:
         return FileParts(drawn=(DrawnPages(request, plan.selection.drawn[number], deleted),))
     if request is not None:
         return FileParts(pages=(request,))
-    hidden = reader.hidden_rows(plan.selection, number)
+    hidden = reader.deleted_rows.get(number)
     if hidden is not None:
         return FileParts(hiding=((reader.paths[number], hidden),), others=reader.others([number]))
     # Polars reads few files of an object store at the same time. Small files are read by page, with more requests.

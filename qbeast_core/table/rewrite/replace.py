@@ -127,8 +127,8 @@ def replace_rows(
 
 def refuse_copies(state: IndexState) -> None:
     """Raise if a table holds copies of rows: they would be read as rows."""
-    if state.has_copies:
-        uri = state.snapshot.uri
+    uri = state.snapshot.uri
+    if state.snapshot.copies:
         msg = (
             f"{uri} holds copies of rows, as tables before 0.6.0 do. Bring it up to date first: "
             f'qbeast.upgrade_table({uri!r}, replicated="drop").'

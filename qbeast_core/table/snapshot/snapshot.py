@@ -6,11 +6,12 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.errors import (
@@ -18,6 +19,7 @@ from qbeast_core.errors import (
     QbeastError,
     StorageError,
     TableNotFoundError,
+    UnsupportedTableError,
     VersionNotFoundError,
 )
 from qbeast_core.io.stores.location import Location
@@ -38,6 +40,7 @@ from qbeast_core.log.domains import (
     row_id_columns,
 )
 from qbeast_core.log.files.live_files import LiveFiles
+from qbeast_core.log.files.old_layouts import NO_COPIES, Copies, without_copies
 from qbeast_core.log.files.replay import LogState, domains_of, files_with_tags, needs_removes, whole_files
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.rebase import dialect_of
@@ -80,15 +83,26 @@ class Snapshot:
     # One row per live file: `path` (as in the log, encoded), `size_bytes`, `modification_time` (ms),
     # `num_records` (with deleted rows), typed structs `min`, `max`, `null_count` (null if unknown) and, of tables with
     # partitions, `partition`, by the names of columns in the table; the tags
-    # `revision`, `blocks`, `layout`, `rules`, `keys` and, of layouts before 0.6.0, `state`, `cube`,
-    # `min_weight`, `max_weight`, `element_count`, all null if a file does not have them; `deletion_vector`
-    # (descriptor as JSON) and `has_deletion_vector`; `base_row_id`, `default_row_commit_version` and
-    # `clustering_provider`, null if unset.
+    # `revision`, `blocks`, `layout`, `rules`, `keys` and `state`, null if a file does not have them;
+    # `deletion_vector` (descriptor as JSON) and `has_deletion_vector`; `base_row_id`, `default_row_commit_version`
+    # and `clustering_provider`, null if unset.
     files: pl.DataFrame = field(repr=False)
     source: DeltaSource = field(repr=False)
     fingerprint: tuple[int, int, int] | None = field(repr=False)
     # Metadata domains: names and configurations.
     domains: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    # Copies of rows in a table from before 0.6.0, which are in none of `files`.
+    copies: Copies = field(default=NO_COPIES, repr=False)
+
+    @property
+    def logged_files(self) -> pl.DataFrame:
+        """The files that other readers read: the live files, then files of copies."""
+        return pl.concat([self.files, self.copies.files]) if self.copies.files.height else self.files
+
+    @cached_property
+    def with_copies(self) -> Snapshot:
+        """The version with files of copies among its files: for what a check, metrics or a list of blocks show."""
+        return replace(self, files=self.logged_files, copies=NO_COPIES) if self.copies else self
 
     @property
     def location(self) -> Location:
@@ -202,8 +216,19 @@ class Snapshot:
 
     @cached_property
     def deleted_rows(self) -> dict[int, I64Array]:
-        """File index -> row indexes that a deletion vector hides."""
-        return self.rows_deleted_from(None)
+        """File index -> row indexes that are not read: deleted rows, and copies beside other rows."""
+        hidden = self.rows_deleted_from(None)
+        for path, rows in self.copies.rows.items():
+            if rows is None:
+                msg = (
+                    f"file {path!r} of {self.uri!r} holds replicated blocks beside others and does not tell which "
+                    "rows they are. Drop the replicated files with the tool that wrote them."
+                )
+                raise UnsupportedTableError(msg, path=self.uri, feature="replicated blocks in mixed files")
+            with suppress(ValueError):  # the file is live no more
+                number = self.data_paths.index(path)
+                hidden[number] = np.union1d(hidden.get(number, rows), rows)
+        return hidden
 
     def rows_deleted_from(self, numbers: Sequence[int] | None) -> dict[int, I64Array]:
         """Return the rows that deletion vectors hide, of some of the files that have one, or of all."""
@@ -366,6 +391,9 @@ def _snapshot(
         columns = StoredColumns.of(known.metadata, known.protocol.writer_features)
         config = config_by_name(known.metadata.configuration, columns)
     LOG.debug("opened version %d of %s: %d files", known.version, log.uri, known.files.height)
+    listed = sound_bounds(statistics_by_name(known.files, columns), columns)
+    tagged = files_with_tags(listed, log, known=None if before is None else before.logged_files)
+    files, copies = without_copies(tagged)
     return Snapshot(
         version=known.version,
         timestamp_ms=timestamp_of(info),
@@ -375,11 +403,8 @@ def _snapshot(
         columns=columns,
         schema=schema,
         schema_json=schema_json,
-        files=files_with_tags(
-            sound_bounds(statistics_by_name(known.files, columns), columns),
-            log,
-            known=None if before is None else before.files,
-        ),
+        files=files,
+        copies=copies,
         source=source,
         fingerprint=log.fingerprint,
         domains=domains_of(log, known=domains) if _has_domains(known.protocol) else {},
@@ -425,7 +450,7 @@ def read_live_files(snapshot: Snapshot) -> LiveFiles:
     except FileNotFoundError as error:
         message = f"a file of the log of {snapshot.uri} is missing: {error}; try again."
         raise StorageError(message, path=snapshot.uri) from error
-    return whole_files(snapshot.files["path"].to_list(), log)
+    return whole_files(snapshot.logged_files["path"].to_list(), log)
 
 
 def files_for(intent: WriteIntent, head: Snapshot | None) -> LiveFiles | None:
@@ -438,7 +463,7 @@ def files_for(intent: WriteIntent, head: Snapshot | None) -> LiveFiles | None:
 
 def has_old_layout(snapshot: Snapshot) -> bool:
     """Return whether a table has the layout before 0.6.0 (format 11)."""
-    states = snapshot.files["state"]
+    states = snapshot.logged_files["state"]
     return bool(snapshot.config.replicated_sets) or states.null_count() < len(states)
 
 

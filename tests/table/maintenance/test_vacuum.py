@@ -134,7 +134,7 @@ def test_files_committed_since_opening_stay(tmp_path: Path) -> None:
 
 def test_files_live_for_spark_stay_until_upgrade(tmp_path: Path) -> None:
     path = copy_of(find("legacy/v050_mixed_states"), tmp_path)
-    (hidden,) = {item.name for item in path.glob("*.parquet")} - set(load_snapshot(path).files["path"])
+    (hidden,) = {item.name for item in path.glob("*.parquet")} - set(load_snapshot(path).logged_files["path"])
     age(path, 30)
     assert qbeast.open_table(path).vacuum(**NOW).files == ()
     qbeast.upgrade_table(path, replicated="keep")

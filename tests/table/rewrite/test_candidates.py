@@ -52,10 +52,7 @@ def state_of(
 ) -> IndexState:
     overrides = {"revision": pl.Int64, "blocks": pl.String, "rules": pl.String, "layout": pl.String}
     frame = pl.DataFrame([file.columns(at) for at, file in enumerate(files)], schema_overrides=overrides)
-    empty = ["state", "cube"]
-    frame = frame.with_columns(pl.lit(None, pl.String).alias(name) for name in empty)
-    counts = ["min_weight", "max_weight", "element_count"]
-    frame = frame.with_columns(pl.lit(None, pl.Int64).alias(name) for name in counts)
+    frame = frame.with_columns(pl.lit(None, pl.String).alias("state"))
     frame = frame.clear() if no_files else frame
     item = revision().model_copy(update={"desired_cube_size": cube_size})
     other = revision(50.0, number=2).model_copy(update={"desired_cube_size": cube_size})
