@@ -19,7 +19,7 @@ from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.engine.protocol import Source
-from qbeast_core.table.read.split_scan import TASK_BYTES
+from qbeast_core.table.read.file_scans import TASK_BYTES
 from qbeast_core.table.write.options import WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
 from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource

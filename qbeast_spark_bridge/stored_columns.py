@@ -38,7 +38,7 @@ def stored_schema(schema: StructType, columns: StoredColumns) -> StructType:
 def can_find_columns(reader: Reader, number: int) -> bool:
     """Return whether Spark's reader finds the columns and the partition of a file by names."""
     columns = reader.snapshot.columns
-    if columns.mode == "id" and reader.others([number]):
+    if columns.mode == "id" and reader.snapshot.file_facts[number][1]:
         return False  # its columns are found by id
     return not columns.partitions or _has_own_name(reader, number)
 

@@ -31,13 +31,13 @@ from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.index.unindexed import latest_revision, refuse_unindexed
 from qbeast_core.table.read.explain import Plan, explain
+from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
 from qbeast_core.table.read.heights import known_rows
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.sample_by import reader_of_estimate, sampled_by
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, scan, warn_of_sample
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.some_rows import sample_of_rows
-from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_core.table.snapshot.log_files import read_history
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, newest_snapshot, refresh
 

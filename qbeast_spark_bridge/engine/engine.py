@@ -19,7 +19,7 @@ from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.rules.identities import refuse_exhausted
 from qbeast_core.table.engine.distributed import DistributedRows
-from qbeast_core.table.engine.live_files import FilesSource, all_rows, needs_row_ids, whole_parts
+from qbeast_core.table.engine.live_files import FilesSource, all_rows, live_scans, needs_row_ids
 from qbeast_core.table.engine.protocol import AnswerT, ItemT, Rows, Source
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.added_rows import AddedRows
@@ -27,9 +27,9 @@ from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
 from qbeast_core.table.engine.tasks.plain_files import PlainTask
 from qbeast_core.table.index.revision import refuse_collations
+from qbeast_core.table.read.file_scans import scan_of, scan_tasks
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
-from qbeast_core.table.read.split_scan import file_parts, scan_tasks
 from qbeast_core.tree.space.summary import IndexSummary, domain_limits, load_summary
 from qbeast_spark_bridge.engine.sample import summarise_rows
 from qbeast_spark_bridge.engine.workers import unpickled, worker_errors
@@ -274,13 +274,13 @@ def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedR
 
 
 def _one_file(reader: Reader, plan: ScanPlan, file: int, columns: Sequence[str]) -> ScanTask:
-    parts = file_parts(reader, plan, file)
+    scan = scan_of(reader, plan, file)
     if needs_row_ids(reader.snapshot, columns):
-        parts = whole_parts(reader, np.array([file]), columns)
+        (scan,) = live_scans(reader.snapshot, [file], columns)
     return ScanTask(
         uri=reader.store.uri,
         version=reader.snapshot.version,
-        parts=parts,
+        parts=(scan,),
         keep=all_rows(reader, columns),
         columns=reader.snapshot.columns,
         storage_options=dict(reader.snapshot.storage_options),

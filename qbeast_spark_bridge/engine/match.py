@@ -22,8 +22,8 @@ from qbeast_core.table.dml.merge.rules import DoubledKeys, MergedFiles, MergeRul
 from qbeast_core.table.dml.merge.source import MergeMatches, scan_plan
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.tasks.added_rows import StoredRows, stored_by
+from qbeast_core.table.read.file_scans import scan_of
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.split_scan import file_parts
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_spark_bridge.engine.engine import spread
 from qbeast_spark_bridge.engine.workers import unpickled, worker_errors
@@ -117,7 +117,7 @@ class SparkMergeSource:
         self, task: MatchTask, reader: Reader, plan: ScanPlan, files: I64Array
     ) -> tuple[list[BucketAnswer], list[FileAnswer]]:
         spark, decimals = self.df.sparkSession, short_decimals(self.df.schema)
-        opened = [(number, file_parts(reader, plan, number)) for number in files.tolist()]
+        opened = [(number, scan_of(reader, plan, number)) for number in files.tolist()]
         pieces = decimals_as_longs(numbered(self.df), decimals).mapInArrow(
             WorkerCall.of(pack_source, (task, self.df.columns, decimals)), PIECES
         )

@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_spark_bridge.engine.workers import ready_workers
 from qbeast_spark_bridge.schema import nullable_schema, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall

@@ -20,11 +20,12 @@ import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.support.joins import own_column
+from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.dml.merge.key_digest import digest_of, key_hashes, merge_digests
 from qbeast_core.table.dml.merge.match_rows import join_source
 from qbeast_core.table.dml.merge.rules import DoubledKeys, MergeRules, NewKeys
 from qbeast_core.table.engine.tasks.added_rows import StoredPart, store_rows
-from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
+from qbeast_core.table.read.scan_task import RowFilter, read_scans
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, gathered, longs_as_decimals, received
 
 # The columns of `digest_keys`, and of the other functions.
@@ -100,8 +101,8 @@ def pack_source(
 
 def pack_keys(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the distinct keys of each file by bucket."""
-    for _, (file, parts) in received(batches):
-        frames = [frame.unique() for frame in read_parts(parts, task.keys, task.files)]
+    for _, (file, scan) in received(batches):
+        frames = [frame.unique() for frame in read_scans([scan], task.keys, task.files)]
         if frames:  # otherwise no row can match
             keys = pl.concat(frames).unique().with_columns(pl.lit(file, dtype=pl.Int32).alias(_FILE))
             yield from _by_bucket(task, keys, _KEYS)
@@ -126,7 +127,7 @@ def join_buckets(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator
 
 def judge_files(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield an answer for each file with changed or deleted rows, and pass on the answers of buckets."""
-    parts: FileParts | None = None
+    scan: FileScan | None = None
     number, matches = _NO_FILE, list[pl.DataFrame]()
     for batch in batches:
         columns = (batch.column(name) for name in ("file", "kind", "data"))
@@ -134,23 +135,23 @@ def judge_files(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[
             if kind.as_py() == _ANSWER:
                 yield _pieces(0, _NO_FILE, _ANSWER, [data.as_py()])
             elif kind.as_py() == _ITEM:
-                yield from _judge_file(task, number, parts, matches)
+                yield from _judge_file(task, number, scan, matches)
                 number, matches = file.as_py(), []
-                parts = pickle.loads(data.as_py())  # noqa: S301 -- bytes of our own driver
+                scan = pickle.loads(data.as_py())  # noqa: S301 -- bytes of our own driver
             else:
                 matches.append(_unpacked(data.as_buffer()))
-    yield from _judge_file(task, number, parts, matches)
+    yield from _judge_file(task, number, scan, matches)
 
 
 def _judge_file(
-    task: MatchTask, number: int, parts: FileParts | None, matches: list[pl.DataFrame]
+    task: MatchTask, number: int, scan: FileScan | None, matches: list[pl.DataFrame]
 ) -> Iterator[pa.RecordBatch]:
     """Apply the clauses to the rows of one file."""
     rules = task.rules
-    if parts is None or not (matches or rules.clauses.when_not_matched_by_source == "delete"):
+    if scan is None or not (matches or rules.clauses.when_not_matched_by_source == "delete"):
         return
     source = pl.concat(matches) if matches else rules.empty_source
-    _, counts = rules.matching(task.files, task.judged, source)([parts])
+    _, counts = rules.matching(task.files, task.judged, source)([scan])
     if counts.any():
         answer = FileAnswer(number, counts[:, 0], task.store(source))
         yield _pieces(0, number, _ANSWER, [pickle.dumps(answer)])

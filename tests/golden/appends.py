@@ -12,6 +12,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.space.coordinates import to_coordinates
+from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.tree.space.index_values import frame_weights, to_index_column
@@ -64,7 +65,8 @@ def assert_sound(path: Path, before: set[str], result: qbeast.WriteResult) -> No
     assert new["rules"].to_list() == ["1"] * new.height
     for name, records in new.select("path", "num_records").iter_rows():
         added = blocks.filter(pl.col("path") == name)
-        rows = scan_files(snapshot.source.store, [name], list(table.schema), table.schema).collect()
+        scan = FileScan(path=name, size_bytes=snapshot.source.store.size(name))
+        rows = scan_files(snapshot.data_files, [scan], list(table.schema), table.schema).collect()
         pairs = zip(revision.columns, revision.transformations, strict=True)
         points = [to_coordinates(space, to_index_column(rows[column])) for column, space in pairs]
         assert_holds_its_rows(added, np.stack(points, axis=1), frame_weights(rows, revision.columns))

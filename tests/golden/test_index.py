@@ -7,6 +7,7 @@ import polars as pl
 
 from qbeast_core.query.index.build import build_index_table
 from qbeast_core.space.weights import MAX_WEIGHT
+from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.tree.space.index_values import frame_weights
 from tests.golden.blocks import assert_holds_its_rows
@@ -65,7 +66,8 @@ def test_every_row_is_in_its_block(golden: Golden):
         actual = blocks[path]
         if file["state"] is not None and file["num_records"] is None:  # compacted: rows above its threshold
             actual = actual.with_columns(pl.lit(MAX_WEIGHT, pl.Int64).alias("max_weight"))
-        rows = scan_files(snapshot.source.store, [path], list(table.schema), table.schema).collect()
+        scan = FileScan(path=path, size_bytes=snapshot.source.store.size(path))
+        rows = scan_files(snapshot.data_files, [scan], list(table.schema), table.schema).collect()
         zone = golden.meta.get("jvm_time_zone", "UTC")
         points = jvm_points(rows, revisions[file["revision"]], zone=zone)
         assert_holds_its_rows(actual, points, frame_weights(rows, table.indexed_columns))

@@ -196,28 +196,24 @@ def test_batches_are_small_and_complete(max_bytes: int, *, remote: bool) -> None
     requests = [add(store, str(n), frame, pages) for n, pages in enumerate(([0, 1, 2, 9], [15], range(16)))]
     reader = PageReader(store)
     batches = list(reader.read_batches(requests, frame.columns, frame.schema, max_bytes=max_bytes))
-    assert_frame_equal(pl.concat(batches), reader.read(requests, frame.columns, frame.schema))
+    rows = [rows for rows, _ in batches if rows is not None]
+    assert_frame_equal(pl.concat(rows), reader.read(requests, frame.columns, frame.schema))
+    read = [(part.path, page) for _, parts in batches for part in parts for page in part.pages.tolist()]
+    assert read == [(request.path, page) for request in requests for page in request.pages.tolist()]
     assert len(batches) == (1 if max_bytes == 10**9 else len(batches))
     assert max_bytes > 1 or len(batches) == 4 + 1 + 16
 
 
-def test_fallback_reads_files_without_pages_in_order() -> None:
+def test_files_without_pages_are_named_in_order() -> None:
     store = MemoryStore()
     frame = pl.DataFrame({"a": range(10)})
     requests = [add(store, name, frame.select(pl.all() + at), [0], 4) for at, name in enumerate("xyz")]
     requests.insert(1, _broken_data(store, add(store, "damaged", frame, [1], 4)))
     store.files["y"] = store.files["y"][:-20] + b"?" + store.files["y"][-19:]
     reader = PageReader(store)
-    with pytest.raises(PagesUnavailable):
-        list(reader.read_batches(requests, ["a"], frame.schema, max_bytes=10**6))
-    frames = reader.read_batches(
-        requests,
-        ["a"],
-        frame.schema,
-        max_bytes=10**6,
-        fallback=lambda request: pl.DataFrame({"a": [-len(request.path)]}),
-    )
-    assert pl.concat(frames)["a"].to_list() == [0, 1, 2, 3, -7, -1, 2, 3, 4, 5]
+    batches = list(reader.read_batches(requests, ["a"], frame.schema, max_bytes=10**6))
+    rows = [pl.Series([-len(read[0].path)]) if rows is None else rows["a"] for rows, read in batches]
+    assert pl.concat(rows).to_list() == [0, 1, 2, 3, -7, -1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(

@@ -33,14 +33,14 @@ def test_failed_tasks_leave_no_feed(
     path = tmp_path / "t"
     before = table_with_feed(path)
     files, version = set(path.rglob("*.parquet")), qbeast.open_table(path).version
-    file_parts = feed.file_parts
+    scan_of = feed.scan_of
     last = qbeast.open_table(path).files().height - 1
 
     def with_a_missing_file(reader: Any, scan: Any, number: int) -> Any:
-        parts = file_parts(reader, scan, number)
+        parts = scan_of(reader, scan, number)
         return type(parts)(whole=("missing.parquet",)) if number == last else parts
 
-    monkeypatch.setattr(feed, "file_parts", with_a_missing_file)
+    monkeypatch.setattr(feed, "scan_of", with_a_missing_file)
     monkeypatch.setattr(feed, "_ROWS_PER_TASK", 1)
     with pytest.raises(qbeast.StorageError, match=r"missing\.parquet"):
         bridge.update(spark, path, where=True, set={"f": "f + 1"})

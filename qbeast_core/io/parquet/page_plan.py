@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -30,6 +30,21 @@ class PageRequest:
     tail_bytes: int
     # int64, page numbers from 0, strictly ascending.
     pages: I64Array
+    # First row and end of the rows to read instead if the pages cannot be read; None: up to the end of the file. Parts
+    # of a request share the rows of the file.
+    rows: tuple[int, int | None] = (0, None)
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows in the pages."""
+        return int(np.diff(self.cuts.starts())[self.pages].sum())
+
+    def split(self, parts: Sequence[I64Array]) -> list[PageRequest]:
+        """Return a request for each part of the pages."""
+        starts = self.cuts.starts()
+        firsts = [self.rows[0], *(int(starts[part[0]]) for part in parts[1:])]
+        bounds = zip(firsts, [*firsts[1:], self.rows[1]], strict=True)
+        return [replace(self, pages=part, rows=rows) for part, rows in zip(parts, bounds, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,10 +121,8 @@ def split_plan(plan: PagePlan, max_bytes: int) -> list[PagePlan]:
     pages = plan.request.pages
     group = np.maximum(np.cumsum(_costs(plan.tail, plan.leaves, pages)) - 1, 0) // max_bytes
     columns = {plan.tail.footer.leaves[leaf] for leaf in plan.leaves}
-    return [
-        plan_pages(plan.tail, replace(plan.request, pages=part), columns)
-        for part in np.split(pages, np.flatnonzero(np.diff(group)) + 1)
-    ]
+    parts = np.split(pages, np.flatnonzero(np.diff(group)) + 1)
+    return [plan_pages(plan.tail, part, columns) for part in plan.request.split(parts)]
 
 
 def _check(tail: FileTail, request: PageRequest) -> None:

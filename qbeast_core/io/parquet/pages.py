@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Final, TypeAlias
+from typing import Final
 
 import polars as pl
 
@@ -20,8 +21,6 @@ from qbeast_core.io.parquet.tail import FileTail, parse_tail
 from qbeast_core.io.stores.store import Range, Store, map_files, merge_ranges
 
 _FOOTER_BYTES: Final = 20_000  # in memory, about, without the pages
-# Path of a file, and the number of its rows in a frame.
-FileRows: TypeAlias = tuple[str, int]
 
 _WINDOW: Final = 512  # files whose tails are read at once and kept in memory
 
@@ -73,43 +72,29 @@ class PageReader:
         return self._read(map_files(self._store, partial(self._plan, columns), requests), columns, schema)
 
     def read_batches(
-        self,
-        requests: Sequence[PageRequest],
-        columns: Sequence[str],
-        schema: pl.Schema,
-        *,
-        max_bytes: int,
-        fallback: Callable[[PageRequest], pl.DataFrame] | None = None,
-        convert: Callable[[pl.DataFrame, list[FileRows]], pl.DataFrame] | None = None,
-    ) -> Iterator[pl.DataFrame]:
-        """Yield the rows of the requested pages in frames of limited size.
+        self, requests: Sequence[PageRequest], columns: Sequence[str], schema: pl.Schema, *, max_bytes: int
+    ) -> Iterator[tuple[pl.DataFrame | None, list[PageRequest]]]:
+        """Yield the rows of the requested pages in frames of limited size, in order, with the requests of each frame.
 
-        `fallback` returns the rows of pages that cannot be read. `convert` is called with each other frame, and with
-        the files of its rows in order.
+        Requests may be split. None: the pages of the request cannot be read, see `PageRequest.rows`.
         """
-
-        def read(plans: list[PagePlan]) -> Iterator[pl.DataFrame]:
-            for frame, read_plans in self._read_or(fallback, plans, columns, schema):
-                of_files = [(plan.request.path, plan.rows) for plan in read_plans]
-                yield convert(frame, of_files) if convert is not None and read_plans else frame
-
         batch: list[PagePlan] = []
-        for request, plan in self._plans(requests, columns, may_fail=fallback is not None):
+        for request, plan in self._plans(requests, columns):
             for piece in split_plan(plan, max_bytes) if plan else ():
                 if batch and sum(p.cost for p in batch) + piece.cost > max_bytes:
-                    yield from read(batch)
+                    yield from self._read_or_none(batch, columns, schema)
                     batch = []
                 batch.append(piece)
-            if plan is None and fallback is not None:
-                yield from read(batch)
+            if plan is None:
+                yield from self._read_or_none(batch, columns, schema)
                 batch = []
-                yield fallback(request)
-        yield from read(batch)
+                yield None, [request]
+        yield from self._read_or_none(batch, columns, schema)
 
     def _plans(
-        self, requests: Sequence[PageRequest], columns: Sequence[str], *, may_fail: bool
+        self, requests: Sequence[PageRequest], columns: Sequence[str]
     ) -> Iterator[tuple[PageRequest, PagePlan | None]]:
-        plan = partial(self._plan_or_none if may_fail else self._plan, columns)
+        plan = partial(self._plan_or_none, columns)
         for at in range(0, len(requests), _WINDOW):
             window = requests[at : at + _WINDOW]
             yield from zip(window, map_files(self._store, plan, window), strict=True)
@@ -151,29 +136,19 @@ class PageReader:
                 self._tails.popitem(last=False)
         return tail
 
-    def _read_or(
-        self,
-        fallback: Callable[[PageRequest], pl.DataFrame] | None,
-        plans: list[PagePlan],
-        columns: Sequence[str],
-        schema: pl.Schema,
-    ) -> Iterator[tuple[pl.DataFrame, list[PagePlan]]]:
-        """Yield frames of pages with their plans, and frames of `fallback` without."""
+    def _read_or_none(
+        self, plans: list[PagePlan], columns: Sequence[str], schema: pl.Schema
+    ) -> Iterator[tuple[pl.DataFrame | None, list[PageRequest]]]:
         if not plans:
             return
-        try:
+        frame = None
+        with suppress(PagesUnavailable):
             frame = self._read(plans, columns, schema)
-        except PagesUnavailable:
-            if fallback is None:
-                raise
-        else:
-            yield frame, plans
+        if frame is not None or len(plans) == 1:
+            yield frame, [plan.request for plan in plans]
             return
         for plan in plans:  # one by one, to find the plan that fails
-            try:
-                yield self._read([plan], columns, schema), [plan]
-            except PagesUnavailable:
-                yield fallback(plan.request), []
+            yield from self._read_or_none([plan], columns, schema)
 
     def _read(self, plans: list[PagePlan], columns: Sequence[str], schema: pl.Schema) -> pl.DataFrame:
         runs = [list(run) for _, run in groupby(plans, key=lambda plan: plan.schema)]

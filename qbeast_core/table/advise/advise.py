@@ -29,9 +29,9 @@ from qbeast_core.table.data.foreign_schema import lost_columns
 from qbeast_core.table.estimate.heavy_rows import heavy_rows
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.read.explain import explain
+from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.scan_task import read_parts
-from qbeast_core.table.read.split_scan import all_parts
+from qbeast_core.table.read.scan_task import read_scans
 from qbeast_core.tree.keys.key_sketch import design_effect
 from qbeast_core.tree.space.evolve import default_cube_size
 
@@ -339,7 +339,7 @@ def _sampled(reader: Reader, fraction: float, total: int) -> Iterator[pl.DataFra
 
 def _read(reader: Reader, plan: ScanPlan) -> Iterator[pl.DataFrame]:
     row_filter = reader.row_filter(plan, list(reader.snapshot.schema))
-    return read_parts(all_parts(reader, plan), row_filter, reader.files)
+    return read_scans(scans_of(reader, plan), row_filter, reader.files)
 
 
 def _within(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import repeat
 from typing import Final
 
 import numpy as np
@@ -25,12 +24,13 @@ from qbeast_core.table.check.log import check_log
 from qbeast_core.table.check.lost_tags import LostTags, fitting_tags, proven_tags, untagged, untagged_files
 from qbeast_core.table.check.placement import Placement
 from qbeast_core.table.check.rows import AnswerT, FileCheck, JobT, OnEachFile, check_file
+from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.footers import stored_size
 from qbeast_core.table.data.foreign_schema import lost_key_columns, taken_name
-from qbeast_core.table.data.parquet_scan import scan_files
-from qbeast_core.table.data.whole_batches import SCAN_ERRORS, whole_batches
+from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files, whole_batches
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.read.file_scans import file_at
 from qbeast_core.table.snapshot.log_copy import checkpoint_faults
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -157,17 +157,14 @@ class _Files:
     snapshot: Snapshot
     engine: Engine | None
 
-    def each(
-        self, call: Callable[[Store, JobT, dict[str, str]], AnswerT], jobs: Sequence[JobT]
-    ) -> Iterator[AnswerT]:
+    def each(self, call: Callable[[TableFiles, JobT], AnswerT], jobs: Sequence[JobT]) -> Iterator[AnswerT]:
         """Yield the answer for each job, in order, whichever is done first. An error leaves the rest undone."""
-        store, options = self.snapshot.source.store, dict(self.snapshot.storage_options)
-        on_each = OnEachFile(call, store.uri, options, store.allow_absolute_paths)
+        on_each = OnEachFile(call, self.snapshot.data_files)
         if self.engine is not None:
             yield from self.engine.map(on_each, jobs, at_once=1)
             return
         with ThreadPoolExecutor(min(_FILES_AT_ONCE, os.cpu_count() or 1)) as pool:
-            yield from pool.map(call, repeat(store), jobs, repeat(options))
+            yield from pool.map(on_each, jobs)
 
     def check(
         self, jobs: Sequence[FileCheck], progress: ProgressCallback | None = None, rows: int = 0
@@ -192,17 +189,10 @@ def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
     blocks = index.binding.select(columns).partition_by("file", as_dict=True, include_key=False)
     reserved = taken_name(snapshot.schema_json) is not None
     revisions, jobs = snapshot.config.revisions, list[FileCheck]()
-    for number, path in enumerate(snapshot.data_paths):
-        job = FileCheck(
-            path,
-            snapshot.files[number],
-            weighed,
-            reserved,
-            snapshot.sample_column,
-            snapshot.schema,
-            snapshot.columns,
-            snapshot.partition_texts[number] if snapshot.columns.partitions else (),
-        )
+    for number in range(snapshot.files.height):
+        scan = replace(file_at(snapshot, number), may_differ=True)
+        record = snapshot.files[number]
+        job = FileCheck(scan, record, weighed, reserved, snapshot.sample_column, snapshot.schema)
         of_file = blocks.get((number,))
         revision = None if job.revision is None else revisions.get(job.revision)
         if of_file is not None and revision is not None:
@@ -219,8 +209,7 @@ def _copies(snapshot: Snapshot, index: IndexTable) -> list[Fault]:
     blocks = index.binding.with_columns(paths[index.binding["file"]], is_old[index.binding["file"]])
     if not snapshot.columns.is_plain:  # layouts before 0.6.0 have neither mapping nor partitions
         return []
-    store, options = snapshot.source.store, dict(snapshot.storage_options)
-    return list(_copy_faults(blocks, store=store, schema=snapshot.schema, options=options))
+    return list(_copy_faults(blocks, snapshot.data_files, snapshot.schema))
 
 
 def _vectors(snapshot: Snapshot) -> Iterator[Fault]:
@@ -245,28 +234,24 @@ def _malformed_vectors(snapshot: Snapshot) -> Iterator[Fault]:
             yield Fault(code="deletion-vector", message=str(error), path=snapshot.data_paths[number])
 
 
-def _copy_faults(
-    blocks: pl.DataFrame, store: Store, schema: pl.Schema, options: dict[str, str]
-) -> Iterator[Fault]:
+def _copy_faults(blocks: pl.DataFrame, files: TableFiles, schema: pl.Schema) -> Iterator[Fault]:
     """Yield the faults of revisions that may hold copies: with blocks of the old layout, or marked as copies."""
     for revision in blocks.filter(pl.col("old") | pl.col("replicated"))["revision"].unique().sort():
-        yield from _of_revision(blocks.filter(revision=revision), revision, store, schema, options)
+        yield from _of_revision(blocks.filter(revision=revision), revision, files, schema)
 
 
-def _of_revision(
-    mine: pl.DataFrame, revision: int, store: Store, schema: pl.Schema, options: dict[str, str]
-) -> Iterator[Fault]:
+def _of_revision(mine: pl.DataFrame, revision: int, files: TableFiles, schema: pl.Schema) -> Iterator[Fault]:
     """Compare the rows of one revision with each other, by a hash of all columns: 8 bytes a row."""
     kinds = mine.group_by("path", maintain_order=True).agg(
         pl.col("replicated").all(), pl.col("replicated").any().alias("some"), pl.col("old").all()
     )
     whole = kinds.filter(pl.col("replicated") == pl.col("some"))  # mixed files are a fault of their own
     single = whole.filter(~pl.col("replicated"))
-    own = {path: _hashes(store, path, schema, options) for path in single["path"]}
+    own = {path: _hashes(files, path, schema) for path in single["path"]}
     yield from _doubled({path: own[path] for path in single.filter("old")["path"]}, revision)
     originals = np.unique(np.concatenate([np.zeros(0, np.uint64), *own.values()]))
     for path in whole.filter("replicated")["path"]:
-        alone = ~np.isin(_hashes(store, path, schema, options), originals)
+        alone = ~np.isin(_hashes(files, path, schema), originals)
         if alone.any():
             count = int(alone.sum())
             message = f"{count:,} row(s) marked as copies are in no other file: no read returns them"
@@ -292,14 +277,16 @@ def _doubled(own: dict[str, U64Array], revision: int) -> Iterator[Fault]:
             yield Fault("rows-doubled", message, int(at[repeated].min()), path=path, revision=revision)
 
 
-def _hashes(store: Store, path: str, schema: pl.Schema, options: dict[str, str]) -> U64Array:
+def _hashes(files: TableFiles, path: str, schema: pl.Schema) -> U64Array:
     """Give each row of a file as one number made of all its columns."""
     nothing = np.zeros(0, np.uint64)
-    if stored_size(store, path) is None:
+    size = stored_size(files.store, path)
+    if size is None:
         return nothing
+    scan = FileScan(path=path, size_bytes=size)
     try:
-        lazy = scan_files(store, [path], list(schema), schema, storage_options=options)
-        batches = whole_batches(lazy, [path], lambda _: lazy)
+        lazy = scan_files(files, [scan], list(schema), schema)
+        batches = whole_batches(lazy, [scan], lambda _: lazy)
         return np.concatenate([nothing, *(batch.hash_rows(seed=_SEED).to_numpy() for batch in batches)])
     except (*SCAN_ERRORS, OSError):
         return nothing  # a fault of the file

@@ -17,8 +17,9 @@ from qbeast_core.spec.block import Block
 from qbeast_core.spec.layout import dump_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.rows import CHUNK_ROWS, FileCheck
+from qbeast_core.table.data.file_scan import TableFiles
 from qbeast_core.table.data.footers import Unreadable, read_footer, read_footer_bytes, stored_size
-from qbeast_core.table.data.whole_batches import SCAN_ERRORS
+from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files
 from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.keys.key_tag import dump_keys, keys_of_file
 from qbeast_core.tree.space.index_values import frame_weights
@@ -46,12 +47,12 @@ class FileTags:
     keys: str
 
 
-def read_tags(store: Store, job: UntaggedFile, storage_options: dict[str, str]) -> FileTags | None:
+def read_tags(files: TableFiles, job: UntaggedFile) -> FileTags | None:
     """Return the tags that a file claims to have; None if it has no copy, or one that does not fit the table or file.
 
     Only a check of all rows shows whether they are right.
     """
-    path = job.file.path
+    store, path = files.store, job.file.path
     size = stored_size(store, path)
     if size is None:
         return None
@@ -62,7 +63,7 @@ def read_tags(store: Store, job: UntaggedFile, storage_options: dict[str, str]) 
         shape = None if copy is None or revision is None else _shape(copy, footer.num_rows)
         if copy is None or revision is None or shape is None:
             return None
-        weights = _weights(store, job.file, revision, footer.num_rows, storage_options)
+        weights = _weights(files, job.file.of_size(size), revision, footer.num_rows)
         tail, layout = _tail_bytes(store, path, size), None
         if tail is not None:
             hidden = copy.layout.has_hidden_weights
@@ -79,10 +80,8 @@ def _shape(copy: TagCopy, rows: int) -> FileShape | None:
     return FileShape.parse(copy.layout, counts) if counts.sum() == rows else None
 
 
-def _weights(
-    store: Store, file: FileCheck, revision: Revision, rows: int, options: dict[str, str]
-) -> I32Array:
-    scan = file.scan(store, revision.hashed, file.schema, options)
+def _weights(files: TableFiles, file: FileCheck, revision: Revision, rows: int) -> I32Array:
+    scan = scan_files(files, [file.scan], revision.hashed, file.schema)
     starts = range(0, rows, CHUNK_ROWS)
     parts = (scan.slice(start, CHUNK_ROWS).collect() for start in starts)
     return np.concatenate([frame_weights(part, revision.hashed) for part in parts])

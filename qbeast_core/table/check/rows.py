@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 
@@ -10,10 +10,6 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.stores.location import open_store
-from qbeast_core.io.stores.store import Store
-from qbeast_core.log.columns.file_values import PartitionTexts
-from qbeast_core.log.columns.stored import PLAIN, StoredColumns
 from qbeast_core.log.files.stats import Leaf, leaf_column, leaves_of
 from qbeast_core.query.plan.file_statistics import text_above, widened_bounds
 from qbeast_core.spec.layout import WEIGHT_COLUMN, Layout
@@ -30,9 +26,9 @@ from qbeast_core.table.check.placement import (
     row_range,
     sample_column_values,
 )
+from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
-from qbeast_core.table.data.parquet_scan import scan_files
-from qbeast_core.table.data.whole_batches import SCAN_ERRORS
+from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files
 from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.space.index_values import frame_weights
 
@@ -50,7 +46,8 @@ _NOTHING: Final = pl.Struct([])
 class FileCheck:
     """A live file with its metadata in the log."""
 
-    path: str
+    # All of its rows, also deleted ones.
+    scan: FileScan
     # Its row of the snapshot's files.
     record: pl.DataFrame
     # The columns whose hash is the hidden weight in files without index; empty if these weights are not known.
@@ -61,25 +58,17 @@ class FileCheck:
     # The table's sample column.
     sample_column: str | None
     schema: pl.Schema = field(repr=False)
-    # How files store the columns, and the values of its partition columns.
-    columns: StoredColumns = field(default=PLAIN, repr=False)
-    partition: PartitionTexts = ()
     # Its blocks; None if they cannot be used or the file is staged.
     placement: Placement | None = None
 
-    def scan(
-        self, store: Store, columns: Sequence[str], schema: pl.Schema, options: dict[str, str]
-    ) -> pl.LazyFrame:
-        """Return a scan of the file."""
-        return scan_files(
-            store,
-            [self.path],
-            columns,
-            schema,
-            storage_options=options,
-            stored=self.columns,
-            partitions={self.path: self.partition},
-        )
+    @property
+    def path(self) -> str:
+        """Its decoded path."""
+        return self.scan.path
+
+    def of_size(self, size_bytes: int) -> FileCheck:
+        """Return the check of a file with another size than in the log."""
+        return replace(self, scan=replace(self.scan, size_bytes=size_bytes))
 
     @property
     def revision(self) -> int | None:
@@ -116,18 +105,20 @@ class FileCheck:
         return self.layout is not None and self.layout.has_hidden_weights
 
 
-def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) -> list[Fault]:
+def check_file(files: TableFiles, job: FileCheck) -> list[Fault]:
     """Read a file and check it against its tags and statistics."""
+    store = files.store
     size = stored_size(store, job.path)
     if size is None:
         return []
+    job = job.of_size(size)
     try:
         footer = read_footer(store, job.path, size)
         groups = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
         names = footer.schema.to_arrow_schema().names
         rows = sum(groups)
-        faults = [*_statistics_of(store, job, rows, storage_options)]
-        faults += _places_of(store, job, rows, storage_options, names)
+        faults = [*_statistics_of(files, job, rows)]
+        faults += _places_of(files, job, rows, names)
         if (WEIGHT_COLUMN in names or job.wants_hidden) and job.ours and names[-1] != WEIGHT_COLUMN:
             faults.append(Fault("hidden-weight", f"{WEIGHT_COLUMN} is not its last column"))
         if job.ours and job.layout is not None:
@@ -152,30 +143,24 @@ def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) ->
 class OnEachFile(Generic[JobT, AnswerT]):
     """Calls a function for a file, in any process. Picklable."""
 
-    call: Callable[[Store, JobT, dict[str, str]], AnswerT]
-    uri: str
-    storage_options: dict[str, str] = field(repr=False)
-    allow_absolute_paths: bool
+    call: Callable[[TableFiles, JobT], AnswerT]
+    files: TableFiles = field(repr=False)
 
     def __call__(self, job: JobT) -> AnswerT:
-        """Open the table's store, and call the function with it."""
-        options = self.storage_options
-        store = open_store(self.uri, options, allow_absolute_paths=self.allow_absolute_paths)
-        return self.call(store, job, options)
+        """Call the function."""
+        return self.call(self.files, job)
 
 
-def _statistics_of(store: Store, job: FileCheck, rows: int, options: dict[str, str]) -> Iterator[Fault]:
+def _statistics_of(files: TableFiles, job: FileCheck, rows: int) -> Iterator[Fault]:
     if job.num_records is not None and job.num_records != rows:
         yield Fault("rows-count", f"it holds {rows:,} rows, its statistics count {job.num_records:,}")
     if rows:
-        whole = job.scan(store, list(job.schema), job.schema, options)
+        whole = scan_files(files, [job.scan], list(job.schema), job.schema)
         values = whole.select(_summaries_of(job.schema)).collect(engine="streaming")
         yield from _compare_statistics(values, job.record, job.schema, ours=job.ours)
 
 
-def _places_of(
-    store: Store, job: FileCheck, rows: int, options: dict[str, str], names: list[str]
-) -> Iterator[Fault]:
+def _places_of(files: TableFiles, job: FileCheck, rows: int, names: list[str]) -> Iterator[Fault]:
     """Check the blocks if they account for every row, and the hidden column in any case: Spark uses it."""
     placement, checks = job.placement, list[RowCheck]()
     in_blocks = None if placement is None else int(placement.blocks["rows"].sum())
@@ -201,7 +186,7 @@ def _places_of(
     hashed = job.hashed if placement is None else placement.revision.hashed
     keys = hashed if placement is None else placement.revision.key_columns
     columns = [*keys, *computed, *([WEIGHT_COLUMN] if hidden else [])]
-    scan = job.scan(store, columns, schema, options)
+    scan = scan_files(files, [job.scan], columns, schema)
     for start in range(0, rows, CHUNK_ROWS):
         frame = scan.slice(start, CHUNK_ROWS).collect()
         weights = frame_weights(frame, hashed)

@@ -34,7 +34,7 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.layout import Layout, dump_layout
 from qbeast_core.support.runtime import Progress, ProgressCallback, new_id, now_ms
-from qbeast_core.table.data.stored_frames import as_stored
+from qbeast_core.table.data.row_codec import as_stored
 from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.keys.key_tag import KEYS_TAG, dump_keys, keys_of_file
 from qbeast_core.tree.layout.pack import RowNumbers

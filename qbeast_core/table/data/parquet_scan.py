@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import polars as pl
@@ -14,14 +16,17 @@ from qbeast_core.io.parquet.old_calendar import OldCalendar, has_times
 from qbeast_core.io.parquet.other_reader import arrow_schema, scan_by_arrow
 from qbeast_core.io.parquet.stored_types import parts_apart, stored_type
 from qbeast_core.io.stores.store import Store, map_files
-from qbeast_core.log.columns.file_values import PartitionTexts
-from qbeast_core.log.columns.stored import PLAIN, StoredColumns
-from qbeast_core.log.domains import RowIdsOfFile
-from qbeast_core.space.arrays import I64Array
 from qbeast_core.support.joins import own_column
+from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.footers import Unreadable, read_footer_bytes
-from qbeast_core.table.data.stored_frames import FilesView, names_by_id
-from qbeast_core.table.data.whole_batches import SCAN_ERRORS
+from qbeast_core.table.data.query_batches import query_batches
+from qbeast_core.table.data.row_codec import RowCodec, names_by_id
+
+# What a damaged file makes Polars raise; a panic is not an `Exception`.
+SCAN_ERRORS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+
+# A condition that is evaluated inside the reader of a file fails under the reader's name.
+_IS_OF_A_FILE: Final = re.compile(r"^parquet:(?! Invalid parameter: conversion from )")
 
 _ROW: Final = own_column("row")
 _PATH: Final = own_column("path")
@@ -36,77 +41,109 @@ _CASTS: Final = pl.ScanCastOptions(
 
 
 def scan_files(
-    store: Store,
-    paths: Sequence[str],
+    files: TableFiles,
+    scans: Sequence[FileScan],
     columns: Sequence[str],
     schema: pl.Schema,
     *,
-    storage_options: dict[str, str] | None = None,
     use_bounds: bool = True,
-    sizes: Mapping[str, int] | None = None,
-    dropped: I64Array | None = None,
-    stored: StoredColumns = PLAIN,
-    partitions: Mapping[str, PartitionTexts] | None = None,
-    row_ids: Mapping[str, RowIdsOfFile] | None = None,
 ) -> pl.LazyFrame:
-    """Return a scan of whole files in the table's types, without `dropped` rows; missing columns are null.
+    """Return a scan of whole files in the types of the table, without hidden rows; missing columns are null."""
+    codec = RowCodec(files.columns, columns, schema)
+    alike: dict[tuple[object, ...], tuple[_Stored, list[FileScan]]] = {}
+    for scan, stored in zip(
+        scans, map_files(files.store, partial(_look_up, files, codec), scans), strict=True
+    ):
+        key = (stored, scan.path if scan.needs_places else None)
+        alike.setdefault(key, (stored, []))[1].append(scan)
+    lazies = [
+        _scan_alike(files, same, stored, codec, use_bounds=use_bounds) for stored, same in alike.values()
+    ]
+    return lazies[0] if len(lazies) == 1 else pl.concat(lazies)
 
-    `row_ids` fills the hidden columns of row tracking, by path.
+
+def whole_batches(
+    lazy: pl.LazyFrame,
+    scans: Sequence[FileScan],
+    scan: Callable[[Sequence[FileScan]], pl.LazyFrame],
+    *,
+    again: Callable[[], Iterator[pl.DataFrame]] | None = None,
+) -> Iterator[pl.DataFrame]:
+    """Yield all rows of a scan of files, in frames of bounded size and in order, or raise an error that names a file.
+
+    `again` yields the rows if the query fails although each file can be read.
     """
-    view, row_ids = FilesView(columns, schema, stored, partitions), row_ids or {}
-    alike: dict[tuple[_Stored, RowIdsOfFile | None], list[str]] = {}
-    for path, of_file in zip(paths, _looked_up(store, paths, view, sizes), strict=True):
-        alike.setdefault((of_file, row_ids.get(path)), []).append(path)
-    options = _as_polars_takes_them(storage_options or {})
-    scans: list[pl.LazyFrame] = []
-    for (of_file, ids), same in alike.items():
-        seen, counts = of_file.view(view), dropped is not None or ids is not None
-        if of_file.by_arrow is None:
-            types = seen.stored_schema | dict(of_file.types)
-            scan = _scan_by_polars(store, same, types, seen, options, counts=counts, use_bounds=use_bounds)
-        else:
-            scan = _scan_by_arrow(store, same, dict(of_file.by_arrow), seen, counts=counts)
-        values = [of_file.column(name, dtype) for name, dtype in seen.stored_schema.items()]
-        constants = seen.constants(same, _number(store, same)) if seen.constant_names else []
-        rows = scan.select(*seen.renamed(values), *constants, *([_ROW] if counts else []))
-        scans.append(rows if ids is None else rows.with_columns(ids.filled(pl.col(_ROW))))
-    lazy = scans[0] if len(scans) == 1 else pl.concat(scans)
-    if dropped is not None:
-        gone = pl.Series(dropped, dtype=pl.get_index_type())
-        lazy = lazy.filter(~pl.col(_ROW).is_in(gone.implode()))
-    return lazy if stored.is_plain and dropped is None and not row_ids else lazy.select(columns)
+    rows = 0
+    try:
+        for batch in query_batches(lazy):
+            rows += batch.height
+            yield batch
+    except SCAN_ERRORS as error:
+        for file in scans:
+            _refuse_damaged(file.path, scan([file]))
+        if again is None:
+            is_of_a_file = isinstance(error, pl.exceptions.PanicException) or _IS_OF_A_FILE.search(str(error))
+            if not is_of_a_file:
+                raise  # the condition is at fault, not a file
+            message = f"one of {len(scans)} data files cannot be read: {error}."
+            raise StorageError(message, path=scans[0].path) from error
+    else:
+        return
+    for batch in again():
+        yield batch.slice(rows)
+        rows = max(rows - batch.height, 0)
+
+
+def _scan_alike(
+    files: TableFiles, scans: Sequence[FileScan], stored: _Stored, codec: RowCodec, *, use_bounds: bool
+) -> pl.LazyFrame:
+    """Return a scan of files with the same types. A file whose rows need their places is alone."""
+    seen, counts = stored.codec(codec), scans[0].needs_places
+    if stored.by_arrow is None:
+        types = seen.stored_schema | dict(stored.types)
+        lazy = _scan_by_polars(files, scans, types, seen, counts=counts, use_bounds=use_bounds)
+    else:
+        lazy = _scan_by_arrow(files.store, scans, dict(stored.by_arrow), seen, counts=counts)
+    values = [stored.column(name, dtype) for name, dtype in seen.stored_schema.items()]
+    constants = seen.constants_of(scans, _number(files.store, scans)) if seen.constant_names else []
+    lazy = lazy.select(*seen.columns_of(values), *constants, *([_ROW] if counts else []))
+    ids, hidden = scans[0].row_ids, scans[0].hidden
+    if ids is not None:
+        lazy = lazy.with_columns(ids.filled(pl.col(_ROW)))
+    if hidden is not None:
+        lazy = lazy.filter(~pl.col(_ROW).is_in(pl.Series(hidden, dtype=pl.get_index_type()).implode()))
+    return lazy.select(codec.names) if counts or not files.columns.is_plain else lazy
 
 
 def _scan_by_polars(
-    store: Store,
-    paths: Sequence[str],
+    files: TableFiles,
+    scans: Sequence[FileScan],
     types: dict[str, pl.DataType],
-    view: FilesView,
-    options: dict[str, Any] | None,
+    codec: RowCodec,
     *,
     counts: bool,
     use_bounds: bool,
 ) -> pl.LazyFrame:
     """Return a scan of files with the same types, with indexes of rows if `counts`, and paths if needed."""
     return pl.scan_parquet(
-        [store.locate(path) for path in paths],
+        [files.store.locate(scan.path) for scan in scans],
         schema=types,
         missing_columns="insert",
         extra_columns="ignore",
         cast_options=_CASTS,
-        storage_options=options,
+        storage_options=_as_polars_takes_them(files.storage_options),
         glob=False,
         hive_partitioning=False,
         row_index_name=_ROW if counts else None,
-        include_file_paths=_PATH if view.constant_names else None,
+        include_file_paths=_PATH if codec.constant_names else None,
         use_statistics=use_bounds,
     )
 
 
-def _number(store: Store, paths: Sequence[str]) -> pl.Expr:
+def _number(store: Store, scans: Sequence[FileScan]) -> pl.Expr:
     """Return the number of the file of each row."""
-    located = pl.Series([store.locate(path) for path in paths])
-    return pl.col(_PATH).replace_strict(located, pl.Series(range(len(paths)), dtype=pl.UInt32))
+    located = pl.Series([store.locate(scan.path) for scan in scans])
+    return pl.col(_PATH).replace_strict(located, pl.Series(range(len(scans)), dtype=pl.UInt32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,46 +170,40 @@ class _Stored:
         )
         return values if moved is None else moved.alias(name)
 
-    def view(self, view: FilesView) -> FilesView:
-        """Return the view of this file."""
-        return replace(view, columns=view.columns.with_names(dict(self.names))) if self.names else view
+    def codec(self, codec: RowCodec) -> RowCodec:
+        """Return the codec of this file."""
+        return replace(codec, columns=codec.columns.with_names(dict(self.names))) if self.names else codec
 
 
-def _looked_up(
-    store: Store, paths: Sequence[str], view: FilesView, sizes: Mapping[str, int] | None
-) -> list[_Stored]:
-    """Look at the footers of files; what cannot be read differs in nothing, so that its scan says why it fails."""
-
-    def of_file(path: str) -> _Stored:
-        if sizes is not None and path not in sizes:
+def _look_up(files: TableFiles, codec: RowCodec, scan: FileScan) -> _Stored:
+    """Look at the footer of a file. One that cannot be read differs in nothing, so that its scan says why it fails."""
+    if not scan.may_differ:
+        return _Stored()
+    store, path = files.store, scan.path
+    try:
+        footer = read_footer_bytes(store, path, scan.size_bytes)
+        named = _Stored(names=_names_by_id(footer) if files.columns.mode == "id" else ())
+    except (Unreadable, StorageError, OSError):
+        return _Stored()
+    wanted = named.codec(codec).stored_schema
+    timed = [name for name, dtype in wanted.items() if has_times(dtype)]
+    try:
+        found: Mapping[str, pl.DataType] = pl.read_parquet_schema(io.BytesIO(footer))
+        calendar = OldCalendar.of(pl.read_parquet_metadata(io.BytesIO(footer))) if timed else None
+    except SCAN_ERRORS:
+        by_arrow = arrow_schema(footer)
+        if by_arrow is None:
             return _Stored()
-        try:
-            size = store.size(path) if sizes is None else sizes[path]
-            footer = read_footer_bytes(store, path, size)
-            named = _Stored(names=_names_by_id(footer) if view.columns.mode == "id" else ())
-        except (Unreadable, StorageError, OSError):
-            return _Stored()
-        wanted = named.view(view).stored_schema
-        timed = [name for name, dtype in wanted.items() if has_times(dtype)]
-        try:
-            found: Mapping[str, pl.DataType] = pl.read_parquet_schema(io.BytesIO(footer))
-            calendar = OldCalendar.of(pl.read_parquet_metadata(io.BytesIO(footer))) if timed else None
-        except SCAN_ERRORS:
-            by_arrow = arrow_schema(footer)
-            if by_arrow is None:
-                return _Stored()
-            _refuse_parts_apart(store, path, by_arrow, wanted)
-            types = tuple((name, by_arrow[name]) for name in wanted if name in by_arrow)
-            return replace(named, types=types, by_arrow=tuple(by_arrow.items()))
-        _refuse_parts_apart(store, path, found, wanted)
-        read = {name: stored_type(found[name], dtype) for name, dtype in wanted.items() if name in found}
-        types = tuple((name, dtype) for name, dtype in read.items() if dtype != wanted[name])
-        if calendar is None:
-            return replace(named, types=types)
-        times = tuple((name, found[name]) for name in timed if name in found)
-        return replace(named, types=types, times=times, calendar=calendar)
-
-    return map_files(store, of_file, paths)
+        _refuse_parts_apart(store, path, by_arrow, wanted)
+        types = tuple((name, by_arrow[name]) for name in wanted if name in by_arrow)
+        return replace(named, types=types, by_arrow=tuple(by_arrow.items()))
+    _refuse_parts_apart(store, path, found, wanted)
+    read = {name: stored_type(found[name], dtype) for name, dtype in wanted.items() if name in found}
+    types = tuple((name, dtype) for name, dtype in read.items() if dtype != wanted[name])
+    if calendar is None:
+        return replace(named, types=types)
+    times = tuple((name, found[name]) for name in timed if name in found)
+    return replace(named, types=types, times=times, calendar=calendar)
 
 
 def _names_by_id(footer: bytes) -> tuple[tuple[int, str], ...]:
@@ -182,18 +213,19 @@ def _names_by_id(footer: bytes) -> tuple[tuple[int, str], ...]:
 
 
 def _scan_by_arrow(
-    store: Store, paths: Sequence[str], found: dict[str, pl.DataType], view: FilesView, *, counts: bool
+    store: Store, files: Sequence[FileScan], found: dict[str, pl.DataType], codec: RowCodec, *, counts: bool
 ) -> pl.LazyFrame:
     """Return a scan of files that Polars refuses, with the same columns as its own scan."""
-    present = {name: dtype for name, dtype in found.items() if name in view.stored_schema}
+    stored_schema = codec.stored_schema
+    present = {name: dtype for name, dtype in found.items() if name in stored_schema}
     first = dict(list(found.items())[:1])
     missing = [
-        pl.lit(None, dtype).alias(name) for name, dtype in view.stored_schema.items() if name not in present
+        pl.lit(None, dtype).alias(name) for name, dtype in stored_schema.items() if name not in present
     ]
     scans: list[pl.LazyFrame] = []
-    for path in paths:
-        place = [pl.lit(store.locate(path)).alias(_PATH)] if view.constant_names else []
-        scans.append(scan_by_arrow(store, path, present or first).with_columns(*missing, *place))
+    for file in files:
+        place = [pl.lit(store.locate(file.path)).alias(_PATH)] if codec.constant_names else []
+        scans.append(scan_by_arrow(store, file.path, present or first).with_columns(*missing, *place))
     return pl.concat(scans).with_row_index(_ROW) if counts else pl.concat(scans)
 
 
@@ -216,3 +248,16 @@ def _as_polars_takes_them(storage_options: Mapping[str, str]) -> dict[str, Any] 
     """Translate options of `deltalake`, which are all texts: Polars wants this one as a number."""
     numbers = {key: int(text) for key, text in storage_options.items() if key.lower() == "max_retries"}
     return {**storage_options, **numbers} or None
+
+
+def _refuse_damaged(path: str, lazy: pl.LazyFrame) -> None:
+    try:
+        for _ in query_batches(lazy):
+            pass
+    except SCAN_ERRORS as error:
+        message = (
+            f"data file {path!r} cannot be read as the table's columns: {error}. It is damaged, or no file of this "
+            "table; restore it, or an older version of the table. `Table.check` names all such "
+            "files."
+        )
+        raise StorageError(message, path=path) from error

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from qbeast_core.table.data.expressions import evaluating
-from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
+from qbeast_core.table.data.file_scan import FileScan, TableFiles
+from qbeast_core.table.read.scan_task import RowFilter, read_scans
 
 # Maximum number of files that one process reads at the same time.
 AT_ONCE: Final = 8
@@ -20,7 +21,7 @@ class CountRows:
     keep: RowFilter
     text: str | None
 
-    def __call__(self, parts: FileParts) -> int:
+    def __call__(self, scan: FileScan) -> int:
         """Count the rows in the opened parts of one file. Raises the errors of `evaluating`."""
         with evaluating(self.text):
-            return sum(frame.height for frame in read_parts(parts, self.keep, self.files))
+            return sum(frame.height for frame in read_scans([scan], self.keep, self.files))

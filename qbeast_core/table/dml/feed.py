@@ -18,8 +18,8 @@ from qbeast_core.table.dml.plan import ChangePlan
 from qbeast_core.table.dml.write_feed import CHANGE_TYPE, FeedPart, WriteFeed
 from qbeast_core.table.engine.live_files import FilesSource
 from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.read.file_scans import scan_of
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.read.split_scan import file_parts
 from qbeast_core.table.rewrite.replace import Replaced
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -101,8 +101,5 @@ def _parts(snapshot: Snapshot, plan: ChangePlan, file_bytes: int) -> list[FeedPa
     rows = np.cumsum(np.maximum(matches.rows, _ROWS_PER_TASK // _FILES_PER_TASK))
     cuts = np.flatnonzero(np.diff((rows - 1) // _ROWS_PER_TASK)) + 1
     groups = [group.tolist() for group in np.split(matches.files, cuts) if len(group)]
-    changes = [
-        FeedPart(tuple((snapshot.data_paths[file], file_parts(reader, matches.scan, file)) for file in group))
-        for group in groups
-    ]
+    changes = [FeedPart(tuple(scan_of(reader, matches.scan, file) for file in group)) for group in groups]
     return changes + inserts

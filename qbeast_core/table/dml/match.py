@@ -11,8 +11,8 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.expressions import Condition
 from qbeast_core.table.dml.count_rows import AT_ONCE, CountRows
 from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.read.file_scans import scan_of
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.split_scan import file_parts
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 # Number of rows of a file whose rows the log does not count.
@@ -73,7 +73,7 @@ def _matches(files: I64Array, counts: I64Array, live: I64Array, plan: ScanPlan) 
 
 
 def _count(reader: Reader, plan: ScanPlan, files: I64Array, call: CountRows, engine: Engine) -> I64Array:
-    opened = [file_parts(reader, plan, file) for file in files.tolist()]
+    opened = [scan_of(reader, plan, file) for file in files.tolist()]
     return np.array(engine.map(call, opened, at_once=AT_ONCE), np.int64)
 
 

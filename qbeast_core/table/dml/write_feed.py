@@ -19,12 +19,13 @@ from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.space.weights import sample_values
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.support.runtime import new_id
+from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.query_batches import within
-from qbeast_core.table.data.stored_frames import as_stored
+from qbeast_core.table.data.row_codec import as_stored
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.row_change import RowChange
-from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
+from qbeast_core.table.read.scan_task import RowFilter, read_scans
 from qbeast_core.tree.space.index_values import frame_weights
 
 # Column with the kind of change.
@@ -35,9 +36,9 @@ _PAGE_ROWS: Final = 1 << 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeedPart:
-    """Files with rows that change, by their decoded paths, or rows to insert."""
+    """Files with rows that change, or rows to insert."""
 
-    files: tuple[tuple[str, FileParts], ...] = ()
+    files: tuple[FileScan, ...] = ()
     added: AddedRows = NO_ROWS
 
 
@@ -71,11 +72,11 @@ class WriteFeed:
         return written
 
     def _rows(self, part: FeedPart) -> Iterator[pl.DataFrame]:
-        for path, parts in part.files:
-            change = None if self.change is None else self.change.of_file(path)
+        for scan in part.files:
+            change = None if self.change is None else self.change.of_file(scan.path)
             if change is None:
                 continue
-            for frame in read_parts(parts, self.keep, self.files):
+            for frame in read_scans([scan], self.keep, self.files):
                 for rows in within(frame, self.file_bytes):
                     images = change.images(rows)
                     yield from _typed(images.before, "update_preimage")

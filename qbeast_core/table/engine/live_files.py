@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -16,14 +16,16 @@ import polars as pl
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
 from qbeast_core.space.arrays import I64Array
+from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.data.footers import Unreadable, read_footer
 from qbeast_core.table.data.query_batches import has_any_width, within
 from qbeast_core.table.engine.budget import guess_row_bytes
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.row_change import RowChange, RowFunction
+from qbeast_core.table.read.file_scans import file_at
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.read.scan_task import FileParts, RowFilter, read_parts
+from qbeast_core.table.read.scan_task import RowFilter, read_scans
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _FOOTERS_AT_ONCE: Final = 16
@@ -119,20 +121,17 @@ def rows_and_bytes(snapshot: Snapshot, files: I64Array) -> tuple[I64Array, I64Ar
 
 def _file_frames(snapshot: Snapshot, files: I64Array, names: Sequence[str]) -> Iterator[pl.DataFrame]:
     """Yield the rows of some live files in frames of bounded size."""
-    reader = Reader(snapshot)
-    yield from read_parts(whole_parts(reader, files, names), all_rows(reader, names), reader.files)
+    scans = live_scans(snapshot, files.tolist(), names)
+    yield from read_scans(scans, all_rows(Reader(snapshot), names), snapshot.data_files)
 
 
-def whole_parts(reader: Reader, files: I64Array, names: Sequence[str]) -> FileParts:
+def live_scans(snapshot: Snapshot, numbers: Sequence[int], names: Sequence[str]) -> list[FileScan]:
     """Return some live files as a whole, to read these columns."""
-    paths = [(reader.paths[file], reader.deleted_rows.get(file)) for file in files.tolist()]
-    return FileParts(
-        whole=tuple(path for path, hidden in paths if hidden is None),
-        hiding=tuple((path, hidden) for path, hidden in paths if hidden is not None),
-        others=reader.others(files.tolist()),
-        partitions=reader.partitions(files.tolist()),
-        row_ids=reader.snapshot.row_ids(files.tolist()) if needs_row_ids(reader.snapshot, names) else {},
-    )
+    row_ids = snapshot.row_ids(numbers) if needs_row_ids(snapshot, names) else {}
+    return [
+        replace(scan, hidden=snapshot.deleted_rows.get(number), row_ids=row_ids.get(scan.path))
+        for number, scan in zip(numbers, map(partial(file_at, snapshot), numbers), strict=True)
+    ]
 
 
 def needs_row_ids(snapshot: Snapshot, names: Sequence[str]) -> bool:

@@ -35,10 +35,10 @@ from qbeast_core.table.estimate.question import RESERVED, Function, Limits, Ques
 from qbeast_core.table.estimate.reading import Reading, Window
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import MAX_REDUCTIONS, MAX_ROUND_BYTES, PILOT_ROWS
+from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.heights import known_rows
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.read.scan_task import read_parts
-from qbeast_core.table.read.split_scan import all_parts
+from qbeast_core.table.read.scan_task import read_scans
 
 # Copies of the rows in memory: as they were read, in order of their groups, and in the function.
 _COPIES: Final = 3
@@ -94,7 +94,7 @@ class _WholeKeys(Reading):
         plan = window.plan.scan_plan
         keep = replace(self.reader.row_filter(plan, columns), weight_column=WEIGHT)
         with evaluating(self.question.condition, "where"):
-            for frame in read_parts(all_parts(self.reader, plan), keep, self.reader.files):
+            for frame in read_scans(scans_of(self.reader, plan), keep, self.reader.files):
                 self.rows_read += frame.height
                 rows = frame if condition is None else frame.filter(condition)
                 yield frame[WEIGHT].to_numpy(), rows.select(*self.question.columns, WEIGHT)

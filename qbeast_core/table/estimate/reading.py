@@ -42,9 +42,9 @@ from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.summing import Summing
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.read.explain import Plan
+from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.reader import Planner, Reader, ScanPlan
-from qbeast_core.table.read.scan_task import read_parts
-from qbeast_core.table.read.split_scan import all_parts
+from qbeast_core.table.read.scan_task import read_scans
 
 # If a filter opens at least this fraction of the rows, samples also read the rows that it drops: calibration to the
 # known number of all rows is worth more than the savings of the index.
@@ -487,7 +487,7 @@ class Reading:
         keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
         is_apart = plan.keys is not None and plan.keys.only
         with evaluating(self.question.pushed, "join"):
-            for frame in read_parts(all_parts(self.reader, plan), keep, self.reader.files):
+            for frame in read_scans(scans_of(self.reader, plan), keep, self.reader.files):
                 kept = frame if condition is None else frame.filter(condition)
                 self.rows_read += frame.height
                 if window.by_key:

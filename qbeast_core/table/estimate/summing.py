@@ -23,9 +23,9 @@ from qbeast_core.table.estimate.expressions import PerKey
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.task import RangeSums, TaskSums, TooLarge, gathered, sums_of
 from qbeast_core.table.read.explain import Plan
+from qbeast_core.table.read.file_scans import scan_tasks, scans_of
 from qbeast_core.table.read.reader import Planner, Reader, ScanPlan
-from qbeast_core.table.read.scan_task import read_parts
-from qbeast_core.table.read.split_scan import all_parts, scan_tasks
+from qbeast_core.table.read.scan_task import read_scans
 
 # Maximum number of tasks that the driver reads to find a matching row.
 _MAX_CENTRE_TASKS = 8
@@ -99,7 +99,7 @@ class Summing:
     def frames(self, plan: ScanPlan, columns: Sequence[str], *, by_key: bool) -> Iterator[pl.DataFrame]:
         """Read rows in this process, with their weights if they are read by key."""
         keep = replace(self.reader.row_filter(plan, columns), weight_column=WEIGHT if by_key else None)
-        return read_parts(all_parts(self.reader, plan), keep, self.reader.files)
+        return read_scans(scans_of(self.reader, plan), keep, self.reader.files)
 
     def _here(self, plan: Plan, left: Question, *, by_key: bool, sizes: bool) -> Iterator[tuple[int, Sums]]:
         with evaluating(self.question.condition, "where"):

@@ -36,6 +36,7 @@ from qbeast_core.spec.table_config import (
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.data.column_names import listed_names, refuse_names
+from qbeast_core.table.data.file_scan import open_files
 from qbeast_core.table.data.foreign_schema import refuse_mapping
 from qbeast_core.table.data.found_instead import log_instead
 from qbeast_core.table.engine.memory import MEMORY
@@ -43,7 +44,6 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.column_texts import column_texts
 from qbeast_core.table.index.revision import check_columns, refuse_collations, resolve_specs
 from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, find_parquet
-from qbeast_core.table.read.scan_task import open_files
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.options import WriteOptions, check_options
 from qbeast_core.table.write.partition_by import partition_columns

@@ -31,11 +31,11 @@ from qbeast_core.log.files.stats import file_stats, stats_columns
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.layout import WEIGHT_COLUMN
+from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.footers import Unreadable, read_footer_bytes
 from qbeast_core.table.data.found_instead import hive_copy
 from qbeast_core.table.data.frames import replaced_types
 from qbeast_core.table.data.parquet_scan import scan_files
-from qbeast_core.table.read.scan_task import TableFiles
 
 _SHOWN: Final = 5
 # Types of partition columns that only folders name.
@@ -56,10 +56,11 @@ class AddParquet:
 
     def __call__(self, path: str) -> AddFile:
         """Return the add of a file, with statistics."""
-        store, options = self.files.store, dict(self.files.storage_options)
+        store = self.files.store
+        size = store.size(path)
         leaves = stats_columns(self.schema, {})
         names = list(dict.fromkeys(leaf[0] for leaf in leaves))
-        lazy = scan_files(store, [path], names, self.schema, storage_options=options)
+        lazy = scan_files(self.files, [FileScan(path=path, size_bytes=size)], names, self.schema)
         try:
             stats = file_stats(lazy, columns=leaves)
         except pl.exceptions.PolarsError as error:
@@ -67,7 +68,6 @@ class AddParquet:
             raise InvalidInputError(msg, argument="path") from error
         root = store.local_root
         changed_ms = self.now_ms if root is None else (root / path).stat().st_mtime_ns // 1_000_000
-        size = store.size(path)
         return AddFile(
             path=FilePath(path).encoded,
             partition_values=_partition_of(path),

@@ -36,8 +36,8 @@ from qbeast_core.table.index.revision import check_columns, refuse_collations, s
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.index.unindexed import latest_revision
 from qbeast_core.table.maintenance.convert import indexed_metadata
+from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
 from qbeast_core.table.rewrite.publish import with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies

@@ -41,6 +41,7 @@ from qbeast_core.support.process import refuse_forked
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.footers import Unreadable, read_footer
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
+from qbeast_core.table.read.file_scans import all_pages, page_request
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan import pushed_down, warn_of_sample
 from qbeast_core.tree.keys.key_sketch import CLUSTERED
@@ -238,9 +239,11 @@ class Plan:
     def _request_of(self, number: int) -> PageRequest | None:
         """Return the pages to read from an opened file. None: the whole file."""
         chosen = self.scan_plan.selection
-        request = self.reader.request(chosen, number)
+        request = page_request(self.reader.snapshot, chosen, number)
         if request is None and not set(self._needed_of(number)) >= set(self.reader.snapshot.schema):
-            return self.reader.all_pages(chosen, number)  # fewer bytes than the file, because of `columns`
+            return all_pages(
+                self.reader.snapshot, chosen, number
+            )  # fewer bytes than the file, because of `columns`
         return request
 
     def to_json(self) -> str:

@@ -12,9 +12,9 @@ from qbeast_core.query.filters.nodes import Nothing
 from qbeast_core.query.filters.rest import parse_rest
 from qbeast_core.query.plan.select import RowCount, count_rows, match
 from qbeast_core.query.plan.weight_range import Sample
+from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.reader import Reader, ScanPlan, log_read
-from qbeast_core.table.read.scan_task import read_parts
-from qbeast_core.table.read.split_scan import all_parts
+from qbeast_core.table.read.scan_task import read_scans
 
 
 def heights(reader: Reader, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[int]:
@@ -27,7 +27,7 @@ def heights(reader: Reader, predicate: pl.Expr | None, sample: Sample | None) ->
     log_read(reader, plan, sample)
     filtered = [] if predicate is None else predicate.meta.root_names()
     column = next(iter([*filtered, *reader.hashed, *reader.snapshot.schema]))
-    for frame in read_parts(all_parts(reader, plan), reader.row_filter(plan, [column]), reader.files):
+    for frame in read_scans(scans_of(reader, plan), reader.row_filter(plan, [column]), reader.files):
         yield frame.height
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import polars as pl
 
 from qbeast_core.errors import (
@@ -16,10 +15,7 @@ from qbeast_core.errors import (
     InvalidInputError,
     invalid_argument,
 )
-from qbeast_core.io.parquet.cuts import cuts_of
-from qbeast_core.io.parquet.page_plan import PageRequest
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.columns.file_values import PartitionTexts
 from qbeast_core.query.filters.nodes import Node, Unknown
 from qbeast_core.query.filters.predicate import understand
 from qbeast_core.query.index.build import build_index_table
@@ -31,9 +27,10 @@ from qbeast_core.support.process import refuse_forked
 from qbeast_core.support.runtime import LOG, caller_stacklevel
 from qbeast_core.support.sizing import sizing
 from qbeast_core.support.suggestions import did_you_mean
+from qbeast_core.table.data.file_scan import TableFiles
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns
 from qbeast_core.table.index.unindexed import index_call, latest_revision
-from qbeast_core.table.read.scan_task import RowFilter, TableFiles
+from qbeast_core.table.read.scan_task import RowFilter
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 
@@ -101,8 +98,7 @@ class Reader:
     @property
     def files(self) -> TableFiles:
         """Access to the data files."""
-        snapshot = self.snapshot
-        return TableFiles(self.store, snapshot.source.pages, snapshot.columns, snapshot.storage_options)
+        return self.snapshot.data_files
 
     @property
     def hashed(self) -> tuple[str, ...]:
@@ -135,18 +131,6 @@ class Reader:
     def paths(self) -> list[str]:
         """Decoded paths of the live files."""
         return self.snapshot.data_paths
-
-    def others(self, numbers: Iterable[int]) -> dict[str, int]:
-        """Return the paths and sizes of the files that may have other types than the table."""
-        is_other, size_bytes = self.snapshot.other_types, self.snapshot.files["size_bytes"]
-        return {self.paths[number]: size_bytes[number] for number in numbers if is_other[number]}
-
-    def partitions(self, numbers: Iterable[int]) -> dict[str, PartitionTexts] | None:
-        """Return the values of the partition columns of files by path. None: the table has no partitions."""
-        if not self.snapshot.columns.partitions:
-            return None
-        texts = self.snapshot.partition_texts
-        return {self.paths[number]: texts[number] for number in numbers}
 
     @cached_property
     def blocks(self) -> IndexTable:
@@ -233,34 +217,6 @@ class Reader:
             predicate=plan.predicate,
             compares_values=plan.compares_values,
             keys=plan.keys,
-        )
-
-    def request(self, selection: Selection, number: int) -> PageRequest | None:
-        """Return the pages to read from an opened file. None: read the whole file.
-
-        Files of other writers, files that need all pages, and files with hidden rows are read as a whole. Drawn rows
-        are always read by page, because pages give the row indexes.
-        """
-        is_whole = selection.pages_opened[number] == selection.pages_total[number]  # also without a layout
-        is_whole |= number in self.deleted_rows
-        if is_whole and number not in selection.drawn:
-            return None
-        return self._pages_of(selection, number, selection.pages(number))
-
-    def all_pages(self, selection: Selection, number: int) -> PageRequest | None:
-        """Return all pages of a file. None: its pages are not known."""
-        total = int(selection.pages_total[number])
-        return self._pages_of(selection, number, np.arange(total, dtype=np.int64)) if total else None
-
-    def _pages_of(self, selection: Selection, number: int, pages: I64Array) -> PageRequest:
-        table = selection.table.pages
-        bands = slice(*table.first_band[number : number + 2].tolist())
-        return PageRequest(
-            path=self.paths[number],
-            size_bytes=self.snapshot.files["size_bytes"][number],
-            cuts=cuts_of(table.band_rows[bands], table.band_page_rows[bands]),
-            tail_bytes=int(table.tail_bytes[number]),
-            pages=pages,
         )
 
 

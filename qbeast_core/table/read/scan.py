@@ -14,11 +14,11 @@ from qbeast_core.errors import EmptySampleWarning, InvalidInputError
 from qbeast_core.query.plan.weight_range import Sample, fractions_of, sample_to_weights
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.runtime import caller_stacklevel
+from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.heights import heights
 from qbeast_core.table.read.reader import Reader, ScanPlan, log_read
 from qbeast_core.table.read.sample_by import warn_of_full_read
-from qbeast_core.table.read.scan_task import read_parts
-from qbeast_core.table.read.split_scan import all_parts
+from qbeast_core.table.read.scan_task import read_scans
 
 _Source: TypeAlias = Callable[
     [list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]
@@ -93,7 +93,7 @@ def _rows(
     plan = reader.plan(predicate, sample)
     log_read(reader, plan, sample)
     row_filter = reader.row_filter(plan, columns)
-    yield from read_parts(all_parts(reader, plan), row_filter, reader.files, limit=limit)
+    yield from read_scans(scans_of(reader, plan), row_filter, reader.files, limit=limit)
 
 
 def _nulls(reader: Reader, columns: list[str], counts: Iterator[int]) -> Iterator[pl.DataFrame]:

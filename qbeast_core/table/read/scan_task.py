@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import polars as pl
 
 from qbeast_core.errors import QbeastError, StorageError
-from qbeast_core.io.parquet.page_plan import PageRequest
-from qbeast_core.io.parquet.pages import PageReader
-from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.columns.file_values import PartitionTexts
 from qbeast_core.log.columns.stored import StoredColumns
-from qbeast_core.log.domains import RowIdsOfFile
-from qbeast_core.query.plan.draws import FileDraw
 from qbeast_core.query.plan.weight_range import KeyChoice, WeightRange
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.parquet_scan import scan_files
-from qbeast_core.table.data.stored_frames import FilesView
-from qbeast_core.table.data.whole_batches import whole_batches
+from qbeast_core.table.data.file_scan import FileScan, TableFiles, open_files
+from qbeast_core.table.data.parquet_scan import scan_files, whole_batches
+from qbeast_core.table.data.row_codec import RowCodec
 from qbeast_core.tree.space.index_values import frame_weights
-
-_Scan: TypeAlias = Callable[[list[str]], pl.LazyFrame]
 
 # Column with the weights of drawn rows.
 _DRAWN: Final = own_column("drawn")
@@ -42,7 +33,7 @@ class RowFilter:
     columns: tuple[str, ...]
     # Types of at least the columns in `needed`.
     schema: pl.Schema
-    # Columns of the newest revision. Their hash is the weight, except in files with `FileParts.indexed`.
+    # Columns of the newest revision. Their hash is the weight, except in files with `FileScan.hashed`.
     indexed: tuple[str, ...]
     weights: WeightRange
     predicate: pl.Expr | None = None
@@ -97,56 +88,6 @@ class RowFilter:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DrawnPages:
-    """Pages of a file with drawn rows, which have their own weights."""
-
-    request: PageRequest
-    draw: FileDraw
-    # Rows of the file that reads skip, ascending.
-    hidden: I64Array
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FileParts:
-    """Files and pages to read."""
-
-    pages: tuple[PageRequest, ...] = ()
-    # Decoded paths of whole files.
-    whole: tuple[str, ...] = ()
-    # Whole files without some rows: path and indexes of these rows.
-    hiding: tuple[tuple[str, I64Array], ...] = ()
-    # Sizes of the files in `whole` and `hiding` that other writers made. Their types may differ, so footers are read.
-    others: Mapping[str, int] = field(default_factory=dict[str, int])
-    # Row ids of the files in `whole` and `hiding`, if a read returns the hidden columns of row tracking.
-    row_ids: Mapping[str, RowIdsOfFile] = field(default_factory=dict[str, RowIdsOfFile])
-    # Pages of files with drawn rows.
-    drawn: tuple[DrawnPages, ...] = ()
-    # Columns of the revision of these files, if they differ from the columns of the newest revision.
-    indexed: tuple[str, ...] | None = None
-    # Values of the partition columns by path; None: the table has no partitions.
-    partitions: Mapping[str, PartitionTexts] | None = None
-    # Files of revisions with other columns.
-    older: tuple[FileParts, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TableFiles:
-    """Access to the data files of a table. Picklable: another process opens its own store."""
-
-    store: Store
-    pages: PageReader
-    # How files store the columns of the table.
-    columns: StoredColumns
-    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the arguments of `open_files`."""
-        absolute = self.store.allow_absolute_paths
-        opened = partial(open_files, allow_absolute_paths=absolute)
-        return opened, (self.store.uri, dict(self.storage_options), self.columns)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class ScanTask:
     """A part of a read of one version, made by `Table.scan_tasks`.
 
@@ -159,7 +100,7 @@ class ScanTask:
         URI of the table. Local tables have absolute paths.
     version : int
         Version to read.
-    parts : FileParts
+    parts : tuple of FileScan
         Files and pages to read.
     keep : RowFilter
         Rows and columns to return.
@@ -173,7 +114,7 @@ class ScanTask:
 
     uri: str
     version: int
-    parts: FileParts = field(repr=False)
+    parts: tuple[FileScan, ...] = field(repr=False)
     keep: RowFilter = field(repr=False)
     columns: StoredColumns = field(repr=False)
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -187,7 +128,7 @@ class ScanTask:
     @property
     def paths(self) -> tuple[str, ...]:
         """Decoded paths of the files to open. Other tasks may open the same files."""
-        return tuple(_paths(self.parts))
+        return tuple(dict.fromkeys(scan.path for scan in self.parts))
 
     def read(self) -> Iterator[pl.DataFrame]:
         """Yield the rows of the task in frames of bounded size.
@@ -207,150 +148,132 @@ class ScanTask:
         absolute = self.allow_absolute_paths
         files = open_files(self.uri, self.storage_options, self.columns, allow_absolute_paths=absolute)
         frame = None
-        for frame in read_parts(self.parts, self.keep, files):
+        for frame in read_scans(self.parts, self.keep, files):
             yield frame
         if frame is None:
             yield self.schema.to_frame()
 
 
-def open_files(
-    uri: str,
-    storage_options: Mapping[str, str],
-    columns: StoredColumns,
-    *,
-    allow_absolute_paths: bool = False,
-) -> TableFiles:
-    """Return access to the data files of a table, with an empty cache."""
-    store = open_store(uri, storage_options, allow_absolute_paths=allow_absolute_paths)
-    return TableFiles(store, PageReader(store), columns, storage_options)
-
-
-def read_parts(
-    parts: FileParts, keep: RowFilter, files: TableFiles, *, limit: int | None = None
+def read_scans(
+    scans: Iterable[FileScan], keep: RowFilter, files: TableFiles, *, limit: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield the filtered rows of files and pages, in frames of bounded size."""
-    for part in (parts, *parts.older):
+    """Yield the filtered rows of files and pages, in frames of bounded size. The limit is only a hint."""
+    by_hash: dict[tuple[str, ...] | None, list[FileScan]] = {None: []}
+    for scan in scans:
+        by_hash.setdefault(scan.hashed, []).append(scan)
+    for hashed, alike in by_hash.items():
         try:
-            yield from _read(part, keep.hashing(part.indexed), files, limit)
+            yield from _read(alike, keep.hashing(hashed), files, limit)
         except QbeastError:
             raise
         except (OSError, pl.exceptions.PolarsError) as error:
-            _refuse_missing(files.store, _paths(part), error)
+            _refuse_missing(files.store, alike, error)
             raise
 
 
-def _refuse_missing(store: Store, paths: Iterable[str], cause: Exception) -> None:
+def _refuse_missing(store: Store, scans: Iterable[FileScan], cause: Exception) -> None:
     """Raise a `StorageError` that names the first missing file, if there is one."""
-    for path in paths:
+    for scan in scans:
         try:
-            store.size(path)
+            store.size(scan.path)
         except FileNotFoundError:
             message = (
-                f"{path!r} of {store.uri!r} is missing, and the log of the table names it: a vacuum removed it from "
-                "an old version, or somebody deleted it. Load the table again, restore the file, or an older version; "
-                "Table.check() lists all missing files."
+                f"{scan.path!r} of {store.uri!r} is missing, and the log of the table names it: a vacuum removed it "
+                "from an old version, or somebody deleted it. Load the table again, restore the file, or an older "
+                "version; Table.check() lists all missing files."
             )
-            raise StorageError(message, path=path) from cause
+            raise StorageError(message, path=scan.path) from cause
 
 
-def _paths(parts: FileParts) -> Iterator[str]:
-    yield from (request.path for request in parts.pages)
-    yield from parts.whole
-    yield from (path for path, _ in parts.hiding)
-    yield from (pages.request.path for pages in parts.drawn)
-
-
-def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | None) -> Iterator[pl.DataFrame]:
-    options, all_values = dict(files.storage_options), parts.partitions
-    view = FilesView(keep.needed, keep.schema, files.columns, parts.partitions)
-
-    def scan(paths: list[str], dropped: I64Array | None = None) -> pl.LazyFrame:
-        return scan_files(
-            files.store,
-            paths,
-            keep.needed,
-            keep.schema,
-            storage_options=options,
-            use_bounds=keep.compares_values,
-            sizes=parts.others,
-            dropped=dropped,
-            stored=files.columns,
-            partitions=None if all_values is None else {path: all_values[path] for path in paths},
-            row_ids=parts.row_ids,
-        )
-
-    if parts.pages:
-        frames = files.pages.read_batches(
-            parts.pages,
-            list(view.stored_schema),
-            view.stored_schema,
-            max_bytes=sizing().batch_bytes,
-            fallback=lambda request: pl.concat(_every_row(scan([request.path]), [request.path], scan)),
-            convert=view.frame,
-        )
-        yield from map(keep.finish, frames)
-    if parts.whole:
-        yield from _collected(scan(list(parts.whole)), keep, limit, parts.whole, scan)
-    for path, rows in parts.hiding:
-        yield from _collected(scan([path], rows), keep, limit, [path], scan)
-    for drawn in parts.drawn:
-        yield from _read_drawn(drawn, keep, view, files.pages, scan)
-
-
-def _read_drawn(
-    drawn: DrawnPages, keep: RowFilter, view: FilesView, pages: PageReader, scan: _Scan
+def _read(
+    scans: Sequence[FileScan], keep: RowFilter, files: TableFiles, limit: int | None
 ) -> Iterator[pl.DataFrame]:
-    """Read pages of one file, and select drawn rows by their indexes in the file."""
+    by_pages = [scan for scan in scans if scan.pages is not None]
+    if by_pages:
+        yield from map(keep.finish, _rows_of_pages(by_pages, keep, files))
+    whole = [scan for scan in scans if scan.pages is None]
+    together = [scan for scan in whole if scan.hidden is None]
+    alone = [[scan] for scan in whole if scan.hidden is not None]  # the places of rows take memory
+    for some in ([together] if together else []) + alone:
+        yield from map(keep.finish, _rows_of_files(some, keep, files, limit))
 
-    def fallback(request: PageRequest) -> pl.DataFrame:
-        return pl.concat(_every_row(scan([request.path]), [request.path], scan))[
-            pl.Series(request.cuts.rows_in(request.pages))
-        ]
 
-    indexes, start = drawn.request.cuts.rows_in(drawn.request.pages), 0
-    frames = pages.read_batches(
-        [drawn.request],
-        list(view.stored_schema),
-        view.stored_schema,
-        max_bytes=sizing().batch_bytes,
-        fallback=fallback,
-        convert=view.frame,
+def _rows_of_pages(scans: Sequence[FileScan], keep: RowFilter, files: TableFiles) -> Iterator[pl.DataFrame]:
+    """Yield the rows of pages. A file whose pages cannot be read is read as a whole."""
+    codec = RowCodec(files.columns, keep.needed, keep.schema)
+    requests = [scan.pages for scan in scans if scan.pages is not None]
+    scan_of = {scan.path: scan for scan in scans}
+    frames = files.pages.read_batches(
+        requests, list(codec.stored_schema), codec.stored_schema, max_bytes=sizing().batch_bytes
     )
-    for frame in frames:
-        rows = indexes[start : start + frame.height]
-        start += frame.height
-        is_read, is_drawn, weights = drawn.draw.of(rows)
-        drawn_weights = pl.Series(_DRAWN, weights).set(pl.Series(~is_drawn), None)
-        is_shown = pl.Series(is_read & ~np.isin(rows, drawn.hidden))
-        yield keep.finish(frame.with_columns(drawn_weights).filter(is_shown))
+    for stored, read in frames:
+        parts = [scan_of[request.path] for request in read]
+        if stored is None:
+            first, end = read[0].rows
+            frame = _every_row(parts[0], keep, files)[first:end]
+            yield _placed(frame, parts[0], np.arange(first, first + frame.height))
+            continue
+        needs_places = any(scan.needs_places for scan in parts)
+        counts = [request.row_count for request in read] if needs_places or codec.constant_names else []
+        frame = codec.rows(stored, parts, counts)
+        if not needs_places:
+            yield frame
+            continue
+        ends = np.cumsum(counts).tolist()
+        yield pl.concat(
+            [
+                _placed(frame[end - count : end], scan, request.cuts.rows_in(request.pages))
+                for scan, request, count, end in zip(parts, read, counts, ends, strict=True)
+            ],
+            how="diagonal",  # a file with drawn rows has a column with their weights
+        )
 
 
-def _every_row(lazy: pl.LazyFrame, paths: Sequence[str], scan: _Scan) -> Iterator[pl.DataFrame]:
-    yield pl.DataFrame(schema=lazy.collect_schema())
-    yield from whole_batches(lazy, paths, lambda path: scan([path]))
+def _placed(frame: pl.DataFrame, scan: FileScan, rows: I64Array) -> pl.DataFrame:
+    """Return rows of a file without hidden ones, with row ids, and with the weights of drawn rows.
+
+    `rows` are their indexes in the file.
+    """
+    shown = scan.shown(rows)
+    if scan.draw is not None:
+        is_read, is_drawn, weights = scan.draw.of(rows)
+        frame = frame.with_columns(pl.Series(_DRAWN, weights).set(pl.Series(~is_drawn), None))
+        shown &= is_read
+    if scan.row_ids is not None:
+        frame = frame.with_columns(scan.row_ids.filled(pl.lit(pl.Series(rows))))
+    return frame.filter(pl.Series(shown))
 
 
-def _collected(
-    lazy: pl.LazyFrame, keep: RowFilter, limit: int | None, paths: Sequence[str], scan: _Scan
+def _every_row(scan: FileScan, keep: RowFilter, files: TableFiles) -> pl.DataFrame:
+    """Return all rows of a file, also hidden ones."""
+    whole = replace(scan, pages=None, hidden=None, draw=None, row_ids=None)
+    lazy = scan_files(files, [whole], keep.needed, keep.schema, use_bounds=keep.compares_values)
+    empty = pl.DataFrame(schema=lazy.collect_schema())
+    return pl.concat([empty, *whole_batches(lazy, [whole], lambda _: lazy)])
+
+
+def _rows_of_files(
+    scans: Sequence[FileScan], keep: RowFilter, files: TableFiles, limit: int | None
 ) -> Iterator[pl.DataFrame]:
-    """Run a scan of whole files. The filter and the limit are passed to the reader of Polars if possible."""
+    """Yield the rows of whole files. The filter and the limit are passed to the reader of Polars if possible."""
     predicate = keep.predicate
 
-    def alone(path: str) -> pl.LazyFrame:
-        return scan([path])
+    def scan(some: Sequence[FileScan]) -> pl.LazyFrame:
+        return scan_files(files, some, keep.needed, keep.schema, use_bounds=keep.compares_values)
 
     def filtered_here() -> Iterator[pl.DataFrame]:
-        for frame in whole_batches(lazy, paths, alone):
+        for frame in whole_batches(lazy, scans, scan):
             yield frame if predicate is None else frame.lazy().filter(predicate).collect()
 
+    lazy = scan(scans)
     if predicate is not None and not _reader_filters(predicate):
-        yield from map(keep.finish, filtered_here())
+        yield from filtered_here()
         return
     query = lazy if predicate is None else lazy.filter(predicate)
     if limit is not None and keep.weights.is_full:
         query = query.head(limit)
     again = None if predicate is None else filtered_here
-    yield from map(keep.finish, whole_batches(query, paths, alone, again=again))
+    yield from whole_batches(query, scans, scan, again=again)
 
 
 def _reader_filters(predicate: pl.Expr) -> bool:

@@ -12,11 +12,11 @@ from qbeast_core.errors import InvalidInputError, check_whole_number
 from qbeast_core.query.plan.weight_range import Sample, fraction_below
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
+from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.heights import max_rows
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan import pushed_down
-from qbeast_core.table.read.scan_task import read_parts
-from qbeast_core.table.read.split_scan import all_parts
+from qbeast_core.table.read.scan_task import read_scans
 
 # Returns the lowest weights of matching rows below a fraction, ascending, with columns `weight` and `rows`. Returns all
 # weights, or as many as hold the requested rows, and one more.
@@ -48,7 +48,7 @@ def sample_of_rows(
     def lowest(fraction: float) -> pl.DataFrame:
         plan = plan_of(fraction)
         keep = replace(reader.row_filter(plan, columns), weight_column=_WEIGHT)
-        frames = read_parts(all_parts(reader, plan), keep, reader.files)
+        frames = read_scans(scans_of(reader, plan), keep, reader.files)
         return _lowest((frame.filter(condition)[_WEIGHT] for frame in frames), rows)
 
     with evaluating(where):

@@ -17,7 +17,7 @@ from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import LOG, Progress, ProgressCallback, new_id, now_ms, report
 from qbeast_core.table.data.data_files import delete_data_files, delete_files_named
-from qbeast_core.table.engine.live_files import FilesSource, all_rows, whole_parts
+from qbeast_core.table.engine.live_files import FilesSource, all_rows, live_scans
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine, PlannedRows, Rows
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
@@ -408,9 +408,7 @@ def _change_in_place(
     )
     blocks, layouts = _blocks(snapshot, files), snapshot.files["layout"].cast(pl.String)
     items = {
-        file: FileToChange(
-            whole_parts(reader, np.array([file]), names), function, blocks[file], layouts[file]
-        )
+        file: FileToChange(live_scans(reader, [file], names)[0], function, blocks[file], layouts[file])
         for file in files.tolist()
         if (function := change.of_file(snapshot.data_paths[file])) is not None
     }

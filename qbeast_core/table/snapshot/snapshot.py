@@ -47,11 +47,12 @@ from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.schema import schema_from_delta
 from qbeast_core.query.index.build import build_index_table
 from qbeast_core.query.index.index_table import IndexTable
-from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.support.process import refuse_forked
 from qbeast_core.support.runtime import LOG
+from qbeast_core.table.data.file_scan import TableFiles
 from qbeast_core.table.data.foreign_schema import visible_columns
 from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta
@@ -142,12 +143,6 @@ class Snapshot:
         latest = self.config.latest
         return () if latest is None else latest.key_columns
 
-    @cached_property
-    def other_types(self) -> BoolArray:
-        """Files that may have other types than the table: those of other writers, and older ones after a change."""
-        changed = bool(self.columns.type_changes)
-        return (self.files["rules"].is_null() | changed).to_numpy()
-
     @property
     def size_bytes(self) -> int:
         """Approximate memory of the version: files (also in `deltalake`), index and cached footers."""
@@ -176,6 +171,17 @@ class Snapshot:
     def partition_texts(self) -> list[PartitionTexts]:
         """Texts of the values of the partition columns, for each file."""
         return pl.DataFrame([partition_texts(values) for values in self.partitions]).rows()
+
+    @property
+    def data_files(self) -> TableFiles:
+        """Access to the data files."""
+        return TableFiles(self.source.store, self.source.pages, self.columns, self.storage_options)
+
+    @cached_property
+    def file_facts(self) -> list[tuple[int, bool]]:
+        """Size in bytes of each live file, and whether the types of its columns may differ from `schema`."""
+        changed = bool(self.columns.type_changes)  # our own older files have other types then, too
+        return self.files.select("size_bytes", pl.col("rules").is_null() | changed).rows()
 
     @property
     def decoded_index(self) -> IndexTable | None:

@@ -49,7 +49,7 @@ def path(master: Path, tmp_path: Path) -> Path:
 
 
 def test_dropped_files_alone_need_no_feed(path: Path) -> None:
-    with mock.patch.object(write_feed, "read_parts") as reads:
+    with mock.patch.object(write_feed, "read_scans") as reads:
         result = qbeast.open_table(path).delete(where=True)
     assert not reads.called
     assert (set(result.plan["action"]), feed_actions(path, result.version)) == ({"drop"}, [])

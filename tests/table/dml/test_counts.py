@@ -61,10 +61,9 @@ def counting() -> Generator[Counter[str]]:
 
     read = scan_task._read  # noqa: SLF001 -- the one place where data files are opened
 
-    def read_counted(parts: Any, keep: Any, *others: Any) -> Any:
-        files = len(parts.pages) + len(parts.whole) + len(parts.hiding) + len(parts.drawn)
-        counts["files" if set(keep.columns) == set(keep.schema) else "keys"] += files
-        return read(parts, keep, *others)
+    def read_counted(scans: Any, keep: Any, *others: Any) -> Any:
+        counts["files" if set(keep.columns) == set(keep.schema) else "keys"] += len(scans)
+        return read(scans, keep, *others)
 
     places = [
         ("summaries", memory, "summarise"),

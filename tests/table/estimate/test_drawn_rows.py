@@ -18,8 +18,8 @@ from qbeast_core.query.plan.draws import FileDraw, Stretch
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, WeightRange
 from qbeast_core.table.estimate.question import Limits, question_of
 from qbeast_core.table.estimate.reading import Reading
-from qbeast_core.table.read.scan_task import read_parts
-from qbeast_core.table.read.split_scan import all_parts, scan_tasks
+from qbeast_core.table.read.file_scans import scan_tasks, scans_of
+from qbeast_core.table.read.scan_task import read_scans
 from tests.helpers import deletion_vectors
 from tests.helpers.examples import examples
 
@@ -50,7 +50,7 @@ def parts_of(table: qbeast.Table, where: str | None, *, tasks: bool = False) -> 
                 frames += [frame for task in made for frame in task.read()]
             else:
                 keep = table.reader.row_filter(plan, columns)
-                frames += read_parts(all_parts(table.reader, plan), keep, table.reader.files)
+                frames += read_scans(scans_of(table.reader, plan), keep, table.reader.files)
         actual.append(pl.concat(frames))
     return actual
 

@@ -13,9 +13,10 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.support.joins import join_equal, own_column
+from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.dml.count_rows import AT_ONCE
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
-from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
+from qbeast_core.table.read.scan_task import RowFilter, read_scans
 
 # Name of a column that numbers rows of the table.
 ROW: Final = own_column("row")
@@ -38,18 +39,18 @@ class MatchRows:
     clauses: Clauses
     conditions: MergeConditions
 
-    def __call__(self, parts: Sequence[FileParts]) -> tuple[I64Array, I64Array]:
+    def __call__(self, scans: Sequence[FileScan]) -> tuple[I64Array, I64Array]:
         """Return the source rows that match, and per file the rows updated, deleted, and deleted without a match."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            frames = list(pool.map(self._read, range(len(parts)), parts))
+            frames = list(pool.map(self._read, range(len(scans)), scans))
         rows = pl.concat(frames).with_row_index(ROW)
         verdict = judge(rows, self.source, self.clauses, self.conditions)
         frames = [verdict.updated, verdict.deleted, verdict.not_matched]
-        counts = [np.bincount(frame[_FILE].to_numpy(), minlength=len(parts)) for frame in frames]
+        counts = [np.bincount(frame[_FILE].to_numpy(), minlength=len(scans)) for frame in frames]
         return verdict.matched.to_numpy(), np.array(counts)
 
-    def _read(self, number: int, parts: FileParts) -> pl.DataFrame:
-        rows = pl.concat(list(read_parts(parts, self.keep, self.files)))
+    def _read(self, number: int, scan: FileScan) -> pl.DataFrame:
+        rows = pl.concat(list(read_scans([scan], self.keep, self.files)))
         return rows.with_columns(pl.lit(number, dtype=pl.Int64).alias(_FILE))
 
 

@@ -13,6 +13,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.io.stores.location import Location
 from qbeast_core.log.columns.declared_rules import Identity
+from qbeast_core.table.data.file_scan import TableFiles
 from qbeast_core.table.data.rules.row_rules import AppliedRules
 from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
@@ -20,7 +21,7 @@ from qbeast_core.table.dml.merge.match_rows import ROW, SOURCE_ROW, MatchRows, V
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.engine.tasks.added_rows import load_rows
 from qbeast_core.table.engine.tasks.row_change import RowChange, RowFunction, RowImages, UniformChange
-from qbeast_core.table.read.scan_task import RowFilter, TableFiles
+from qbeast_core.table.read.scan_task import RowFilter
 
 
 @dataclass(frozen=True, slots=True, eq=False)

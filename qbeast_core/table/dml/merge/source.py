@@ -20,8 +20,8 @@ from qbeast_core.table.dml.merge.rules import DoubledKeys, MergedRows, MergeRule
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.tasks.added_rows import AddedRows, FrameRows
 from qbeast_core.table.engine.tasks.row_change import RowChange
+from qbeast_core.table.read.file_scans import scan_of
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.split_scan import file_parts
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 # Maximum number of rows of the table that are matched at once: enough to amortise the join.
@@ -92,7 +92,7 @@ class FrameMergeSource:
         plan = scan_plan(rules, reader, keys)
         files = np.flatnonzero(plan.selection.opened & (True if among is None else among))
         chunks = list(_chunks(files, live, self.rows_at_once))
-        opened = [[file_parts(reader, plan, file) for file in chunk.tolist()] for chunk in chunks]
+        opened = [[scan_of(reader, plan, file) for file in chunk.tolist()] for chunk in chunks]
         call = rules.matching(reader.files, reader.row_filter(plan, rules.match_columns()), frame)
         matched = np.zeros(frame.height, np.bool_)
         counts = np.zeros((3, len(live)), np.int64)

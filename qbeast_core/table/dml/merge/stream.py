@@ -42,9 +42,9 @@ from qbeast_core.table.engine.spill.files import PlacedBatch, SpilledRange, iden
 from qbeast_core.table.engine.spill.rows import Spill
 from qbeast_core.table.engine.stream import FrameSource
 from qbeast_core.table.engine.tasks.added_rows import SUFFIX, StoredPart, StoredRows, as_bytes
+from qbeast_core.table.read.file_scans import scan_of
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.read.scan_task import read_parts
-from qbeast_core.table.read.split_scan import file_parts
+from qbeast_core.table.read.scan_task import read_scans
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _COPIES: Final = 8  # copies of a source in memory: fitted, joined, assigned to columns of the table
@@ -221,8 +221,8 @@ class _Matching:
     def _keys_of(self, number: int) -> pl.DataFrame:
         """Return the distinct keys of a file that can match."""
         keep = key_filter(self._rules, self._reader.row_filter(self.scan, self._on), self._digest)
-        parts = file_parts(self._reader, self.scan, number)
-        frames = [frame.select(self._on).unique() for frame in read_parts(parts, keep, self._reader.files)]
+        scan = scan_of(self._reader, self.scan, number)
+        frames = [frame.select(self._on).unique() for frame in read_scans([scan], keep, self._reader.files)]
         empty = self._empty_keys
         if not frames:
             return empty
@@ -299,7 +299,7 @@ class _Matching:
     def _judged(self, number: int, source: pl.DataFrame) -> I64Array:
         rules, reader = self._rules, self._reader
         keep = reader.row_filter(self.scan, rules.match_columns())
-        _, counts = rules.matching(reader.files, keep, source)([file_parts(reader, self.scan, number)])
+        _, counts = rules.matching(reader.files, keep, source)([scan_of(reader, self.scan, number)])
         if counts.any():
             self.stored_by_file[reader.snapshot.data_paths[number]] = self._store(source)
         return counts[:, 0]

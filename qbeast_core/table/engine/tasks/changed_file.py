@@ -18,10 +18,11 @@ from qbeast_core.spec.layout import parse_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.runtime import new_id
+from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.row_change import RowFunction
 from qbeast_core.table.engine.tasks.sorted_file import settings_for, store_sorted
-from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
+from qbeast_core.table.read.scan_task import RowFilter, read_scans
 from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.space.index_values import frame_weights
 
@@ -32,7 +33,7 @@ _PLACE: Final = own_column("place")
 class FileToChange:
     """A live file."""
 
-    parts: FileParts
+    scan: FileScan
     change: RowFunction
     # Blocks in the order of the file, and its layout tag.
     blocks: tuple[Block, ...]
@@ -57,7 +58,7 @@ class ChangeFile:
         """Write the file. If a row is deleted or an indexed value changes, return the changed rows or None."""
         frames: list[pl.DataFrame] = []
         stay = True
-        for rows in _first_alone(read_parts(file.parts, self.keep, self.files)):
+        for rows in _first_alone(read_scans([file.scan], self.keep, self.files)):
             changed = _in_order(rows, file.change)
             placing = list(dict.fromkeys((*self.revision.key_columns, *self.target.columns.partitions)))
             stay = stay and changed.select(placing).equals(rows.select(placing))

@@ -11,20 +11,19 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.columns.fields import VOID
-from qbeast_core.log.columns.file_values import PartitionTexts, typed_values
-from qbeast_core.log.columns.stored import COLUMN_ID, NESTED_IDS, PLAIN, StoredColumns, physical_name
+from qbeast_core.log.columns.file_values import typed_values
+from qbeast_core.log.columns.stored import COLUMN_ID, NESTED_IDS, StoredColumns, physical_name
+from qbeast_core.table.data.file_scan import FileScan
 
 
 @dataclass(frozen=True, eq=False)  # no slots: derived values are cached
-class FilesView:
+class RowCodec:
     """The rows of files as rows of a table."""
 
+    columns: StoredColumns
     # Names of the columns in the table, and types of at least these.
     names: Sequence[str]
     schema: pl.Schema
-    columns: StoredColumns = PLAIN
-    # Values of the partition columns by path of a file.
-    partitions: Mapping[str, PartitionTexts] | None = None
 
     @cached_property
     def stored_schema(self) -> pl.Schema:
@@ -36,43 +35,39 @@ class FilesView:
             for column, name in found
         )
 
-    @property
-    def _from_files(self) -> list[str]:
-        return self.columns.read_from_files(self.names)
+    @cached_property
+    def constant_names(self) -> list[str]:
+        """Partition columns, whose values are in the log."""
+        of_files = set(self._from_files)
+        return [name for name in self.names if name not in of_files]
 
-    def frame(self, stored: pl.DataFrame, files: Sequence[tuple[str, int]]) -> pl.DataFrame:
-        """Return rows of the table. `files` are the path and the number of rows of each part, in the order of rows."""
+    def rows(self, stored: pl.DataFrame, scans: Sequence[FileScan], counts: Sequence[int]) -> pl.DataFrame:
+        """Return rows of the table. The files and their numbers of rows are in the order of rows.
+
+        The numbers are needed only if there are partition columns.
+        """
         if self.columns.is_plain:
             return stored
         renamed = [self._renamed(series, name) for series, name in zip(stored, self._from_files, strict=True)]
         frame = pl.DataFrame(renamed) if renamed else pl.DataFrame(height=stored.height)
         if self.constant_names:
-            lengths = [rows for _, rows in files]
-            numbers = np.repeat([self._numbers[self.texts(path)] for path, _ in files], lengths)
-            frame = frame.hstack(self._values[self.constant_names][pl.Series(numbers)])
+            numbers = np.repeat(np.arange(len(scans)), counts)
+            frame = frame.hstack(self._constants(scans)[pl.Series(numbers)])
         return frame.select(self.names)
 
-    def renamed(self, values: Sequence[pl.Expr]) -> list[pl.Expr]:
-        """Return the columns of files by their names in the table, from the columns in `stored_schema`."""
+    def columns_of(self, values: Sequence[pl.Expr]) -> list[pl.Expr]:
+        """Return the columns of the table that files have as expressions, from the columns of `stored_schema`."""
         if self.columns.is_plain:
             return list(values)
         return [self._named(value, name) for value, name in zip(values, self._from_files, strict=True)]
 
+    def constants_of(self, scans: Sequence[FileScan], number: pl.Expr) -> list[pl.Expr]:
+        """Return the partition columns as expressions, given the number of the file of a row."""
+        return [pl.lit(column).gather(number).alias(column.name) for column in self._constants(scans)]
+
     @cached_property
-    def constant_names(self) -> list[str]:
-        """Partition columns to add to the rows."""
-        of_files = set(self._from_files)
-        return [name for name in self.names if name not in of_files]
-
-    def constants(self, paths: Sequence[str], number: pl.Expr) -> list[pl.Expr]:
-        """Return the partition columns, given the number of the file of a row."""
-        rows = pl.Series([self._numbers[self.texts(path)] for path in paths], dtype=pl.UInt32)
-        values = self._values[self.constant_names][rows]
-        return [pl.lit(values[name]).gather(number).alias(name) for name in self.constant_names]
-
-    def texts(self, path: str) -> PartitionTexts:
-        """Return the texts of the partition values of a file."""
-        return () if self.partitions is None else self.partitions[path]
+    def _from_files(self) -> list[str]:
+        return self.columns.read_from_files(self.names)
 
     def _renamed(self, values: pl.Series, name: str) -> pl.Series:
         column = self.columns.columns.get(name)
@@ -87,17 +82,12 @@ class FilesView:
         rename = partial(_with_field_names, dtype=column.dtype)
         return values.map_batches(rename, return_dtype=column.dtype, is_elementwise=True).alias(name)
 
-    @cached_property
-    def _numbers(self) -> dict[PartitionTexts, int]:
-        distinct = dict.fromkeys(() if self.partitions is None else self.partitions.values())
-        return {texts: number for number, texts in enumerate(distinct)}
-
-    @cached_property
-    def _values(self) -> pl.DataFrame:
-        """The distinct values of the partition columns."""
+    def _constants(self, scans: Sequence[FileScan]) -> pl.DataFrame:
+        """Return the values of the partition columns, one row per file."""
         columns: list[pl.Series] = []
-        for at, name in enumerate(self.columns.partitions):
-            texts = pl.Series(name, [texts[at] for texts in self._numbers], dtype=pl.String)
+        for name in self.constant_names:
+            at = self.columns.partitions.index(name)
+            texts = pl.Series(name, [scan.partition[at] for scan in scans], dtype=pl.String)
             columns.append(typed_values(texts, self.columns.columns[name].dtype))
         return pl.DataFrame(columns)
 

@@ -1,0 +1,156 @@
+"""The files that a planned read opens, together or in tasks of about equal size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import check_whole_number
+from qbeast_core.io.parquet.cuts import cuts_of
+from qbeast_core.io.parquet.page_plan import PageRequest
+from qbeast_core.query.plan.select import Selection
+from qbeast_core.space.arrays import I64Array
+from qbeast_core.support.sizing import Sizing
+from qbeast_core.table.data.file_scan import FileScan
+from qbeast_core.table.read.reader import Reader, ScanPlan
+from qbeast_core.table.read.scan_task import ScanTask
+from qbeast_core.table.snapshot.snapshot import Snapshot
+
+# Cost of opening a file, as the number of bytes that can be read in the same time.
+OPEN_COST_BYTES: Final = 1 << 20
+
+# Approximate number of stored bytes per task.
+TASK_BYTES: Final = Sizing().task_bytes
+
+_SMALL_BYTES: Final = 4 << 20
+
+
+def scan_tasks(
+    reader: Reader,
+    plan: ScanPlan,
+    columns: Sequence[str] | None = None,
+    *,
+    task_bytes: int = TASK_BYTES,
+    weight_column: str | None = None,
+) -> list[ScanTask]:
+    """Split a read into tasks; see `Table.scan_tasks`. `weight_column` adds a column with the weights of rows."""
+    check_whole_number("task_bytes", task_bytes, 1)
+    keep = replace(reader.row_filter(plan, reader.names_of(columns)), weight_column=weight_column)
+    split = _split(reader, plan, task_bytes)
+    lists = {None, *(scan.hashed for scans in split for scan in scans)}
+    needed = dict.fromkeys(name for hashed in lists for name in keep.hashing(hashed).needed)
+    keep = replace(keep, schema=pl.Schema({name: keep.schema[name] for name in needed}))
+    return [
+        ScanTask(
+            uri=reader.store.uri,
+            version=reader.snapshot.version,
+            parts=scans,
+            keep=keep,
+            storage_options=dict(reader.snapshot.storage_options),
+            allow_absolute_paths=reader.store.allow_absolute_paths,
+            columns=reader.snapshot.columns,
+        )
+        for scans in split
+    ]
+
+
+def scans_of(reader: Reader, plan: ScanPlan) -> list[FileScan]:
+    """Return all files and pages that a read opens."""
+    return [scan_of(reader, plan, number) for number in _opened(plan)]
+
+
+def scan_of(reader: Reader, plan: ScanPlan, number: int) -> FileScan:
+    """Return the pages of one file that a read opens, or the file."""
+    snapshot, selection = reader.snapshot, plan.selection
+    whole = file_at(snapshot, number)
+    reader.store.locate(whole.path)  # raise for an invalid path here, not in a worker
+    pages = page_request(snapshot, selection, number)
+    # Polars reads few files of an object store at the same time. Small files are read by page, with more requests.
+    if pages is None and reader.store.local_root is None and whole.size_bytes <= _SMALL_BYTES:
+        pages = all_pages(snapshot, selection, number)
+    return replace(
+        whole,
+        pages=pages,
+        hidden=snapshot.deleted_rows.get(number),
+        draw=selection.drawn.get(number),
+        hashed=reader.other_columns(selection.table, number),
+    )
+
+
+def file_at(snapshot: Snapshot, number: int) -> FileScan:
+    """Return a live file with all of its rows, also deleted ones."""
+    size_bytes, may_differ = snapshot.file_facts[number]
+    return FileScan(
+        path=snapshot.data_paths[number],
+        size_bytes=size_bytes,
+        may_differ=may_differ,
+        partition=snapshot.partition_texts[number] if snapshot.columns.partitions else (),
+    )
+
+
+def page_request(snapshot: Snapshot, selection: Selection, number: int) -> PageRequest | None:
+    """Return the pages to read from an opened file. None: all rows are needed, or the pages are not known.
+
+    Drawn rows are always read by page.
+    """
+    is_whole = selection.pages_opened[number] == selection.pages_total[number]  # also without a layout
+    if is_whole and number not in selection.drawn:
+        return None
+    return _pages_of(snapshot, selection, number, selection.pages(number))
+
+
+def all_pages(snapshot: Snapshot, selection: Selection, number: int) -> PageRequest | None:
+    """Return all pages of a file. None: its pages are not known."""
+    total = int(selection.pages_total[number])
+    return _pages_of(snapshot, selection, number, np.arange(total, dtype=np.int64)) if total else None
+
+
+def _pages_of(snapshot: Snapshot, selection: Selection, number: int, pages: I64Array) -> PageRequest:
+    table = selection.table.pages
+    bands = slice(*table.first_band[number : number + 2].tolist())
+    return PageRequest(
+        path=snapshot.data_paths[number],
+        size_bytes=snapshot.file_facts[number][0],
+        cuts=cuts_of(table.band_rows[bands], table.band_page_rows[bands]),
+        tail_bytes=int(table.tail_bytes[number]),
+        pages=pages,
+    )
+
+
+def _split(reader: Reader, plan: ScanPlan, task_bytes: int) -> list[tuple[FileScan, ...]]:
+    """Split a read into parts of about equal cost, in the order of files.
+
+    The cost of a file is the size of the pages to read plus `OPEN_COST_BYTES`. Files larger than a part are split
+    between pages if their pages are known.
+    """
+    pieces = [piece for number in _opened(plan) for piece in _pieces(reader, plan, number, task_bytes)]
+    if not pieces:
+        return []
+    costs = np.array([cost for _, cost in pieces])
+    ends = np.cumsum(costs)
+    count = max(round(ends[-1] / task_bytes), 1)
+    shares = np.minimum(((ends - costs / 2) * (count / ends[-1])).astype(np.int64), count - 1)
+    cuts = np.flatnonzero(np.diff(shares)) + 1
+    return [tuple(pieces[index][0] for index in part) for part in np.split(np.arange(len(pieces)), cuts)]
+
+
+def _opened(plan: ScanPlan) -> list[int]:
+    numbers: list[int] = np.flatnonzero(plan.selection.opened).tolist()
+    return numbers
+
+
+def _pieces(reader: Reader, plan: ScanPlan, number: int, task_bytes: int) -> Iterator[tuple[FileScan, float]]:
+    """Yield the parts of one file and their costs."""
+    scan = scan_of(reader, plan, number)
+    if scan.pages is None and scan.size_bytes > task_bytes:
+        scan = replace(scan, pages=all_pages(reader.snapshot, plan.selection, number))
+    if scan.pages is None:
+        yield scan, scan.size_bytes + OPEN_COST_BYTES
+        return
+    page_bytes, pages = scan.size_bytes / scan.pages.cuts.pages, len(scan.pages.pages)
+    for part in scan.split(min(max(round(page_bytes * pages / task_bytes), 1), pages)):
+        yield part, page_bytes * (pages if part.pages is None else len(part.pages.pages)) + OPEN_COST_BYTES
