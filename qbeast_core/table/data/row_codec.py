@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -13,7 +13,9 @@ import polars as pl
 from qbeast_core.log.columns.fields import VOID
 from qbeast_core.log.columns.file_values import typed_values
 from qbeast_core.log.columns.stored import COLUMN_ID, NESTED_IDS, StoredColumns, physical_name
-from qbeast_core.table.data.file_scan import FileScan
+
+if TYPE_CHECKING:  # workers that write files do not read any
+    from qbeast_core.table.data.file_scan import FileScan
 
 
 @dataclass(frozen=True, eq=False)  # no slots: derived values are cached

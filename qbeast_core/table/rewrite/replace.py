@@ -408,7 +408,7 @@ def _change_in_place(
     )
     blocks, layouts = _blocks(snapshot, files), snapshot.files["layout"].cast(pl.String)
     items = {
-        file: FileToChange(live_scans(reader, [file], names)[0], function, blocks[file], layouts[file])
+        file: FileToChange(live_scans(snapshot, [file], names)[0], function, blocks[file], layouts[file])
         for file in files.tolist()
         if (function := change.of_file(snapshot.data_paths[file])) is not None
     }
