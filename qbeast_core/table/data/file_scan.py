@@ -10,11 +10,11 @@ import numpy as np
 
 from qbeast_core.io.parquet.page_plan import PageRequest
 from qbeast_core.io.parquet.pages import PageReader
-from qbeast_core.io.stores.open import open_store
+from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.columns.partition_values import PartitionTexts
+from qbeast_core.log.columns.file_values import PartitionTexts
 from qbeast_core.log.columns.stored import StoredColumns
-from qbeast_core.log.domains.row_ids import RowIdsOfFile
+from qbeast_core.log.domains import RowIdsOfFile
 from qbeast_core.query.plan.draws import FileDraw
 from qbeast_core.space.arrays import BoolArray, I64Array
 
