@@ -30,7 +30,7 @@ class FileScan:
     may_differ: bool = True
     # Pages to read. None: the whole file.
     pages: PageRequest | None = None
-    # Indexes of rows that reads skip, ascending: deleted rows, and copies. None: there are none.
+    # Indexes of deleted rows, ascending. None: there are none.
     hidden: I64Array | None = None
     # Rows with their own weights. Only for reads of pages.
     draw: FileDraw | None = None
