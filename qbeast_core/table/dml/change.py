@@ -33,7 +33,7 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies, replace_rows
-from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.snapshot.with_schema import with_schema
 from qbeast_core.table.write.options import check_txn, is_applied, metadata_of
 
@@ -93,7 +93,7 @@ def run_change(
 ) -> tuple[ChangeResult, Snapshot | None]:
     """Apply a change to the newest version. Return the result and the new version, or None if that cannot be loaded."""
     check_txn(options.txn)
-    return with_attempts(snapshot, lambda newest: _attempt(newest, change, options, engine))
+    return with_attempts(refresh(snapshot), lambda newest: _attempt(newest, change, options, engine))
 
 
 def _attempt(

@@ -61,6 +61,7 @@ class FilesSource:
             clustered_by=snapshot.clustered_by,
             dialect=dialect_of(snapshot),
             columns=snapshot.columns,
+            sample_by=snapshot.config.sample_by,
         )
 
     def by_change(self) -> Iterator[tuple[RowFunction | None, I64Array]]:

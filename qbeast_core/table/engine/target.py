@@ -9,7 +9,7 @@ import polars as pl
 
 from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.columns.stored import StoredColumns, config_by_name, sample_column_of, without_values
+from qbeast_core.log.columns.stored import StoredColumns, sample_column_of, without_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from qbeast_core.table.data.frames import FrameLike, to_frame
@@ -92,6 +92,7 @@ class FileTarget:
         dialect: BlocksDialect,
         columns: StoredColumns,
         clustered_by: tuple[tuple[str, ...], ...] = (),
+        sample_by: tuple[str, ...] = (),
     ) -> FileTarget:
         """Return the target of files in a table with this configuration."""
         prefixes = "delta.", SAMPLE_COLUMN
@@ -108,7 +109,7 @@ class FileTarget:
             dialect=dialect,
             columns=columns,
             clustered_by=clustered_by,
-            sample_by=config_by_name(configuration, columns).sample_by,
+            sample_by=sample_by,
         )
 
     @property

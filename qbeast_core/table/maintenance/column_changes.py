@@ -27,7 +27,7 @@ from qbeast_core.table.index.unindexed import refuse_unindexed
 from qbeast_core.table.maintenance.metadata import result_of
 from qbeast_core.table.maintenance.widen import rewrite_all
 from qbeast_core.table.rewrite.publish import with_attempts
-from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.snapshot.with_schema import with_metadata
 
 _CONSTRAINT: Final = "delta.constraints."
@@ -51,7 +51,7 @@ def rename_column(
         parameters = {"oldColumnPath": column, "newColumnPath": new}
         return _publish(snapshot, changed, "RENAME COLUMN", parameters, new)
 
-    return with_attempts(snapshot, attempt)
+    return with_attempts(refresh(snapshot), attempt)
 
 
 def drop_column(
@@ -66,7 +66,7 @@ def drop_column(
         parameters = {"columns": orjson.dumps([column]).decode()}
         return _publish(snapshot, changed, "DROP COLUMNS", parameters, column)
 
-    return with_attempts(snapshot, attempt)
+    return with_attempts(refresh(snapshot), attempt)
 
 
 def _mapped(snapshot: Snapshot, *, upgrade_protocol: bool) -> Metadata:
@@ -263,7 +263,7 @@ def add_sample_column(
     snapshot: Snapshot, name: str, *, engine: Engine
 ) -> tuple[MetadataResult, Snapshot | None]:
     """Add a sample column; see `Table.add_sample_column`."""
-    return with_attempts(snapshot, lambda newest: _attempt(newest, name, engine))
+    return with_attempts(refresh(snapshot), lambda newest: _attempt(newest, name, engine))
 
 
 def _attempt(snapshot: Snapshot, name: str, engine: Engine) -> tuple[MetadataResult, Snapshot | None]:

@@ -109,7 +109,7 @@ def reindex(
 ) -> tuple[ReindexResult, Snapshot]:
     """Index a table otherwise; see `Table.reindex`. Return the result and the new version."""
     check_options(WriteOptions(cube_size=options.cube_size))
-    snapshot, outcome = with_attempts(snapshot, lambda newest: _attempt(newest, options, engine))
+    snapshot, outcome = with_attempts(refresh(snapshot), lambda newest: _attempt(newest, options, engine))
     if not options.full:
         return _result(snapshot, outcome, None), snapshot
     moving = OptimizeOptions(

@@ -34,7 +34,7 @@ from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.maintenance.metadata import result_of, types_of
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import Replacement, refuse_copies, replace_rows
-from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.snapshot.with_schema import with_schema
 
 _OPERATION: Final = "CHANGE COLUMNS"
@@ -63,7 +63,7 @@ def widen_columns(
 ) -> tuple[MetadataResult, Snapshot | None]:
     """Give columns wider types; see `Table.widen_columns` for which, and for what is raised."""
     attempt = partial(_attempt, columns=columns, upgrade_protocol=upgrade_protocol, engine=engine)
-    return with_attempts(snapshot, attempt)
+    return with_attempts(refresh(snapshot), attempt)
 
 
 def _attempt(

@@ -62,13 +62,12 @@ def with_attempts(
     *,
     may_retry: Callable[[Snapshot, Snapshot], bool] = lambda _before, _now: True,
 ) -> ResultT:
-    """Apply a change to the newest version. Plan it again if it conflicts with a commit of another writer.
+    """Apply a change to `snapshot`, the newest version. Plan it again if it conflicts with a commit of another writer.
 
     `commit` itself retries after versions that leave the plan valid. Otherwise the change has to choose and write
     other files.
     """
     for left in reversed(range(MAX_ATTEMPTS)):
-        snapshot = refresh(snapshot)
         try:
             return attempt(snapshot)
         except CommitConflictError as error:
@@ -77,4 +76,5 @@ def with_attempts(
             if not left or newest is snapshot or not may_retry(snapshot, newest):
                 raise
             LOG.info("%s: change planned again: %s", snapshot.uri, error)
+            snapshot = newest
     raise AssertionError  # the last round returns or raises

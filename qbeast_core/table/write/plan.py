@@ -91,6 +91,7 @@ class PlannedTable:
             dialect=self.wish.dialect,
             columns=self.columns,
             clustered_by=self.clustered_by,
+            sample_by=self.wish.sample_by,
         )
 
 
@@ -106,7 +107,8 @@ def prepare(
         refuse_mapping(target.uri, target.columns)
     sample_column = _sample_column(frame, target, options, dialect)
     given = frame.columns
-    frame = _with_optional(without_values(frame, sample_column), target, options)
+    rules = _rules_of_rows(target, options, given)
+    frame = _with_computed(without_values(frame, sample_column), target, rules)
     frame, schema_json = _fitted(frame, target, options, required)
     if target is not None and appending and latest is not None:
         refuse_lost_columns(target.uri, latest, frame.schema, target.columns)
@@ -135,8 +137,7 @@ def prepare(
     new_names = {*(spec.name for spec in specs), *sample_by}.difference(latest.key_columns if latest else ())
     refuse_collations(sorted(new_names), columns.collated)
     wish = IndexWish(specs, size, dialect, bounds, columns.rehashed, sample_by)
-    rules = None
-    if target is not None:
+    if target is not None and options.schema_mode == "overwrite":
         rules = rules_of(metadata, target.protocol, frame.schema, path=target.uri, given=given)
     return PlannedTable(metadata, columns, frame.schema, wish, state, rules, clustered_by)
 
@@ -192,12 +193,16 @@ def rows_intent(
     )
 
 
-def _with_optional(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions) -> pl.DataFrame:
-    """Return a frame without rows with the columns that the table computes if rows lack them."""
+def _rules_of_rows(target: Snapshot | None, options: WriteOptions, given: Sequence[str]) -> RowRules | None:
+    """Return the rules of the table for rows with these columns. None: it has none, or gets a new schema."""
     if target is None or options.schema_mode == "overwrite":
-        return frame
-    rules = rules_of(target.metadata, target.protocol, target.schema, path=target.uri, given=frame.columns)
-    if rules is None:
+        return None
+    return rules_of(target.metadata, target.protocol, target.schema, path=target.uri, given=given)
+
+
+def _with_computed(frame: pl.DataFrame, target: Snapshot | None, rules: RowRules | None) -> pl.DataFrame:
+    """Return a frame without rows with the columns that the table computes if rows lack them."""
+    if target is None or rules is None:
         return frame
     missing = rules.on_new(frame.columns).columns
     return frame.with_columns(pl.lit(None, target.schema[name]).alias(name) for name in missing)

@@ -11,7 +11,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.spec.table_config import TableConfig
+from qbeast_core.spec.table_config import SAMPLE_BY, TableConfig
 from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.data.column_names import listed_names
 from qbeast_core.tree.space.index_values import can_be_hashed
@@ -50,6 +50,8 @@ def sampling_key(
 
 def with_sampling_key(metadata: Metadata, names: tuple[str, ...]) -> Metadata:
     """Return the metadata with this sampling key, by the names of columns in files."""
+    if not names and SAMPLE_BY not in metadata.configuration:
+        return metadata
     columns = StoredColumns.of(metadata)
     config = TableConfig.from_configuration(metadata.configuration)
     stored = tuple(columns.stored_name(name) for name in names)
