@@ -48,6 +48,7 @@ docs: $(VENV)/.dev ## build the documentation (build/site); an unresolved link i
 
 pictures: $(VENV)/.dev ## draw every picture of the documentation (docs/images)
 	$(BIN)/python docs/rooms.py
+	$(BIN)/python docs/included.py
 	$(BIN)/python -m benchmarks.pictures
 	$(BIN)/python -m examples.demo
 	cp demo-output/demo.png docs/images

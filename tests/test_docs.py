@@ -52,6 +52,7 @@ def pages(chosen: Callable[[Path], Any]) -> list[Any]:
 API = ROOT / "docs" / "api"
 DOCUMENTED = re.compile(r"^\.\. auto(?:function|class):: (\w+)", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)")
+MODULE = re.compile(r"`([\w/]+\.py)(?::|`)")
 SECTION = re.compile(r"^## (\d+)\. ", re.MULTILINE)
 
 
@@ -150,6 +151,20 @@ def test_pictures_are_used_and_made_here(picture: Path) -> None:
 def test_package_diagram_is_up_to_date() -> None:
     draw = runpy.run_path(str(ROOT / "docs" / "rooms.py"))
     assert draw["PICTURE"].read_text() == draw["rooms_svg"](), "run: make pictures"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_included_code_is_up_to_date(page: Path) -> None:
+    include = runpy.run_path(str(ROOT / "docs" / "included.py"))["with_code"]
+    assert page.read_text() == include(page.read_text()), "run: make pictures"
+
+
+def test_architecture_names_modules_that_exist() -> None:
+    packages = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("qbeast*/**/*.py")]
+    named = MODULE.findall((ROOT / "docs" / "architecture.md").read_text())
+    missing = {name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in packages)}
+    assert len(named) > 40
+    assert not {name for name in missing if not (ROOT / name).exists()}
 
 
 def test_switcher_lists_existing_versions(tmp_path: Path) -> None:
