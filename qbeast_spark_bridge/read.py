@@ -35,10 +35,18 @@ from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sampling_weight, warn_o
 from qbeast_core.table.read.some_rows import fraction_of_matches, refuse_rows, sample_of_table
 from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.tasks import rows_of_tasks, tasks_of
+from qbeast_spark_bridge.engine.workers import session_settings
 from qbeast_spark_bridge.predicates.predicates import keep_where, parse_where
-from qbeast_spark_bridge.schema import collated_columns, nullable_schema, quoted, spark_schema, with_integer
-from qbeast_spark_bridge.settings import session_settings
-from qbeast_spark_bridge.stored_columns import by_table_names, can_find_columns, stored_schema
+from qbeast_spark_bridge.schema import (
+    by_table_names,
+    can_find_columns,
+    collated_columns,
+    nullable_schema,
+    quoted,
+    spark_schema,
+    stored_schema,
+    with_integer,
+)
 
 _OPTIONS: Final = {
     "datetimeRebaseMode": "CORRECTED",  # the calendar of Delta, whatever the session's setting

@@ -204,9 +204,9 @@ def standard_input(resources: Resources) -> Generator[StandardInput]:
         def read() -> io.BytesIO | Path:
             # Polars installs a handler that lets a read go on after Ctrl-C: a read that waits could not be stopped.
             signal.siginterrupt(signal.SIGINT, True)  # noqa: FBT003 - a function of C, without keywords
-            most = budget_of(resources).memory_bytes // _SHARE
-            first = sys.stdin.buffer.read(most + 1)
-            if len(first) <= most:
+            max_bytes = budget_of(resources).memory_bytes // _SHARE
+            first = sys.stdin.buffer.read(max_bytes + 1)
+            if len(first) <= max_bytes:
                 return io.BytesIO(first)
             folder = SpillFolder(spill_folder_of(resources))
             stack.callback(folder.close)

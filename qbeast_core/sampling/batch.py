@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.sampling.aggregates import TOTAL
-from qbeast_core.sampling.runs import run_starts
-from qbeast_core.sampling.sums import KEY, SHOWN, VALUE, WEIGHT, KeySizes, Sums, merged_keys, totals_of
+from qbeast_core.sampling.key_rows import KeySizes, run_starts
+from qbeast_core.sampling.sums import KEY, SHOWN, VALUE, WEIGHT, Sums, merged_keys, totals_of
 from qbeast_core.support.joins import join_equal, own_column
 from qbeast_core.support.sizing import sizing
 

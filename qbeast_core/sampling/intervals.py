@@ -18,7 +18,7 @@ import polars as pl
 
 from qbeast_core.sampling.aggregates import Quantile, Smooth
 from qbeast_core.sampling.dual import Dual
-from qbeast_core.sampling.runs import Runs
+from qbeast_core.sampling.key_rows import Runs
 from qbeast_core.sampling.sample import Calibration, Keys, KeySample, Part
 from qbeast_core.sampling.sums import GROUP, WEIGHT
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array

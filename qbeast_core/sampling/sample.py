@@ -12,16 +12,13 @@ import polars as pl
 
 from qbeast_core.query.plan.weight_range import WeightRange
 from qbeast_core.sampling.aggregates import TOTAL, Aggregates, Quantile
-from qbeast_core.sampling.deviation import Repeats, SeenRows
-from qbeast_core.sampling.runs import Runs
+from qbeast_core.sampling.key_rows import CountedKeys, KeySizes, Repeats, Runs, SeenRows
 from qbeast_core.sampling.sums import (
     GROUP,
     MAX,
     SHOWN,
     VALUE,
     WEIGHT,
-    CountedKeys,
-    KeySizes,
     KeySums,
     Sums,
     common_groups,

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.sampling.aggregates import TOTAL
-from qbeast_core.sampling.runs import run_starts
+from qbeast_core.sampling.key_rows import KeySizes, among, repeats_in, run_starts
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array
 from qbeast_core.support.joins import join_equal, own_column
 from qbeast_core.support.sizing import sizing
@@ -36,9 +36,6 @@ _ROW: Final = own_column("row")
 
 # Maximum number of frames of a query: with a thousand it takes half a second, with five thousand 17.
 _MAX_PARTS: Final = 64
-
-# Up to this many rows per key on average, keys are repeated and sorted: `argsort` is three times slower.
-_MAX_MEAN_ROWS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,82 +90,6 @@ class KeySums:
         for index in range(totals.shape[1]):
             totals[:, index] = self.totals[kept, index]
         return KeySums(self.weight[kept], self.group[kept], totals)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeySizes:
-    """Rows of each key, including rows that a filter drops."""
-
-    # Shape (entries,); ascending in each part.
-    weight: I32Array
-    # Number of rows of each entry; None for one each.
-    rows: I64Array | None = None
-
-    @staticmethod
-    def concat(parts: Sequence[KeySizes]) -> KeySizes:
-        """Concatenate parts; a key may be in several."""
-        weights = np.concatenate([part.weight for part in parts])
-        if all(part.rows is None for part in parts):
-            return KeySizes(weights)
-        rows = [np.ones(len(part.weight), np.int64) if part.rows is None else part.rows for part in parts]
-        return KeySizes(weights, np.concatenate(rows))
-
-    @property
-    def size_bytes(self) -> int:
-        """Memory in bytes."""
-        return self.weight.nbytes + (0 if self.rows is None else self.rows.nbytes)
-
-    def by_key(self) -> KeySizes:
-        """Return each key once, ascending."""
-        return KeySizes(*self._each())
-
-    def _each(self) -> tuple[I32Array, I64Array]:
-        """Return each key once, ascending, and all its rows."""
-        if self.rows is None:
-            return np.unique(self.weight, return_counts=True)
-        order = np.argsort(self.weight, kind="stable")
-        ordered = self.weight[order]
-        starts = run_starts(ordered)
-        return ordered[starts], np.add.reduceat(self.rows[order], starts)
-
-    def counted(self) -> CountedKeys:
-        """Count the rows of each key."""
-        rows = self.rows
-        if rows is not None and rows.sum() > _MAX_MEAN_ROWS * len(rows):
-            keys, counts = self._each()
-            is_repeated = counts > 1
-            return CountedKeys(keys[is_repeated], counts[is_repeated], int((~is_repeated).sum()))
-        weights = self.weight if rows is None else np.repeat(self.weight, rows)
-        repeated = _repeated(np.sort(weights, kind="stable"))  # a stable sort merges sorted parts
-        starts = run_starts(repeated)
-        counts = np.diff(starts, append=len(repeated)) + 1  # the first row of a key is not a repeat
-        return CountedKeys(repeated[starts], counts, len(weights) - int(counts.sum()))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CountedKeys:
-    """Rows of each key."""
-
-    # Distinct keys with several rows, ascending, shape (keys,).
-    weight: I32Array
-    rows: I64Array
-    singles: int
-
-    @property
-    def largest(self) -> int:
-        """Rows of the heaviest key; 0 without keys."""
-        return int(self.rows.max(initial=min(self.singles, 1)))
-
-    def power(self, exponent: int) -> float:
-        """Return the sum of the row counts of all keys, raised to a power."""
-        return self.singles + float((self.rows.astype(np.float64) ** exponent).sum())
-
-    def rows_of(self, weight: I32Array) -> F64Array:
-        """Return the number of rows of each key, shape (entries,); other keys count as one row."""
-        rows = np.ones(len(weight))
-        entries, position = _among(weight, self.weight)
-        rows[entries] = self.rows[position]
-        return rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -348,26 +269,5 @@ def common_groups(parts: Sequence[Sums], by: Sequence[str]) -> tuple[pl.DataFram
 
 def _repeats(weight: I32Array) -> I64Array:
     """Return the entries whose keys occur more than once."""
-    repeated = _repeated(pl.Series(weight).sort(multithreaded=False).to_numpy())  # twice as fast as NumPy
-    return _among(weight, repeated[run_starts(repeated)])[0]
-
-
-def _repeated(ordered: I32Array) -> I32Array:
-    """Return the repeats of values in a sorted array."""
-    repeats: I32Array = ordered[1:][ordered[1:] == ordered[:-1]]
-    return repeats
-
-
-def _among(weight: I32Array, values: I32Array) -> tuple[I64Array, I64Array]:
-    """Return the entries whose weights are in a sorted array, and their positions there.
-
-    Few weights match, so a test of their upper halves excludes most entries at a tenth of the cost of a search.
-    """
-    halves = np.zeros(1 << 16, np.bool_)
-    halves[(values >> 16) + (1 << 15)] = True
-    entries = np.flatnonzero(halves[(weight >> 16) + (1 << 15)])
-    position = np.searchsorted(values, weight[entries])
-    is_member = (
-        values[np.minimum(position, len(values) - 1)] == weight[entries] if len(values) else entries > 0
-    )
-    return entries[is_member], position[is_member]
+    repeated = repeats_in(pl.Series(weight).sort(multithreaded=False).to_numpy())  # twice as fast as NumPy
+    return among(weight, repeated[run_starts(repeated)])[0]

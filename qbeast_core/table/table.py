@@ -623,7 +623,7 @@ class Table:
         """
         from qbeast_core.table.advise.advise import advise
 
-        return advise(self._reader, queries, most=most)
+        return advise(self._reader, queries, max_columns=most)
 
     @hints_keywords
     def files(

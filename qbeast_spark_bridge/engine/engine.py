@@ -32,7 +32,7 @@ from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.tree.space.summary import IndexSummary, domain_limits, load_summary
 from qbeast_spark_bridge.engine.sample import summarise_rows
-from qbeast_spark_bridge.engine.workers import unpickled, worker_errors
+from qbeast_spark_bridge.engine.workers import unpickled, with_uncounted_batches, worker_errors
 from qbeast_spark_bridge.schema import (
     collated_columns,
     empty_frame,
@@ -41,7 +41,6 @@ from qbeast_spark_bridge.schema import (
     spark_schema,
     variant_columns,
 )
-from qbeast_spark_bridge.settings import with_uncounted_batches
 from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.rewrite import (
     SUMMARIES,

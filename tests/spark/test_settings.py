@@ -10,7 +10,7 @@ import pytest
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_spark_bridge.settings import session_settings, with_uncounted_batches
+from qbeast_spark_bridge.engine.workers import session_settings, with_uncounted_batches
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -44,7 +44,7 @@ def test_short_rows_are_written_without_count(session: SparkSession, tmp_path: P
             seen.append(spark.conf.get(BYTES, None))
             yield
 
-    with mock.patch("qbeast_spark_bridge.settings.session_settings", looking):
+    with mock.patch("qbeast_spark_bridge.engine.workers.session_settings", looking):
         bridge.write_table(rows, tmp_path / "t", ["id"])
     assert seen == [MOST]
     assert session.conf.get(BYTES, None) is None
@@ -72,7 +72,9 @@ def test_long_rows_are_written_with_count(session: SparkSession, tmp_path: Path)
 
 def test_fixed_size_rows_and_user_settings_stay(session: SparkSession) -> None:
     def uncounted(columns: str) -> bool:
-        with mock.patch("qbeast_spark_bridge.settings.session_settings", wraps=session_settings) as request:
+        with mock.patch(
+            "qbeast_spark_bridge.engine.workers.session_settings", wraps=session_settings
+        ) as request:
             with_uncounted_batches(session.createDataFrame([], columns), lambda rows: rows.columns)
         return request.called
 

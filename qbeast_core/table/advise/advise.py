@@ -119,10 +119,10 @@ class Advice:
         )
 
 
-def advise(reader: Reader, queries: Sequence[Predicate], *, most: int) -> Advice:
+def advise(reader: Reader, queries: Sequence[Predicate], *, max_columns: int) -> Advice:
     """Return how to index a table; see `Table.advise`."""
     refuse_forked(reader.snapshot.uri)
-    check_request(queries, most)
+    check_request(queries, max_columns)
     queries = list(queries)
     if not queries:
         invalid_argument("queries", "must have at least one condition", value=queries)
@@ -132,7 +132,7 @@ def advise(reader: Reader, queries: Sequence[Predicate], *, most: int) -> Advice
     if sample.rows.is_empty():
         msg = f"{reader.snapshot.uri!r} has no rows. Pass the rows to qbeast.suggest_columns."
         raise InvalidInputError(msg, argument="queries")
-    return _Advising(reader, sample, queries, now).made(most)
+    return _Advising(reader, sample, queries, now).made(max_columns)
 
 
 class _Advising:
@@ -169,9 +169,9 @@ class _Advising:
         self._search = Search(sample.rows, facts, workload)
         self._usual_size = default_cube_size(sample.table_rows)
 
-    def made(self, most: int) -> Advice:
+    def made(self, max_columns: int) -> Advice:
         """Return the advice."""
-        many, present, finalists = self._search.many, self._present, self._finalists(most)
+        many, present, finalists = self._search.many, self._present, self._finalists(max_columns)
         best = many.best_of(finalists, many.mean_bytes, tie=TIE)
         least = min(map(many.mean_bytes, finalists))
         keep = present is not None and float(self._now.mean()) <= TIE * least
@@ -196,11 +196,11 @@ class _Advising:
             alternatives=self._alternatives([index for index in finalists if index != chosen], then),
         )
 
-    def _finalists(self, most: int) -> list[Index]:
+    def _finalists(self, max_columns: int) -> list[Index]:
         """Return the best indexes by few rows, and the index of the table."""
         search, few = self._search, self._search.few
         options = search.options(self._named)
-        few.search(options, most=most, together=_have_different_names, by_bytes=True)
+        few.search(options, max_columns=max_columns, together=_have_different_names, by_bytes=True)
         others = few.by_bytes[:_MAX_OTHERS]
         best = few.best_of(few.by_bytes, few.mean_bytes, tie=TIE)
         # Whether the ends of a filter and of a cube meet is chance, and another kind may seem better by it. So both

@@ -16,8 +16,7 @@ from qbeast_core.space.arrays import F64Array
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
 from qbeast_core.spec.transformation import transformer_for
 from qbeast_core.table.advise.simulated import Opened
-from qbeast_core.table.advise.stored import Encoder
-from qbeast_core.table.advise.trial import ColumnSet, Index, Trial
+from qbeast_core.table.advise.trial import ColumnSet, Encoder, Index, Trial
 from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
 from qbeast_core.table.read.scan import pushed_down
 from qbeast_core.tree.space.evolve import default_cube_size
@@ -101,11 +100,11 @@ class Search:
         self.many = self._candidates(rows, facts.rows)
 
     def _candidates(self, some: pl.DataFrame, table_rows: int) -> Candidates:
-        most = max(some.height // _ROWS_OF_CUBE * default_cube_size(self._facts.rows), some.height)
+        max_rows = max(some.height // _ROWS_OF_CUBE * default_cube_size(self._facts.rows), some.height)
         facts, workload = self._facts, self._workload
         trial = Trial(
             rows=some,
-            table_rows=min(table_rows, most),
+            table_rows=min(table_rows, max_rows),
             row_bytes=facts.row_bytes,
             filters=self._nodes,
             filtered=workload.named,
@@ -162,9 +161,9 @@ class Search:
         return True
 
 
-def some_rows(rows: pl.DataFrame, most: int) -> pl.DataFrame:
+def some_rows(rows: pl.DataFrame, max_rows: int) -> pl.DataFrame:
     """Return at most this number of rows, in no order."""
-    return rows if rows.height <= most else rows.sample(most, seed=0)
+    return rows if rows.height <= max_rows else rows.sample(max_rows, seed=0)
 
 
 def text_of(column: ColumnSpec) -> str:
@@ -193,17 +192,17 @@ class Candidates:
         self,
         options: Sequence[ColumnSpec],
         *,
-        most: int,
+        max_columns: int,
         together: Callable[[ColumnSet], bool],
         by_bytes: bool = False,
     ) -> None:
-        """Try single columns, and add further columns to the best sets, up to `most` columns.
+        """Try single columns, and add further columns to the best sets, up to `max_columns` columns.
 
         The best sets are those of which the filters open the smallest share, and with `by_bytes` also those of which
         they open the fewest bytes: tables of the same rows differ by up to a third in bytes. All pairs are tried then.
         """
         level: list[ColumnSet] = [(option,) for option in options]
-        for _ in range(most):
+        for _ in range(max_columns):
             tried = {frozenset[ColumnSpec](index.columns) for index in self._opened}
             sets = {frozenset(columns): columns for columns in level if together(columns)}
             fresh = [Index(columns) for key, columns in sets.items() if key not in tried]

@@ -170,10 +170,10 @@ def suggest_columns(
     return _Suggestion(rows, total, queries, most, least=least).made()
 
 
-def check_request(queries: Sequence[Predicate] | None, most: int) -> None:
+def check_request(queries: Sequence[Predicate] | None, max_columns: int) -> None:
     """Raise if the queries are one text, or the number of columns is out of range."""
-    if not isinstance(cast("object", most), int) or not 1 <= most <= 8:
-        invalid_argument("most", "must be a whole number from 1 to 8", value=most)
+    if not isinstance(cast("object", max_columns), int) or not 1 <= max_columns <= 8:
+        invalid_argument("most", "must be a whole number from 1 to 8", value=max_columns)
     if isinstance(queries, str):
         invalid_argument("queries", "must be a list of conditions", value=queries)
 
@@ -186,11 +186,11 @@ class _Suggestion:
         rows: pl.DataFrame,
         table_rows: int,
         queries: Sequence[Predicate] | None,
-        most: int,
+        max_columns: int,
         *,
         least: int,
     ) -> None:
-        self.rows, self.table_rows, self.most = rows, table_rows, most
+        self.rows, self.table_rows, self.max_columns = rows, table_rows, max_columns
         looked_at = some_rows(rows, MANY_ROWS)
         self.profile = Profile.of(some_rows(looked_at, FEW_ROWS))
         # A filter without columns opens the same of every index.
@@ -221,10 +221,12 @@ class _Suggestion:
     def _best(self) -> ColumnSet:
         names, few = self.compared[:_MAX_TRIED], self.search.few
         options = self.search.options(names) if self.filtered else list(map(ColumnSpec, names))
-        few.search(options, most=self.most, together=self._together, by_bytes=bool(self.filtered))
+        few.search(
+            options, max_columns=self.max_columns, together=self._together, by_bytes=bool(self.filtered)
+        )
         # The rows may show no difference: the first rows of a file all have the same day.
         if not few.decides:
-            return tuple(map(ColumnSpec, names[: self.most]))
+            return tuple(map(ColumnSpec, names[: self.max_columns]))
         if not self.filtered:
             return few.best(tie=_TIE_OF_WINDOWS).columns
         return few.best_of(few.by_bytes, few.mean_bytes, tie=TIE).columns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Final, TypeAlias
@@ -10,15 +11,19 @@ from typing import Final, TypeAlias
 import numpy as np
 import polars as pl
 
+from qbeast_core.io.parquet.cuts import PageCuts
+from qbeast_core.io.parquet.tail import parse_tail
+from qbeast_core.io.parquet.write.encode import encode_data_file
 from qbeast_core.query.filters.nodes import Node
 from qbeast_core.query.plan.file_statistics import Statistics
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array, U32Array
 from qbeast_core.spec.column_spec import ColumnSpec
+from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import TransformerKind
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.advise.simulated import Opened, SimulatedTable
-from qbeast_core.table.advise.stored import Encoder, StoredRows
+from qbeast_core.table.data.data_files import FileSettings
 from qbeast_core.tree.bands.arrange import has_bands
 from qbeast_core.tree.growth.upper import pack_cubes
 from qbeast_core.tree.layout.build import Assignment, assign_rows
@@ -38,6 +43,85 @@ _THINNED: Final = 4
 
 # Columns to index together.
 ColumnSet: TypeAlias = tuple[ColumnSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowSizes:
+    """The size of the rows of a table."""
+
+    # Bytes of a row in files that are read whole, and in files that are read by pages.
+    in_files: float
+    in_pages: float
+    # Bytes of page directory, footer and dictionaries of a file that is read by pages.
+    tail: float
+
+    def extrapolated(self, thin: RowSizes, *, steps: float) -> RowSizes:
+        """Return the size of more rows, if it changes as much per step as it did from `thin`.
+
+        Rows of more rows are more alike: rows of one key, and rows of one page.
+        """
+        in_files, in_pages = (
+            max(value + steps * (value - before), value / 2)
+            for value, before in ((self.in_files, thin.in_files), (self.in_pages, thin.in_pages))
+        )
+        return RowSizes(in_files, in_pages, self.tail)
+
+    def bytes_of(self, opened: Opened, *, rows: int) -> F64Array:
+        """Return the bytes that filters open of a table with a number of rows, shape (filters,)."""
+        in_rows = opened.in_files * self.in_files + opened.in_pages * self.in_pages
+        return in_rows * rows + opened.paged_files * self.tail
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """Encodes rows as the files of a table would be."""
+
+    settings: FileSettings
+
+    @staticmethod
+    def of(rows: pl.DataFrame, configuration: Mapping[str, str], *, size_bytes: float) -> Encoder:
+        """Choose the encodings for a table of such rows and this size in memory."""
+        settings = FileSettings.of(rows, (), configuration, dialect="documented", size_bytes=int(size_bytes))
+        return Encoder(settings)
+
+    def encode(
+        self,
+        rows: pl.DataFrame,
+        weights: I32Array,
+        *,
+        indexed: Sequence[str],
+        page_rows: int,
+        file_rows: float,
+        row_groups: int,
+    ) -> RowSizes:
+        """Return the size of rows in their order, for a table with `file_rows` rows and some row groups per file.
+
+        Rows of a cube are in no order but that of their weights. So a page of some of the rows is like a page of all
+        rows, as long as the sample has about as many rows in a cube as a page has.
+        """
+        encoded = encode_data_file(
+            rows,
+            weights=weights,
+            cuts=PageCuts((rows.height,), (page_rows,)),
+            statistics=indexed,
+            dictionary=self.settings.dictionary,
+            levels=self.settings.levels,
+        )
+        in_files = encoded.size_bytes / rows.height
+        if not encoded.tail_bytes:  # its pages cannot be read alone
+            return RowSizes(in_files, in_files, 0.0)
+        tail = parse_tail(encoded.data[-encoded.tail_bytes :])
+        leaves = tail.footer.leaves
+        is_read = [leaf != WEIGHT_COLUMN for leaf in leaves]
+        chunks = tail.footer.groups[0].chunks
+        dictionaries = sum(chunk.data_start - chunk.start for chunk in chunks)
+        footer = int.from_bytes(encoded.data[-8:-4], "little")
+        directory = (encoded.tail_bytes - footer) * file_rows / rows.height
+        return RowSizes(
+            in_files=in_files,
+            in_pages=float(tail.page_sizes[is_read].sum()) / rows.height,
+            tail=directory + footer * row_groups + dictionaries,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +167,7 @@ class Trial:
     def _opened(self, table: SimulatedTable) -> Opened:
         return Opened.join([table.opened(node) for node in self.filters]).within(self.partition_shares)
 
-    def _stored(self, table: SimulatedTable, index: Index, encoder: Encoder) -> StoredRows:
+    def _stored(self, table: SimulatedTable, index: Index, encoder: Encoder) -> RowSizes:
         """Return the size of the rows in a table."""
         rows, weights = self.rows[pl.Series(table.order)], table.weights[table.order]
         pages = float((np.diff(table.packed.file_starts) / table.page_rows).sum())

@@ -14,7 +14,6 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, check_whole_number
 from qbeast_core.query.plan.weight_range import fractions_of
-from qbeast_core.sampling.deviation import Repeats, SeenRows
 from qbeast_core.sampling.jackknife import (
     MIN_REPLICATES,
     Jackknifed,
@@ -24,8 +23,9 @@ from qbeast_core.sampling.jackknife import (
     student_factor,
     without_bound,
 )
+from qbeast_core.sampling.key_rows import KeySizes, Repeats, SeenRows
 from qbeast_core.sampling.rules import MIN_KEYS, WIDENED, Target, is_met, is_reliable, next_fraction
-from qbeast_core.sampling.sums import WEIGHT, KeySizes
+from qbeast_core.sampling.sums import WEIGHT
 from qbeast_core.space.arrays import F64Array, I32Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.data.expressions import Predicate, evaluating

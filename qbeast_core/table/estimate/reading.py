@@ -24,8 +24,8 @@ from qbeast_core.query.plan.weight_range import (
     sample_to_weights,
 )
 from qbeast_core.sampling.aggregates import Aggregates
-from qbeast_core.sampling.deviation import MIN_SHIFT, MIN_SHIFT_OF_SAMPLE, Repeats, SeenRows
-from qbeast_core.sampling.sums import WEIGHT, KeySizes, Parts, Sums
+from qbeast_core.sampling.key_rows import MIN_SHIFT, MIN_SHIFT_OF_SAMPLE, KeySizes, Repeats, SeenRows
+from qbeast_core.sampling.sums import WEIGHT, Parts, Sums
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.budget import guess_row_bytes

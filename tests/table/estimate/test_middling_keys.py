@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.sampling.deviation import Repeats, SeenRows
+from qbeast_core.sampling.key_rows import Repeats, SeenRows
 from qbeast_core.table.estimate import rounds
 from tests.helpers.tables import small_files
 
