@@ -16,7 +16,6 @@ import polars as pl
 
 from qbeast_core.errors import StorageError
 from qbeast_core.io.parquet.cuts import cuts_of
-from qbeast_core.io.parquet.write.encode import EncodedFile, encode_data_file
 from qbeast_core.io.parquet.write.encodings import choose_dictionary, choose_uncompressed
 from qbeast_core.io.parquet.write.few_values import place_values, used_values
 from qbeast_core.io.parquet.write.value_bytes import page_rows_within, refuse_huge_values
@@ -34,7 +33,7 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.layout import Layout, dump_layout
 from qbeast_core.support.runtime import Progress, ProgressCallback, new_id, now_ms
-from qbeast_core.table.data.row_codec import as_stored
+from qbeast_core.table.data.row_codec import encode_rows
 from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.keys.key_tag import KEYS_TAG, dump_keys, keys_of_file
 from qbeast_core.tree.layout.pack import RowNumbers
@@ -163,7 +162,17 @@ def store_file(
     if weights is not None:
         layout = shape.layout(weights, tail_bytes=_UNKNOWN_TAIL, hidden_weights=settings.hidden_weights)
         metadata = {} if index is None else dump_copy(index, layout, columns)
-    encoded = _encoded(rows, weights, shape, settings, values=values or {}, metadata=metadata)
+    encoded = encode_rows(
+        rows,
+        columns,
+        weights=weights if settings.hidden_weights else None,
+        cuts=cuts_of(shape.band_rows, shape.bands.page_rows),
+        statistics=settings.statistics,
+        dictionary=settings.dictionary,
+        levels=settings.levels,
+        values=values,
+        metadata=metadata,
+    )
     add = AddFile(
         path=FilePath(path).encoded,
         size=encoded.size_bytes,
@@ -183,31 +192,6 @@ def _tags(keys: str, layout: Layout | None, *, tail_bytes: int) -> dict[str, str
     if tail_bytes and layout is not None:
         tags["qbeast.layout"] = dump_layout(replace(layout, tail_bytes=tail_bytes))
     return tags
-
-
-def _encoded(
-    rows: pl.DataFrame,
-    weights: I32Array | None,
-    shape: FileShape,
-    settings: FileSettings,
-    *,
-    values: Mapping[str, pl.Series],
-    metadata: Mapping[str, str],
-) -> EncodedFile:
-    columns = settings.columns
-    name = columns.stored_name
-    return encode_data_file(
-        rows if columns.mode == "none" else rows.rename(name),
-        weights=weights if settings.hidden_weights else None,
-        cuts=cuts_of(shape.band_rows, shape.bands.page_rows),
-        statistics=[*map(name, settings.statistics)],
-        dictionary=[*map(name, settings.dictionary)],
-        levels={name(column): level for column, level in settings.levels.items()},
-        values={name(column): distinct for column, distinct in values.items()},
-        special_types=columns.stored_special_types,
-        stored=None if columns.mode == "none" else partial(as_stored, columns=columns),
-        metadata=metadata,
-    )
 
 
 def _within(shape: FileShape, rows: pl.DataFrame) -> FileShape:

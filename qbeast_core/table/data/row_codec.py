@@ -1,4 +1,4 @@
-"""Convert between rows of a table and rows of its files: names, ids, and values of partition columns."""
+"""Rows of a table as rows of its files, and back: names, ids, special types, and values of partition columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from qbeast_core.log.columns.fields import VOID
 from qbeast_core.log.columns.file_values import typed_values
 from qbeast_core.log.columns.stored import COLUMN_ID, NESTED_IDS, StoredColumns, physical_name
 
-if TYPE_CHECKING:  # workers that write files do not read any
+if TYPE_CHECKING:  # workers that write files do not read any, and the other way round
+    from qbeast_core.io.parquet.cuts import PageCuts
+    from qbeast_core.io.parquet.write.encode import EncodedFile
+    from qbeast_core.space.arrays import I32Array
     from qbeast_core.table.data.file_scan import FileScan
 
 
@@ -94,6 +97,36 @@ class RowCodec:
         return pl.DataFrame(columns)
 
 
+def encode_rows(
+    rows: pl.DataFrame,
+    columns: StoredColumns,
+    *,
+    weights: I32Array | None,
+    cuts: PageCuts,
+    statistics: Sequence[str] = (),
+    dictionary: Sequence[str] = (),
+    levels: Mapping[str, int] | None = None,
+    values: Mapping[str, pl.Series] | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> EncodedFile:
+    """Return a data file of rows without columns that files do not have. Columns have their names in the table."""
+    from qbeast_core.io.parquet.write.encode import encode_data_file  # noqa: PLC0415 - for writes alone
+
+    name = columns.stored_name
+    return encode_data_file(
+        rows.rename(name) if columns.is_mapped else rows,
+        weights=weights,
+        cuts=cuts,
+        statistics=[*map(name, statistics)],
+        dictionary=[*map(name, dictionary)],
+        levels={name(column): level for column, level in (levels or {}).items()},
+        values={name(column): distinct for column, distinct in (values or {}).items()},
+        special_types=columns.stored_special_types,
+        stored=partial(_as_stored, columns=columns) if columns.is_mapped else None,
+        metadata=metadata,
+    )
+
+
 def _with_field_names(values: pl.Series, dtype: pl.DataType) -> pl.Series:
     """Return values of structs with the names of fields of another type, which is the same otherwise.
 
@@ -145,7 +178,7 @@ def _list_like(found: Any, item: Any) -> Any:
     return pa.large_list(item) if pa.types.is_large_list(found) else pa.list_(item)
 
 
-def as_stored(table: Any, columns: StoredColumns) -> Any:
+def _as_stored(table: Any, columns: StoredColumns) -> Any:
     """Return an Arrow table of columns by their names in files, with the names and ids of all fields.
 
     Columns that the table does not have stay as they are.

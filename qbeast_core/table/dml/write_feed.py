@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 import polars as pl
 
 from qbeast_core.io.parquet.cuts import PageCuts
-from qbeast_core.io.parquet.write.encode import encode_data_file
 from qbeast_core.io.parquet.write.encodings import choose_dictionary
 from qbeast_core.io.parquet.write.value_bytes import page_rows_within
 from qbeast_core.log.actions import CHANGE_FOLDER, CdcFile
@@ -21,7 +19,7 @@ from qbeast_core.spec.file_path import FilePath
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.query_batches import within
-from qbeast_core.table.data.row_codec import as_stored
+from qbeast_core.table.data.row_codec import encode_rows
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.row_change import RowChange
@@ -114,14 +112,6 @@ def _typed(rows: pl.DataFrame, kind: str) -> Iterator[pl.DataFrame]:
 
 def _encoded(rows: pl.DataFrame, columns: StoredColumns) -> bytes:
     """Return a Parquet file of rows with their kind of change."""
-    rows = rows.select(*columns.in_files(columns.columns), CHANGE_TYPE).rename(columns.stored_name)
+    rows = rows.select(columns.in_files(rows.columns))
     cuts = PageCuts((rows.height,), (page_rows_within(rows, _PAGE_ROWS),))
-    stored = partial(as_stored, columns=columns)
-    return encode_data_file(
-        rows,
-        weights=None,
-        cuts=cuts,
-        dictionary=choose_dictionary(rows),
-        special_types=columns.stored_special_types,
-        stored=stored,
-    ).data
+    return encode_rows(rows, columns, weights=None, cuts=cuts, dictionary=choose_dictionary(rows)).data

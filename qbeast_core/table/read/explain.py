@@ -40,6 +40,7 @@ from qbeast_core.support.plain_text import in_lines
 from qbeast_core.support.process import refuse_forked
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.footers import Unreadable, read_footer
+from qbeast_core.table.data.row_codec import RowCodec
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.read.file_scans import all_pages, page_request
 from qbeast_core.table.read.reader import Reader, ScanPlan
@@ -208,8 +209,8 @@ class Plan:
 
     def _stored_of(self, number: int) -> list[str]:
         """Return the columns to read from one file by their names there."""
-        columns = self.reader.snapshot.columns
-        return [columns.stored_name(name) for name in columns.read_from_files(self._needed_of(number))]
+        snapshot = self.reader.snapshot
+        return list(RowCodec(snapshot.columns, self._needed_of(number), snapshot.schema).stored_schema)
 
     @property
     def _sizes(self) -> pl.Series:
