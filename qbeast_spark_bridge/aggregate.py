@@ -15,7 +15,7 @@ from qbeast_core.table.estimate.join import Joins
 from qbeast_core.table.estimate.question import Limits, question_of
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import rounds
-from qbeast_core.table.read.sample_by import reader_of_estimate
+from qbeast_core.table.read.reader import reader_of_estimate
 from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.engine import SparkEngine
 

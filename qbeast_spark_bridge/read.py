@@ -28,10 +28,8 @@ from qbeast_core.table.data.foreign_schema import taken_name
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.explain import explain as plan_read
-from qbeast_core.table.read.heights import max_rows
-from qbeast_core.table.read.reader import Planner, Reader, ScanPlan
-from qbeast_core.table.read.sample_by import sampled_by
-from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sampling_weight, warn_of_sample
+from qbeast_core.table.read.reader import Planner, Reader, ScanPlan, sampled_by
+from qbeast_core.table.read.scan import SAMPLING_WEIGHT, max_rows, sampling_weight, warn_of_sample
 from qbeast_core.table.read.some_rows import fraction_of_matches, refuse_rows, sample_of_table
 from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.tasks import rows_of_tasks, tasks_of

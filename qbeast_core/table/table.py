@@ -32,10 +32,8 @@ from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.index.unindexed import latest_revision, refuse_unindexed
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
-from qbeast_core.table.read.heights import known_rows
-from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.read.sample_by import reader_of_estimate, sampled_by
-from qbeast_core.table.read.scan import SAMPLING_WEIGHT, scan, warn_of_sample
+from qbeast_core.table.read.reader import Reader, reader_of_estimate, sampled_by
+from qbeast_core.table.read.scan import SAMPLING_WEIGHT, known_rows, scan, warn_of_sample
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.some_rows import sample_of_rows
 from qbeast_core.table.snapshot.log_files import read_history
@@ -464,7 +462,7 @@ class Table:
         >>> qbeast.open_table("ids").to_arrow("id < 3").num_rows
         3
         """
-        from qbeast_core.table.read.arrow_stream import arrow_stream
+        from qbeast_core.table.data.query_batches import arrow_stream
 
         with evaluating(where):
             lazy = self.scan(where, columns=columns, sample=sample, sample_by=sample_by)
@@ -500,7 +498,7 @@ class Table:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return all rows as a stream of Arrow batches, each read when the consumer requests it."""
-        from qbeast_core.table.read.arrow_stream import arrow_stream
+        from qbeast_core.table.data.query_batches import arrow_stream
 
         return arrow_stream(self.scan()).__arrow_c_stream__(requested_schema)
 

@@ -8,8 +8,7 @@ import polars as pl
 from pyspark.sql.types import StructField, StructType
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.read.sample_by import sampled_by
+from qbeast_core.table.read.reader import Reader, sampled_by
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_spark_bridge.datasource.options import ReadOptions
 from qbeast_spark_bridge.engine.tasks import tasks_of

@@ -17,7 +17,7 @@ from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.actions import AddFile
 from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.rules.identities import refuse_exhausted
+from qbeast_core.table.data.row_rules import refuse_exhausted
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.live_files import FilesSource, all_rows, live_scans, needs_row_ids
 from qbeast_core.table.engine.protocol import AnswerT, ItemT, Rows, Source
@@ -25,7 +25,7 @@ from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.added_rows import AddedRows
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
-from qbeast_core.table.engine.tasks.plain_files import PlainTask
+from qbeast_core.table.engine.tasks.store_files import PlainTask
 from qbeast_core.table.index.revision import refuse_collations
 from qbeast_core.table.read.file_scans import scan_of, scan_tasks
 from qbeast_core.table.read.reader import Reader, ScanPlan

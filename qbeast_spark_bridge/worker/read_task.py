@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import polars as pl
 import pyarrow as pa
 
-from qbeast_core.io.parquet.write.special_arrays import in_files
+from qbeast_core.io.parquet.special_arrays import in_files
 from qbeast_core.support.sizing import sizing
 from qbeast_spark_bridge.worker.call import grouped
 

@@ -14,7 +14,7 @@ from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.target import RowShape
 from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_core.table.engine.tasks.placed_files import write_file
-from qbeast_core.table.engine.tasks.plain_files import PlainTask
+from qbeast_core.table.engine.tasks.store_files import PlainTask
 from qbeast_spark_bridge.worker.transport import (
     BUFFER_BYTES,
     batch_of,

@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
-from qbeast_core.io.parquet.cuts import PageCuts
-from qbeast_core.io.parquet.write.encode import encode_data_file
+from qbeast_core.io.parquet.encode import encode_data_file
+from qbeast_core.io.parquet.tail import PageCuts
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.tree.space.index_values import frame_weights
 

@@ -18,7 +18,7 @@ from qbeast_core.table.engine.protocol import Source
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, write_file
-from qbeast_core.table.engine.tasks.plain_files import PlainTask
+from qbeast_core.table.engine.tasks.store_files import PlainTask
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write import WriteResult, write_rows
 from qbeast_core.tree.space.summary import IndexSummary, SampleLimits, domain_limits, merge_summaries

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.io.parquet.cuts import PageCuts
+from qbeast_core.io.parquet.encode import encode_data_file
 from qbeast_core.io.parquet.footer import PagesUnavailable
 from qbeast_core.io.parquet.mini_file import FilePart, build_mini_file
-from qbeast_core.io.parquet.tail import FileTail, parse_tail
+from qbeast_core.io.parquet.tail import FileTail, PageCuts, parse_tail
 from qbeast_core.io.parquet.thrift import (
     BINARY,
     I32,
@@ -28,7 +28,6 @@ from qbeast_core.io.parquet.thrift import (
     write_list,
     write_zigzag,
 )
-from qbeast_core.io.parquet.write.encode import encode_data_file
 from tests.helpers.examples import examples
 from tests.io.frames import weights
 

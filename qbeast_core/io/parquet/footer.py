@@ -1,12 +1,14 @@
-"""Parquet footers: the facts about a file, its columns and its pages that a reader of single pages needs."""
+"""Parquet footers: read by the last bytes of a file, and parsed for readers of single pages."""
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.io.parquet.thrift import (
     BINARY,
     I32,
@@ -21,6 +23,7 @@ from qbeast_core.io.parquet.thrift import (
     write_list,
     write_zigzag,
 )
+from qbeast_core.io.stores.store import Store
 from qbeast_core.space.arrays import I64Array
 
 MAGIC: Final = b"PAR1"
@@ -30,6 +33,9 @@ _MAX_DEPTH: Final = 100  # of nested columns; Polars and Arrow stop there too
 _MAX_BYTES: Final = 1 << 62
 # Errors that damaged bytes can cause: missing or other fields, numbers out of range.
 _PARSE_ERRORS: Final = (ThriftError, LookupError, TypeError, AttributeError, ValueError, OverflowError)
+
+_END: Final = 8
+_GUESS: Final = 1 << 16
 
 
 class PagesUnavailable(Exception):  # noqa: N818 - not a failure: the caller reads the whole file
@@ -272,3 +278,43 @@ def _varints(numbers: I64Array) -> bytes:
     groups = np.repeat(bits, lengths) >> (places * 7).astype(np.uint64) & np.uint64(0x7F)
     groups |= np.where(places + 1 < np.repeat(lengths, lengths), np.uint64(0x80), np.uint64(0))
     return groups.astype(np.uint8).tobytes()
+
+
+def stored_size(store: Store, path: str) -> int | None:
+    """Return the bytes of a data file; None if it does not exist or must not be opened."""
+    try:
+        return store.size(path)
+    except (FileNotFoundError, UnsupportedTableError):
+        return None
+
+
+def read_footer(store: Store, path: str, size: int) -> Any:
+    """Return the footer of a data file as pyarrow knows it, without opening the rest."""
+    from pyarrow import ArrowInvalid  # noqa: PLC0415 - slow to load, and few reads need it
+    from pyarrow import parquet as pq  # noqa: PLC0415 - the same
+
+    footer = read_footer_bytes(store, path, size)
+    try:
+        return pq.read_metadata(io.BytesIO(footer))
+    except (ArrowInvalid, OSError) as error:
+        message = f"its footer cannot be understood: {error}"
+        raise Unreadable(message) from error
+
+
+def read_footer_bytes(store: Store, path: str, size: int) -> bytes:
+    """Return the end of a file that readers of metadata need, after the bytes that every Parquet file begins with."""
+    tail = store.get_range(path, max(0, size - _GUESS), min(size, _GUESS))
+    if len(tail) < _END or tail[-4:] != MAGIC:
+        message = f"it does not end as a Parquet file does; it has {size:,} bytes"
+        raise Unreadable(message)
+    length = int.from_bytes(tail[-8:-4], "little") + _END
+    if length > size:
+        message = f"it ends with a footer of {length:,} bytes, and has {size:,} in all"
+        raise Unreadable(message)
+    if length > len(tail):
+        tail = store.get_range(path, size - length, length)
+    return MAGIC + tail[-length:]
+
+
+class Unreadable(Exception):  # noqa: N818 - it says what the file is; the check goes on
+    """A data file is not a Parquet file."""

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import QbeastError, UnsupportedTableError
+from qbeast_core.io.parquet.footer import stored_size
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.space.arrays import U64Array
@@ -25,7 +26,6 @@ from qbeast_core.table.check.lost_tags import LostTags, fitting_tags, proven_tag
 from qbeast_core.table.check.placement import Placement
 from qbeast_core.table.check.rows import AnswerT, FileCheck, JobT, OnEachFile, check_file
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
-from qbeast_core.table.data.footers import stored_size
 from qbeast_core.table.data.foreign_schema import lost_key_columns, taken_name
 from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files, whole_batches
 from qbeast_core.table.engine.protocol import Engine

@@ -8,7 +8,15 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.io.parquet.footer import MAGIC, PagesUnavailable, parse_footer
+from qbeast_core.io.parquet.footer import (
+    MAGIC,
+    PagesUnavailable,
+    Unreadable,
+    parse_footer,
+    read_footer,
+    read_footer_bytes,
+    stored_size,
+)
 from qbeast_core.io.parquet.tail import parse_tail
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.files.tag_copy import TagCopy, parse_copy
@@ -18,7 +26,6 @@ from qbeast_core.spec.layout import dump_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.rows import CHUNK_ROWS, FileCheck
 from qbeast_core.table.data.file_scan import TableFiles
-from qbeast_core.table.data.footers import Unreadable, read_footer, read_footer_bytes, stored_size
 from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files
 from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.keys.key_tag import dump_keys, keys_of_file

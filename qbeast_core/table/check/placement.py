@@ -10,9 +10,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.io.parquet.cuts import cuts_of
 from qbeast_core.io.parquet.footer import PagesUnavailable, read_page_locations
-from qbeast_core.io.parquet.tail import FileTail, parse_tail
+from qbeast_core.io.parquet.tail import FileTail, cuts_of, parse_tail
 from qbeast_core.io.parquet.thrift import ThriftError
 from qbeast_core.io.stores.store import Store
 from qbeast_core.query.plan.file_statistics import clock_slack

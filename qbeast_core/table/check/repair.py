@@ -11,6 +11,7 @@ from typing import Any, Final
 import orjson
 import polars as pl
 
+from qbeast_core.io.parquet.footer import Unreadable, read_footer, stored_size
 from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.files.live_files import LastChange, retag
 from qbeast_core.log.files.old_layouts import FLAT_KEYS
@@ -31,7 +32,6 @@ from qbeast_core.table.check.log import check_log
 from qbeast_core.table.check.lost_tags import LostTags, fitting_tags, tag_texts, with_tags
 from qbeast_core.table.commit.checkpoint import replace_checkpoints
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
-from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
 

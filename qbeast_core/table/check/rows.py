@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import StorageError
+from qbeast_core.io.parquet.footer import Unreadable, read_footer, stored_size
 from qbeast_core.log.files.stats import Leaf, leaf_column, leaves_of
 from qbeast_core.query.plan.file_statistics import text_above, widened_bounds
 from qbeast_core.spec.layout import WEIGHT_COLUMN, Layout
@@ -27,7 +28,6 @@ from qbeast_core.table.check.placement import (
     sample_column_values,
 )
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
-from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files
 from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.space.index_values import frame_weights

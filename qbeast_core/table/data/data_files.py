@@ -15,10 +15,14 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.parquet.cuts import cuts_of
-from qbeast_core.io.parquet.write.encodings import choose_dictionary, choose_uncompressed
-from qbeast_core.io.parquet.write.few_values import place_values, used_values
-from qbeast_core.io.parquet.write.value_bytes import page_rows_within, refuse_huge_values
+from qbeast_core.io.parquet.encodings import (
+    choose_dictionary,
+    choose_uncompressed,
+    page_rows_within,
+    refuse_huge_values,
+)
+from qbeast_core.io.parquet.few_values import place_values, used_values
+from qbeast_core.io.parquet.tail import cuts_of
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile, CdcFile
 from qbeast_core.log.columns.fields import statistics_schema

@@ -8,8 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from qbeast_core.io.parquet.page_plan import PageRequest
-from qbeast_core.io.parquet.pages import PageReader
+from qbeast_core.io.parquet.pages import PageReader, PageRequest
 from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.columns.file_values import PartitionTexts

@@ -15,7 +15,7 @@ from qbeast_core.errors import InvalidInputError, QbeastError, SchemaMismatchErr
 from qbeast_core.log.schema import unknown_types
 from qbeast_core.support.plain_text import first_line
 from qbeast_core.support.suggestions import SCANS
-from qbeast_core.table.data.column_names import refuse_names
+from qbeast_core.table.data.schema import refuse_names
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,13 +12,18 @@ from typing import Any, Final
 import polars as pl
 
 from qbeast_core.errors import StorageError, UnsupportedTableError
-from qbeast_core.io.parquet.old_calendar import OldCalendar, has_times
-from qbeast_core.io.parquet.other_reader import arrow_schema, scan_by_arrow
-from qbeast_core.io.parquet.stored_types import parts_apart, stored_type
+from qbeast_core.io.parquet.footer import Unreadable, read_footer_bytes
+from qbeast_core.io.parquet.other_writers import (
+    OldCalendar,
+    arrow_schema,
+    has_times,
+    parts_apart,
+    scan_by_arrow,
+    stored_type,
+)
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
-from qbeast_core.table.data.footers import Unreadable, read_footer_bytes
 from qbeast_core.table.data.query_batches import query_batches
 from qbeast_core.table.data.row_codec import RowCodec, names_by_id
 

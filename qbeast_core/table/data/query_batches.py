@@ -8,9 +8,12 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from queue import Full, Queue
 from threading import Event, Lock, Thread, current_thread
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _LOOK_SECONDS: Final = 0.1
 _JOIN_SECONDS: Final = 2.0
@@ -19,6 +22,8 @@ _FIRST_ROWS: Final = 1 << 14
 _GROWTH: Final = 32  # of one slice after the other
 _MAX_SOURCES: Final = 64  # each slice reads the footers of the files before it
 _OTHER_SOURCES: Final = re.compile(r"(\d+) other sources\]")
+
+_ARROW_ROWS: Final = 65_536
 
 _READ_AHEAD: Final = "POLARS_ROW_GROUP_PREFETCH_SIZE"
 _LOCK: Final = Lock()
@@ -117,6 +122,29 @@ def slices_within(lazy: pl.LazyFrame, *, size_bytes: int) -> Iterator[pl.DataFra
         first += rows
         fitting = max(int(size_bytes * rows / max(frame.estimated_size(), 1)), 1)
         rows = min(fitting, rows * _GROWTH)
+
+
+def arrow_stream(lazy: pl.LazyFrame) -> pa.RecordBatchReader:
+    """Return the rows of a query as Arrow batches. A few batches are in memory at a time.
+
+    Strings are ``large_string``, which all Arrow libraries support.
+
+    >>> arrow_stream(pl.LazyFrame({"a": [1, 2]})).read_all().to_pylist()
+    [{'a': 1}, {'a': 2}]
+    """
+    import pyarrow as pa  # noqa: PLC0415 - slow to load, and most reads do without
+
+    schema = _arrow(pl.DataFrame(schema=lazy.collect_schema())).schema
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for frame in query_batches(lazy, batch_rows=_ARROW_ROWS):
+            yield from _arrow(frame).cast(schema).to_batches()
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _arrow(frame: pl.DataFrame) -> pa.Table:
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
 def query_batches(lazy: pl.LazyFrame, *, batch_rows: int | None = None) -> Generator[pl.DataFrame]:

@@ -19,11 +19,10 @@ from qbeast_core.log.protocol import Brings, WriteMode, check_writable, damaged_
 from qbeast_core.progress import ProgressLike, callback_of
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms, report
-from qbeast_core.table.data.column_names import refuse_sample_column
+from qbeast_core.table.data.compiled_rules import rules_of
 from qbeast_core.table.data.expressions import Value, value_of
-from qbeast_core.table.data.rules.compiled import rules_of
-from qbeast_core.table.data.rules.identities import refuse_new_numbers
-from qbeast_core.table.data.rules.row_rules import RowRules
+from qbeast_core.table.data.row_rules import RowRules, refuse_new_numbers
+from qbeast_core.table.data.schema import refuse_sample_column
 from qbeast_core.table.dml.feed import keeps_feed, refuse_feed_column, write_feed
 from qbeast_core.table.dml.match import NO_MATCHES
 from qbeast_core.table.dml.plan import ChangedBy, ChangePlan, ChangeResult

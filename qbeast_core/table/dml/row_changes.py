@@ -10,7 +10,7 @@ from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.domains import RowIdColumns
 from qbeast_core.support.plain_text import reason_of
 from qbeast_core.table.data.expressions import Condition
-from qbeast_core.table.data.rules.row_rules import AppliedRules
+from qbeast_core.table.data.row_rules import AppliedRules
 from qbeast_core.table.engine.tasks.row_change import RowImages, UniformChange
 
 

@@ -8,9 +8,8 @@ from typing import Final
 
 import polars as pl
 
-from qbeast_core.io.parquet.cuts import PageCuts
-from qbeast_core.io.parquet.write.encodings import choose_dictionary
-from qbeast_core.io.parquet.write.value_bytes import page_rows_within
+from qbeast_core.io.parquet.encodings import choose_dictionary, page_rows_within
+from qbeast_core.io.parquet.tail import PageCuts
 from qbeast_core.log.actions import CHANGE_FOLDER, CdcFile
 from qbeast_core.log.columns.file_values import partition_values
 from qbeast_core.log.columns.stored import StoredColumns

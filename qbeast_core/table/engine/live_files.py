@@ -13,11 +13,11 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from qbeast_core.io.parquet.footer import Unreadable, read_footer
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.table.data.file_scan import FileScan
-from qbeast_core.table.data.footers import Unreadable, read_footer
 from qbeast_core.table.data.query_batches import has_any_width, within
 from qbeast_core.table.engine.budget import guess_row_bytes
 from qbeast_core.table.engine.target import FileTarget, RowShape

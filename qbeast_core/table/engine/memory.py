@@ -20,8 +20,7 @@ from qbeast_core.table.engine.live_files import FilesSource
 from qbeast_core.table.engine.protocol import AnswerT, ItemT, PlannedRows, Rows, Source, unindexed_rows
 from qbeast_core.table.engine.stream import FrameSource
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.engine.tasks.plain_files import PlainTask
-from qbeast_core.table.engine.tasks.sorted_file import settings_for
+from qbeast_core.table.engine.tasks.store_files import PlainTask, settings_for
 from qbeast_core.tree.keys.key_sketch import KeySketch, KeyTotal, design_effect
 from qbeast_core.tree.keys.key_tag import keys_of_file
 from qbeast_core.tree.layout.existing import ExistingTree, partitions_of

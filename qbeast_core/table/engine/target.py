@@ -13,7 +13,7 @@ from qbeast_core.log.columns.stored import StoredColumns, sample_column_of, with
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from qbeast_core.table.data.frames import FrameLike, to_frame
-from qbeast_core.table.data.rules.row_rules import RowRules
+from qbeast_core.table.data.row_rules import RowRules
 from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.tree.space.partitions import with_stored_values
 

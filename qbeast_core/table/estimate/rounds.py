@@ -22,8 +22,8 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.reading import Reading, Window
 from qbeast_core.table.estimate.result import Estimate, frame_of, notes_of
-from qbeast_core.table.read.heights import known_rows
 from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.scan import known_rows
 
 # Approximate rows of the first round, the pilot, which estimates the variance of the answers.
 # Fewer rows give too uncertain a fraction for the next round; more cost bytes where a small sample is enough.

@@ -35,10 +35,10 @@ from qbeast_core.spec.table_config import (
 )
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.commit.commit import commit
-from qbeast_core.table.data.column_names import listed_names, refuse_names
 from qbeast_core.table.data.file_scan import open_files
 from qbeast_core.table.data.foreign_schema import refuse_mapping
 from qbeast_core.table.data.found_instead import log_instead
+from qbeast_core.table.data.schema import listed_names, refuse_names
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.column_texts import column_texts

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias, get_args
 import pyarrow as pa
 
 from qbeast_core.errors import HiddenColumnWarning, InvalidColumnsError, InvalidInputError, check_choice
+from qbeast_core.io.parquet.footer import Unreadable, read_footer, stored_size
 from qbeast_core.io.stores.store import map_files
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.live_files import LastChange, retag
@@ -30,7 +31,6 @@ from qbeast_core.spec.transformation import (
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.check.placement import read_layout
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
-from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.data.foreign_schema import refuse_mapping
 from qbeast_core.table.index.revision import check_columns
 from qbeast_core.table.index.unindexed import latest_revision

@@ -19,9 +19,9 @@ from qbeast_core.results import MetadataResult
 from qbeast_core.support.runtime import new_id
 from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
-from qbeast_core.table.data.column_names import name_problems
-from qbeast_core.table.data.rules.compiled import RuleError, constraint_of
-from qbeast_core.table.data.rules.row_rules import Check
+from qbeast_core.table.data.compiled_rules import RuleError, constraint_of
+from qbeast_core.table.data.row_rules import Check
+from qbeast_core.table.data.schema import name_problems
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan import scan
 from qbeast_core.table.snapshot.snapshot import Snapshot

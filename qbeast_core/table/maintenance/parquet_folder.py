@@ -24,6 +24,7 @@ from qbeast_core.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
+from qbeast_core.io.parquet.footer import Unreadable, read_footer_bytes
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.columns.file_values import NULL_FOLDER, typed_values
@@ -32,7 +33,6 @@ from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
-from qbeast_core.table.data.footers import Unreadable, read_footer_bytes
 from qbeast_core.table.data.found_instead import hive_copy
 from qbeast_core.table.data.frames import replaced_types
 from qbeast_core.table.data.parquet_scan import scan_files

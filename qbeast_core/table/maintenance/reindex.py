@@ -26,11 +26,11 @@ from qbeast_core.spec.table_config import (
 )
 from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms, report
 from qbeast_core.table.commit.commit import CommitOutcome, commit
-from qbeast_core.table.data.column_names import refuse_sample_column
 from qbeast_core.table.data.foreign_schema import refuse_taken_name
+from qbeast_core.table.data.schema import refuse_sample_column
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.engine.tasks.summarise_task import SummariseTask
+from qbeast_core.table.engine.tasks.passes import SummariseTask
 from qbeast_core.table.index.column_texts import IndexColumns
 from qbeast_core.table.index.revision import check_columns, refuse_collations, specs_of_overwrite
 from qbeast_core.table.index.state import IndexState

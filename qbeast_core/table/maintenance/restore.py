@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from qbeast_core.errors import NotQbeastTableError, VersionNotFoundError
+from qbeast_core.io.parquet.footer import stored_size
 from qbeast_core.io.stores.store import map_files
 from qbeast_core.log.actions import AddFile, Metadata, parse_commit
 from qbeast_core.log.columns.declared_rules import identity_columns, keeping_high_water_marks
@@ -18,7 +19,6 @@ from qbeast_core.results import Result
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import HIGHEST_REVISION_ID
 from qbeast_core.table.commit.commit import commit_metadata
-from qbeast_core.table.data.footers import stored_size
 from qbeast_core.table.snapshot.log_files import read_log
 from qbeast_core.table.snapshot.snapshot import Snapshot, read_live_files
 

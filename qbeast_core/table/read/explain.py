@@ -12,9 +12,8 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from qbeast_core.io.parquet.footer import PagesUnavailable
-from qbeast_core.io.parquet.page_plan import PageRequest
-from qbeast_core.io.parquet.pages import PageRanges
+from qbeast_core.io.parquet.footer import PagesUnavailable, Unreadable, read_footer
+from qbeast_core.io.parquet.pages import PageRanges, PageRequest
 from qbeast_core.io.stores.store import map_files
 from qbeast_core.query.filters.nodes import (
     And,
@@ -39,7 +38,6 @@ from qbeast_core.support.html import bar, html_of
 from qbeast_core.support.plain_text import in_lines
 from qbeast_core.support.process import refuse_forked
 from qbeast_core.table.data.expressions import Predicate, filter_of
-from qbeast_core.table.data.footers import Unreadable, read_footer
 from qbeast_core.table.data.row_codec import RowCodec
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.read.file_scans import all_pages, page_request

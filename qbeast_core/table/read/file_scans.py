@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import check_whole_number
-from qbeast_core.io.parquet.cuts import cuts_of
-from qbeast_core.io.parquet.page_plan import PageRequest
+from qbeast_core.io.parquet.pages import PageRequest
+from qbeast_core.io.parquet.tail import cuts_of
 from qbeast_core.query.plan.select import Selection
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.support.sizing import Sizing

@@ -1,4 +1,7 @@
-"""Plan reads of a snapshot."""
+"""Plan reads of a snapshot, and samples of it by the hash of any columns.
+
+Tables without an index are read completely for a sample.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import polars as pl
 
 from qbeast_core.errors import (
     CorruptTagWarning,
     InvalidInputError,
+    UnindexedSampleWarning,
     invalid_argument,
 )
 from qbeast_core.io.stores.store import Store
@@ -32,6 +37,10 @@ from qbeast_core.table.data.foreign_schema import refuse_lost_columns
 from qbeast_core.table.index.unindexed import index_call, latest_revision
 from qbeast_core.table.read.scan_task import RowFilter
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.tree.space.index_values import can_be_hashed
+
+# Ids of the tables that a warning was shown for.
+_WARNED: Final[set[str]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,3 +258,48 @@ def log_read(reader: Reader, plan: ScanPlan, sample: Sample | None) -> None:
     text = "version %d of %s: reads %d of %d files, %d of %d rows; filter %s, sample %s"
     version = (snapshot.version, snapshot.uri)
     LOG.debug(text, *version, opened, files, rows, snapshot.counted_rows, plan.predicate, sample)
+
+
+def sampled_by(reader: Reader, columns: Sequence[str] | None) -> Reader:
+    """Return the reader whose samples select rows by the hash of these columns; None: by the index of the table.
+
+    If the index is of these columns, it is used.
+    """
+    if columns is None:
+        return reader
+    schema = reader.snapshot.schema
+    names = different_names(columns, list(schema), argument="sample_by")
+    unfit = {name: schema[name] for name in names if not can_be_hashed(schema[name])}
+    if unfit:
+        problem = f"must name columns with a hash; no hash is known for the types of {unfit}"
+        invalid_argument("sample_by", problem, value=names)
+    if tuple(names) == reader.hashed and not reader.hashes_differ:
+        return reader
+    return Reader(reader.snapshot, tuple(names))
+
+
+def reader_of_estimate(reader: Reader, columns: Sequence[str] | None, sample: Sample | None) -> Reader:
+    """Return the reader of an estimate: without an index on these columns, it reads all rows. Warn of that."""
+    reader = sampled_by(reader, columns)
+    reader.weights_of(sample)  # raises if a sample needs other arguments
+    warn_of_full_read(reader)
+    return reader
+
+
+def warn_of_full_read(reader: Reader) -> None:
+    """Warn, once per table, if samples read all files."""
+    snapshot = reader.snapshot
+    reads_all = reader.sample_by is not None or not snapshot.config.is_indexed
+    if not reads_all or snapshot.metadata.id in _WARNED:
+        return
+    if snapshot.config.is_indexed:
+        columns = list(reader.hashed)
+        now = Reader(snapshot).hashed
+        reason = f"is sampled by {list(now)}, not by {columns}"
+        cure = f"Leave sample_by out to sample by {list(now)}, or write a table with sample_by={columns}"
+    else:
+        reason = "has no index"
+        cure = f"Index it, which moves no data, and sample by the same columns: {index_call(snapshot)}"
+    message = f"samples and estimates read all files of {snapshot.uri!r}, because it {reason}. {cure}."
+    warnings.warn(message, UnindexedSampleWarning, stacklevel=caller_stacklevel())
+    _WARNED.add(snapshot.metadata.id)

@@ -13,9 +13,8 @@ from qbeast_core.query.plan.weight_range import Sample, fraction_below
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
 from qbeast_core.table.read.file_scans import scans_of
-from qbeast_core.table.read.heights import max_rows
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.read.scan import pushed_down
+from qbeast_core.table.read.scan import max_rows, pushed_down
 from qbeast_core.table.read.scan_task import read_scans
 
 # Returns the lowest weights of matching rows below a fraction, ascending, with columns `weight` and `rows`. Returns all

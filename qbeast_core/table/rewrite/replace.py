@@ -21,9 +21,8 @@ from qbeast_core.table.engine.live_files import FilesSource, all_rows, live_scan
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine, PlannedRows, Rows
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
-from qbeast_core.table.engine.tasks.changed_file import ChangeFile, FileToChange
-from qbeast_core.table.engine.tasks.plain_files import rows_of
-from qbeast_core.table.engine.tasks.row_change import RowChange
+from qbeast_core.table.engine.tasks.row_change import ChangeFile, FileToChange, RowChange
+from qbeast_core.table.engine.tasks.store_files import rows_of
 from qbeast_core.table.index.revision import choose_revision, wish_of_table
 from qbeast_core.table.index.state import NO_BLOCKS, IndexState, new_blocks
 from qbeast_core.table.read.reader import Reader

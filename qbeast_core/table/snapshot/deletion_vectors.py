@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError, StorageError
+from qbeast_core.io.parquet.footer import Unreadable, read_footer
 from qbeast_core.io.stores.store import Range, Store, map_files
 from qbeast_core.log.files.deletion_vector import (
     MalformedBitmap,
@@ -23,7 +24,6 @@ from qbeast_core.log.files.deletion_vector import (
     vector_path,
 )
 from qbeast_core.space.arrays import I64Array
-from qbeast_core.table.data.footers import Unreadable, read_footer
 
 _FORMAT: Final = b"\x01"
 _NUMBER_BYTES: Final = 4  # the length before a vector, and the checksum after it

@@ -15,7 +15,7 @@ from qbeast_core.log.columns.declared_rules import declared_rules
 from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.data.frames import to_frame
-from qbeast_core.table.data.rules.identities import drawn_for
+from qbeast_core.table.data.row_rules import drawn_for
 from qbeast_core.table.engine.tasks.append import AppendedPart, AppendTask
 from qbeast_core.table.index.fit import fit_blocks
 from qbeast_core.table.index.key_counts import warn_if_growing

@@ -10,7 +10,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.support.suggestions import did_you_mean
-from qbeast_core.table.data.column_names import listed_names
+from qbeast_core.table.data.schema import listed_names
 
 # Names of partition columns, or the name of one.
 PartitionBy: TypeAlias = Sequence[str] | str

@@ -26,15 +26,14 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries
 from qbeast_core.support.runtime import new_id, now_ms
-from qbeast_core.table.data.column_names import check_sample_column, refuse_sample_column
+from qbeast_core.table.data.compiled_rules import rules_of
 from qbeast_core.table.data.foreign_schema import (
     refuse_lost_columns,
     refuse_mapping,
     refuse_taken_name,
 )
-from qbeast_core.table.data.rules.compiled import rules_of
-from qbeast_core.table.data.rules.row_rules import RowRules
-from qbeast_core.table.data.schema import fit_frame
+from qbeast_core.table.data.row_rules import RowRules
+from qbeast_core.table.data.schema import check_sample_column, fit_frame, refuse_sample_column
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.index.revision import (
     check_columns,

@@ -23,12 +23,12 @@ from qbeast_core.support.process import refuse_forked
 from qbeast_core.support.runtime import LOG, Progress, now_ms, report
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.data.rules.identities import drawn_for, with_numbers
+from qbeast_core.table.data.row_rules import drawn_for, with_numbers
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine, PlannedRows, Rows, Source
 from qbeast_core.table.engine.stream import FrameSource, OneShotSource, required_columns
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.engine.tasks.plain_files import rows_of
+from qbeast_core.table.engine.tasks.store_files import rows_of
 from qbeast_core.table.index.key_counts import (
     KeyCounts,
     count_keys,

@@ -15,7 +15,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.io.parquet.write import value_bytes
+from qbeast_core.io.parquet.encodings import page_rows_within
 from qbeast_core.table.engine.live_files import rows_and_bytes
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.invariants import check_invariants, read_log
@@ -95,9 +95,9 @@ def test_pages_of_large_values_have_fewer_rows(tmp_path: Path) -> None:
 
 def test_single_large_value_keeps_page_sizes() -> None:
     rows = pl.DataFrame({"text": ["x" * (32 * MIB), *["y"] * 4_000]})
-    assert value_bytes.page_rows_within(rows, 2048) == 2048
+    assert page_rows_within(rows, 2048) == 2048
     many = pl.DataFrame({"text": ["x" * (3 * MIB), "y", "y", "y"] * 64})
-    assert value_bytes.page_rows_within(many, 256) == 16
+    assert page_rows_within(many, 256) == 16
 
 
 NESTED: dict[str, Any] = {

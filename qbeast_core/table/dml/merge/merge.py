@@ -15,10 +15,8 @@ from qbeast_core.log.columns.declared_rules import with_high_water_marks
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.log.schema import merged_schema
 from qbeast_core.space.arrays import BoolArray
-from qbeast_core.table.data.column_names import name_problems, refuse_sample_column
-from qbeast_core.table.data.rules.identities import drawn_for
-from qbeast_core.table.data.rules.row_rules import RowRules
-from qbeast_core.table.data.schema import case_problems
+from qbeast_core.table.data.row_rules import RowRules, drawn_for
+from qbeast_core.table.data.schema import case_problems, name_problems, refuse_sample_column
 from qbeast_core.table.dml.change import Change, assignments_of, required_columns, rules_of_version
 from qbeast_core.table.dml.match import FileMatches, live_rows
 from qbeast_core.table.dml.merge.clauses import Clauses

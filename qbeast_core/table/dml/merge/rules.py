@@ -14,7 +14,7 @@ from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.io.stores.location import Location
 from qbeast_core.log.columns.declared_rules import Identity
 from qbeast_core.table.data.file_scan import TableFiles
-from qbeast_core.table.data.rules.row_rules import AppliedRules
+from qbeast_core.table.data.row_rules import AppliedRules
 from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
 from qbeast_core.table.dml.merge.match_rows import ROW, SOURCE_ROW, MatchRows, Verdict, judge

@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.parquet.write.encodings import with_short_values
+from qbeast_core.io.parquet.encodings import with_short_values
 from qbeast_core.io.stores.temporary_folder import TemporaryFolder
 from qbeast_core.space.arrays import I64Array, U64Array
 from qbeast_core.table.data.query_batches import within

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import numpy as np
 import polars as pl
 
-from qbeast_core.io.parquet.write.value_bytes import refuse_huge_values
+from qbeast_core.io.parquet.encodings import refuse_huge_values
 from qbeast_core.log.actions import AddFile
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.support.runtime import Progress, ProgressCallback, report
@@ -38,8 +38,7 @@ from qbeast_core.table.engine.spill.files import (
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import OrderedRows, PlacedFile, ordered_files, store_ordered
-from qbeast_core.table.engine.tasks.plain_files import PlainTask
-from qbeast_core.table.engine.tasks.sorted_file import settings_for
+from qbeast_core.table.engine.tasks.store_files import PlainTask, settings_for
 from qbeast_core.tree.layout.pack import rows_per_file
 from qbeast_core.tree.space.summary import IndexSummary, merge_summaries
 

@@ -14,7 +14,7 @@ from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.columns.declared_rules import Identity
 from qbeast_core.support.runtime import new_id
-from qbeast_core.table.data.rules.identities import with_numbers
+from qbeast_core.table.data.row_rules import with_numbers
 
 # Suffix of temporary files of rows, after the UUID of the operation and of the file. A vacuum removes such files.
 SUFFIX = ".rows.arrow"

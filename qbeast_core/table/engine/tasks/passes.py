@@ -13,17 +13,27 @@ from qbeast_core.space.arrays import I32Array, U64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.frames import ArrowStream
 from qbeast_core.table.engine.target import FileTarget, RowShape
+from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.tree.layout.grid import grid_columns
 from qbeast_core.tree.layout.outline import Outline
 from qbeast_core.tree.space.evolve import rows_outside
 from qbeast_core.tree.space.index_values import frame_weights
 from qbeast_core.tree.space.partitions import NO_PARTITIONS, Partitions, with_stored_values
-from qbeast_core.tree.space.summary import IndexSummary, SampleLimits, domain_limits, summarise
+from qbeast_core.tree.space.summary import (
+    IndexSummary,
+    SampleLimits,
+    domain_limits,
+    merge_summaries,
+    summarise,
+)
 
 _NO_RULES: Final = '{"fields":[]}'
 _BIAS: Final = 1 << 31
 _WEIGHT_BITS: Final = np.uint64(32)
 _WEIGHT_MASK: Final = np.uint64((1 << 32) - 1)
+
+# More rows than a task has.
+_ROWS_OF_TASK: Final = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +151,19 @@ def nodes_and_weights(outline: Outline, keys: U64Array) -> tuple[I32Array, I32Ar
     """Return the node and the weight of each row from its sort key."""
     weights = (keys & _WEIGHT_MASK).astype(np.int64) - _BIAS
     return outline.nodes_in_files[keys >> _WEIGHT_BITS], weights.astype(np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class SummariseTask:
+    """Summarises some columns, by batches. Picklable."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, item: tuple[int, ScanTask]) -> IndexSummary:
+        """Summarise the rows of a numbered task."""
+        number, task = item
+        row, parts = number * _ROWS_OF_TASK, list[IndexSummary]()
+        for frame in task.read():
+            parts.append(summarise(frame, self.names, first_row=row))
+            row += frame.height
+        return merge_summaries(parts)

@@ -1,11 +1,32 @@
-"""Changes of rows between old and new files. They are sent to workers, so they can be pickled."""
+"""Changes of rows between old and new files, and the task that changes a file in place. Picklable."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
 
+import numpy as np
 import polars as pl
+
+from qbeast_core.log.actions import AddFile
+from qbeast_core.log.files.tag_copy import FileIndex
+from qbeast_core.space.arrays import I32Array, I64Array
+from qbeast_core.spec.block import Block
+from qbeast_core.spec.layout import parse_layout
+from qbeast_core.spec.revision import Revision
+from qbeast_core.support.joins import own_column
+from qbeast_core.support.runtime import new_id
+from qbeast_core.table.data.file_scan import FileScan, TableFiles
+from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.tasks.store_files import settings_for, store_sorted
+from qbeast_core.table.read.scan_task import RowFilter, read_scans
+from qbeast_core.tree.bands.shape import FileShape
+from qbeast_core.tree.space.index_values import frame_weights
+
+_PLACE: Final = own_column("place")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,3 +65,91 @@ class UniformChange(RowChange, RowFunction):
     def of_file(self, path: str) -> RowFunction:  # noqa: ARG002 - same for all files
         """See `RowChange`."""
         return self
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileToChange:
+    """A live file."""
+
+    scan: FileScan
+    change: RowFunction
+    # Blocks in the order of the file, and its layout tag.
+    blocks: tuple[Block, ...]
+    layout: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangeFile:
+    """Rewrites a file with changed rows if all rows keep their places. Picklable."""
+
+    files: TableFiles = field(repr=False)
+    # Reads all columns of all rows.
+    keep: RowFilter
+    target: FileTarget
+    revision: Revision
+    # Prefix of the names of new files, to find files of failed tasks.
+    operation: str
+    # Whether to return changed rows that do not keep their places, so that the file is not read again.
+    returns_rows: bool
+
+    def __call__(self, file: FileToChange) -> AddFile | pl.DataFrame | None:
+        """Write the file. If a row is deleted or an indexed value changes, return the changed rows or None."""
+        frames: list[pl.DataFrame] = []
+        stay = True
+        for rows in _first_alone(read_scans([file.scan], self.keep, self.files)):
+            changed = _in_order(rows, file.change)
+            placing = list(dict.fromkeys((*self.revision.key_columns, *self.target.columns.partitions)))
+            stay = stay and changed.select(placing).equals(rows.select(placing))
+            if not (stay or self.returns_rows):
+                return None
+            frames.append(changed)
+        if not frames:
+            return None
+        rows = pl.concat(frames, rechunk=True)
+        weights = frame_weights(rows, self.revision.hashed)
+        shape = _shape(file) if stay else None
+        if shape is None or not _lie_in_blocks(weights, file.blocks, shape):
+            return rows if self.returns_rows else None
+        path = f"{self.operation}.{new_id()}.parquet"
+        settings = settings_for(self.target, rows, self.revision.columns)
+        index = FileIndex(self.revision, file.blocks)
+        add = store_sorted(self.target, rows, weights, settings, path=path, shape=shape, index=index)
+        return add.model_copy(update={"blocks": file.blocks})
+
+
+def _in_order(rows: pl.DataFrame, change: RowFunction) -> pl.DataFrame:
+    """Return the changed rows in their original order."""
+    place = pl.Series(_PLACE, np.arange(rows.height, dtype=np.uint32))
+    changed = change(rows.with_columns(place))
+    order = np.argsort(changed[_PLACE].to_numpy(), kind="stable")
+    return changed.drop(_PLACE)[pl.Series(order)]
+
+
+def _first_alone(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield the first frame, then the others as one. The first usually shows whether rows keep their places."""
+    yield from islice(frames, 1)
+    others = [frame for frame in frames if frame.height]
+    if others:
+        yield pl.concat(others)
+
+
+def _shape(file: FileToChange) -> FileShape | None:
+    """Return the shape of a file, which the new file keeps; None if it is unknown."""
+    layout = None if file.layout is None else parse_layout(file.layout)
+    return None if layout is None else FileShape.parse(layout, _counts(file.blocks))
+
+
+def _counts(blocks: tuple[Block, ...]) -> I64Array:
+    return np.array([block.element_count for block in blocks], np.int64)
+
+
+def _lie_in_blocks(weights: I32Array, blocks: tuple[Block, ...], shape: FileShape) -> bool:
+    """Return whether rows with these weights are consistent with the blocks of a file."""
+    counts = _counts(blocks)
+    if not len(blocks) or counts.sum() != len(weights):
+        return False
+    by_block = weights[shape.runs.by_block()]
+    falls = np.flatnonzero(by_block[1:] < by_block[:-1]) + 1
+    starts = np.cumsum(counts) - counts
+    lowest = np.array([block.min_weight for block in blocks])
+    return bool(np.isin(falls, starts).all() and (by_block[starts] == lowest).all())

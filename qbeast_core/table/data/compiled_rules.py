@@ -17,7 +17,7 @@ from qbeast_core.log.protocol import unsupported_rule
 from qbeast_core.query.sql.values import InvalidSqlError, UnknownColumnError, half_up
 from qbeast_core.support.plain_text import reason_of
 from qbeast_core.table.data.expressions import UTC_NOW
-from qbeast_core.table.data.rules.row_rules import Check, ComputedColumn, RowRules, RuleKind
+from qbeast_core.table.data.row_rules import Check, ComputedColumn, RowRules, RuleKind
 
 
 def rules_of(

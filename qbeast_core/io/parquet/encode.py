@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.parquet.cuts import PageCuts
 from qbeast_core.io.parquet.footer import (
     MAGIC,
     FileFooter,
@@ -22,7 +21,8 @@ from qbeast_core.io.parquet.footer import (
     read_page_locations,
     shift_page_locations,
 )
-from qbeast_core.io.parquet.tail import dump_directory
+from qbeast_core.io.parquet.special_arrays import in_files
+from qbeast_core.io.parquet.tail import PageCuts, dump_directory
 from qbeast_core.io.parquet.thrift import (
     STRUCT,
     ThriftStruct,
@@ -31,7 +31,6 @@ from qbeast_core.io.parquet.thrift import (
     write_list,
     write_zigzag,
 )
-from qbeast_core.io.parquet.write.special_arrays import in_files
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 

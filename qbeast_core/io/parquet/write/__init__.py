@@ -1,1 +1,0 @@
-"""Writing of Parquet files: encodings, pages, row groups."""
