@@ -93,7 +93,7 @@ def _leaves(path: str, column: pl.Series) -> Iterator[tuple[str, pl.Series]]:
 
 def _sample(column: pl.Series) -> pl.Series:
     # Nested values are copied later, so their sample is limited in bytes.
-    return rows_within(column, _SAMPLE_BYTES) if column.dtype.is_nested() else column
+    return _rows_within(column, _SAMPLE_BYTES) if column.dtype.is_nested() else column
 
 
 def _repeats(leaf: pl.Series) -> bool:
@@ -140,15 +140,15 @@ def _beginnings(column: pl.Series) -> pl.Series:
         return column
     if isinstance(column.dtype, pl.String | pl.Binary):
         column = column.cast(pl.Binary).bin.head(_VALUE_BYTES)
-    return rows_within(column, _COLUMN_BYTES)
+    return _rows_within(column, _COLUMN_BYTES)
 
 
-def rows_within(column: pl.Series, max_bytes: int) -> pl.Series:
+def _rows_within(column: pl.Series, max_bytes: int) -> pl.Series:
     """Return the first values of a column that take at most `max_bytes` together.
 
     Single values of more than `max_bytes` are left out.
 
-    >>> rows_within(pl.Series(["a" * 100, "b", "c", "d"]), 12).to_list()
+    >>> _rows_within(pl.Series(["a" * 100, "b", "c", "d"]), 12).to_list()
     ['b', 'c']
     """
     if column.estimated_size() <= max_bytes:

@@ -67,7 +67,7 @@ class PageReader:
 
     def bytes_of(self, request: PageRequest, columns: Sequence[str]) -> int:
         """Return the number of bytes in `ranges`, which is slower; raises the same errors."""
-        return pages_bytes(self._tail(request), request, columns) + request.tail_bytes
+        return _pages_bytes(self._tail(request), request, columns) + request.tail_bytes
 
     def read(
         self, requests: Sequence[PageRequest], columns: Sequence[str], schema: pl.Schema
@@ -84,7 +84,7 @@ class PageReader:
         """
         batch: list[PagePlan] = []
         for request, plan in self._plans(requests, columns):
-            for piece in split_plan(plan, max_bytes) if plan else ():
+            for piece in _split_plan(plan, max_bytes) if plan else ():
                 if batch and sum(p.cost for p in batch) + piece.cost > max_bytes:
                     yield from self._read_or_none(batch, columns, schema)
                     batch = []
@@ -110,7 +110,7 @@ class PageReader:
             return None
 
     def _plan(self, columns: Sequence[str], request: PageRequest) -> PagePlan:
-        return plan_pages(self._tail(request), request, columns)
+        return _plan_pages(self._tail(request), request, columns)
 
     def _tail(self, request: PageRequest) -> FileTail:
         key = (request.path, request.size_bytes, request.tail_bytes)
@@ -264,7 +264,7 @@ class PagePlan:
         return [piece for group in self.groups for ranges in group.ranges for piece in ranges]
 
 
-def plan_pages(tail: FileTail, request: PageRequest, columns: Collection[str]) -> PagePlan:
+def _plan_pages(tail: FileTail, request: PageRequest, columns: Collection[str]) -> PagePlan:
     """Return the byte ranges of the requested pages."""
     _check(tail, request)
     leaves = _leaves_of(tail.footer, columns)
@@ -285,7 +285,7 @@ def plan_pages(tail: FileTail, request: PageRequest, columns: Collection[str]) -
     )
 
 
-def pages_bytes(tail: FileTail, request: PageRequest, columns: Collection[str]) -> int:
+def _pages_bytes(tail: FileTail, request: PageRequest, columns: Collection[str]) -> int:
     """Return the number of bytes of the requested pages and their dictionaries, without the ranges."""
     _check(tail, request)
     leaves = _leaves_of(tail.footer, columns)
@@ -295,7 +295,7 @@ def pages_bytes(tail: FileTail, request: PageRequest, columns: Collection[str]) 
     return int(tail.page_sizes[leaves][:, request.pages].sum()) + dictionaries
 
 
-def split_plan(plan: PagePlan, max_bytes: int) -> list[PagePlan]:
+def _split_plan(plan: PagePlan, max_bytes: int) -> list[PagePlan]:
     """Split a plan between pages into plans of about `max_bytes`, dictionaries aside, or of one page."""
     if plan.cost <= max_bytes or len(plan.request.pages) == 1:
         return [plan]
@@ -303,7 +303,7 @@ def split_plan(plan: PagePlan, max_bytes: int) -> list[PagePlan]:
     group = np.maximum(np.cumsum(_costs(plan.tail, plan.leaves, pages)) - 1, 0) // max_bytes
     columns = {plan.tail.footer.leaves[leaf] for leaf in plan.leaves}
     parts = np.split(pages, np.flatnonzero(np.diff(group)) + 1)
-    return [plan_pages(plan.tail, part, columns) for part in plan.request.split(parts)]
+    return [_plan_pages(plan.tail, part, columns) for part in plan.request.split(parts)]
 
 
 def _check(tail: FileTail, request: PageRequest) -> None:

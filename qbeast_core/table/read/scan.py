@@ -81,7 +81,7 @@ def _rows_or_heights(
     filtered = [] if predicate is None else predicate.meta.root_names()
     columns = [*_HIDDEN, *reader.snapshot.schema] if with_columns is None else with_columns
     if _HIDDEN[0] in columns and set(columns) <= {_HIDDEN[0], *filtered}:
-        yield from _first_rows(_nulls(reader, columns, heights(reader, predicate, sample)), n_rows)
+        yield from _first_rows(_nulls(reader, columns, _heights(reader, predicate, sample)), n_rows)
         return
     shown = [name for name in columns if name not in _HIDDEN]
     missing = [pl.lit(None).alias(name) for name in columns if name in _HIDDEN]
@@ -202,7 +202,7 @@ def warn_of_sample(reader: Reader, sample: Sample | None, plan: ScanPlan) -> Non
     warnings.warn(message, EmptySampleWarning, stacklevel=caller_stacklevel())
 
 
-def heights(reader: Reader, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[int]:
+def _heights(reader: Reader, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[int]:
     """Yield the number of rows of a read in parts. The first part is known without a read of data files."""
     plan = reader.plan(predicate, sample)
     count = _log_count(reader, plan) if plan.weights.is_full else None
