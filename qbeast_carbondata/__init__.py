@@ -26,5 +26,5 @@ Pure, without files (bytes in, values or Arrow out)::
     columns      the tree of columns of a file or a table, and the Arrow type of each
     structs/     the Thrift structs as dataclasses
     encryption   distinguishes encrypted files from damaged ones
-    damage       `Damaged` and `Unreadable`, the errors of pure code; `stored_file` makes public errors of them
+    damage       `Damaged` and `UnsupportedForm`, the errors of pure code; `stored_file` makes public errors of them
 """

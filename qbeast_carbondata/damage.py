@@ -16,7 +16,7 @@ class Damaged(Exception):  # noqa: N818 - what the bytes are
         super().__init__(reason)
 
 
-class Unreadable(Damaged):
+class UnsupportedForm(Damaged):
     """The bytes have a form that CarbonData writes and this reader does not support."""
 
 
@@ -26,8 +26,8 @@ def damaged(reason: str) -> NoReturn:
 
 
 def unreadable(reason: str) -> NoReturn:
-    """Raise `Unreadable`."""
-    raise Unreadable(reason)
+    """Raise `UnsupportedForm`."""
+    raise UnsupportedForm(reason)
 
 
 @contextmanager

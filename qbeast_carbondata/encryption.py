@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from qbeast_carbondata.damage import Damaged, Unreadable
+from qbeast_carbondata.damage import Damaged, UnsupportedForm
 
 # Bytes at the begin and the end of a file that are tested.
 SAMPLE_BYTES: Final = 2048
@@ -28,14 +28,14 @@ _REASON: Final = (
 
 @contextmanager
 def unless_encrypted(*samples: bytes) -> Generator[None]:
-    """Turn `Damaged` into `Unreadable` where all samples look encrypted."""
+    """Turn `Damaged` into `UnsupportedForm` where all samples look encrypted."""
     try:
         yield
     except Damaged as error:
-        if not isinstance(error, Unreadable) and all(
+        if not isinstance(error, UnsupportedForm) and all(
             looks_encrypted(sample[:SAMPLE_BYTES]) for sample in samples
         ):
-            raise Unreadable(_REASON) from error
+            raise UnsupportedForm(_REASON) from error
         raise
 
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from qbeast_carbondata.damage import Damaged, Unreadable, damaged
+from qbeast_carbondata.damage import Damaged, UnsupportedForm, damaged
 from qbeast_carbondata.encryption import unless_encrypted
 from qbeast_core.errors import DamagedFileError, LostValuesWarning, StorageError, UnsupportedTableError
 from qbeast_core.io.stores.store import Range, Store
@@ -24,7 +24,7 @@ def inside(root: str, path: str, place: str = "") -> Generator[None]:
     except Damaged as error:
         where = ", ".join([*([place] if place else []), *reversed(error.places)])
         at = f" ({where})" if where else ""
-        if isinstance(error, Unreadable):
+        if isinstance(error, UnsupportedForm):
             cure = "Convert it with the release of CarbonData that wrote it, or leave its segment out."
             message = f"{path!r} of {root!r}{at} cannot be read: {error.reason}. {cure}"
             raise UnsupportedTableError(message, path=path, feature=error.reason) from error

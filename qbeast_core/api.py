@@ -24,9 +24,9 @@ from qbeast_core.table.table import Table, open_version
 
 if TYPE_CHECKING:
     from qbeast_core.table.engine.stream import RowsLike
-    from qbeast_core.table.estimate.expressions import Expressions
     from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.question import Function
+    from qbeast_core.table.estimate.question_expressions import Expressions
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.index.column_texts import IndexColumns
     from qbeast_core.table.write.options import ColumnStats

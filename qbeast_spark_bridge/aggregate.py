@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from qbeast_core.query.plan.weight_range import Sample, Share
 from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.data.expressions import Predicate
-from qbeast_core.table.estimate.expressions import Expressions
 from qbeast_core.table.estimate.join import Joins
 from qbeast_core.table.estimate.question import Limits, question_of
+from qbeast_core.table.estimate.question_expressions import Expressions
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import rounds
 from qbeast_core.table.read.reader import reader_of_estimate

@@ -26,7 +26,7 @@ from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource
 from qbeast_spark_bridge.engine.tasks import arrow_schema, rows_of_tasks
 from qbeast_spark_bridge.predicates.column_tree import is_column
 from qbeast_spark_bridge.predicates.predicates import polars_filter
-from qbeast_spark_bridge.schema import nullable_schema, quoted, spark_schema
+from qbeast_spark_bridge.spark_schema import nullable_schema, quoted, spark_schema
 from qbeast_spark_bridge.worker.read_task import ReadTask
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.tasks import rows_of_tasks, tasks_of
 from qbeast_spark_bridge.engine.workers import session_settings
 from qbeast_spark_bridge.predicates.predicates import keep_where, parse_where
-from qbeast_spark_bridge.schema import (
+from qbeast_spark_bridge.spark_schema import (
     by_table_names,
     can_find_columns,
     collated_columns,

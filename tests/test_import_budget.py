@@ -68,12 +68,12 @@ def test_missing_attribute_raises_with_suggestion() -> None:
 
 MAX_MODULES = 85  # of ours, packages aside: each costs the first task of a session a part of a second
 WORKERS = {
-    "write": ("qbeast_spark_bridge.worker.write",),
-    "append": ("qbeast_spark_bridge.worker.append",),
+    "write": ("qbeast_spark_bridge.worker.write_files",),
+    "append": ("qbeast_spark_bridge.worker.append_task",),
     "rewrite": ("qbeast_spark_bridge.worker.rewrite",),
     "read": ("qbeast_spark_bridge.worker.read_task",),
     "count": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.dml.count_rows"),
-    "match": ("qbeast_spark_bridge.worker.match",),
+    "match": ("qbeast_spark_bridge.worker.match_tasks",),
     "change": ("qbeast_spark_bridge.worker.rewrite", "qbeast_core.table.dml.row_changes"),
     "feed": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.dml.write_feed"),
     "carbondata": ("qbeast_spark_bridge.worker.read_task", "qbeast_carbondata.task"),

@@ -27,7 +27,7 @@ class ForeignFile(DataFile):
 
     @classmethod
     def open(cls, file: StoredFile, kind: str, wanted: Sequence[Column]) -> ForeignFile:
-        """Open a file; `Damaged` if it is not one, `Unreadable` if its format is not supported."""
+        """Open a file; `Damaged` if it is not one, `UnsupportedForm` if its format is not supported."""
         if kind not in ("parquet", "orc"):
             unreadable(f"its segment was added in the format {kind!r}")
         with _pyarrow_errors(kind):

@@ -28,7 +28,7 @@ from qbeast_carbondata.pages.statistics import old_bounds
 from qbeast_carbondata.stored_file import StoredFile, warn_of_lost_values
 from qbeast_carbondata.structs.data_file import DataChunk2
 from qbeast_carbondata.structs.fields import read_thrift
-from qbeast_carbondata.structs.old_data_file import FileFooter
+from qbeast_carbondata.structs.old_data_file import OldFileFooter
 from qbeast_core.io.parquet.thrift import ThriftStruct
 from qbeast_core.io.stores.store import Range
 
@@ -40,14 +40,14 @@ _MAX_ROWS: Final = 1 << 24  # of a blocklet: 120,000 are usual, and row ids have
 class OldFile(ColumnarFile):
     """A data file of version 1 or 2."""
 
-    footer: FileFooter
+    footer: OldFileFooter
     # The ranges of each column, by blocklet.
     parts: list[list[list[Range]]]
 
     @classmethod
     def open(cls, file: StoredFile, start: int, footer: ThriftStruct, dictionaries: Dictionaries) -> OldFile:
         """Read the structure of the file; `Damaged` if it is not possible."""
-        own = FileFooter.of(footer)
+        own = OldFileFooter.of(footer)
         columns = column_tree(own.columns)
         parts = [_parts(own, number, start) for number in range(len(own.blocklets or own.blocklets2))]
         return cls(
@@ -85,7 +85,7 @@ class OldFile(ColumnarFile):
         return dict.fromkeys(pages, (page, body)), context
 
 
-def _blocklets(footer: FileFooter) -> tuple[Blocklet, ...]:
+def _blocklets(footer: OldFileFooter) -> tuple[Blocklet, ...]:
     blocklets: list[Blocklet] = []
     for number, rows in enumerate(info.rows for info in footer.blocklets or footer.blocklets2):
         if rows > _MAX_ROWS:
@@ -94,7 +94,7 @@ def _blocklets(footer: FileFooter) -> tuple[Blocklet, ...]:
     return checked_blocklets(blocklets, footer.rows)
 
 
-def _parts(footer: FileFooter, number: int, footer_start: int) -> list[list[Range]]:
+def _parts(footer: OldFileFooter, number: int, footer_start: int) -> list[list[Range]]:
     """Return the ranges of each column of a blocklet, which follow each other in the page; all are checked."""
     columns = len(footer.columns)
     if footer.blocklets:

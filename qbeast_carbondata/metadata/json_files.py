@@ -94,7 +94,7 @@ class Load(_Model):
         return self.start_ms or 0, tuple(map(int, parts)), self.name
 
 
-class Location(_Model):
+class SegmentFolder(_Model):
     """A folder in a ``.segment`` file, and the files of the segment in it."""
 
     files: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class Location(_Model):
 class SegmentFile(_Model):
     """A ``.segment`` file: `locations` by folder."""
 
-    locations: Mapping[str, Location] = Field(alias="locationMap")
+    locations: Mapping[str, SegmentFolder] = Field(alias="locationMap")
 
 
 class UpdatedBlock(_Model):
@@ -135,7 +135,7 @@ class UpdatedBlock(_Model):
         return self
 
 
-class DeletedRows(_Model):
+class DeletedPageRows(_Model):
     """Deleted rows of a page, counted from 0."""
 
     blocklet: int = Field(alias="id", ge=0)
@@ -146,13 +146,13 @@ class DeletedRows(_Model):
 class DeleteDelta(_Model):
     """A ``.deletedelta`` file, in its older or its newer form."""
 
-    listed: tuple[DeletedRows, ...] = Field((), alias="blockletDetails")
-    mapped: Mapping[str, DeletedRows] = Field(
-        default_factory=dict[str, DeletedRows], alias="blockletDetailsMap"
+    listed: tuple[DeletedPageRows, ...] = Field((), alias="blockletDetails")
+    mapped: Mapping[str, DeletedPageRows] = Field(
+        default_factory=dict[str, DeletedPageRows], alias="blockletDetailsMap"
     )
 
     @property
-    def pages(self) -> tuple[DeletedRows, ...]:
+    def pages(self) -> tuple[DeletedPageRows, ...]:
         """The pages of either form."""
         return (*self.listed, *self.mapped.values())
 

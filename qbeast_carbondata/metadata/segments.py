@@ -11,7 +11,7 @@ from typing import Final
 from qbeast_carbondata.columns import Column, column_tree
 from qbeast_carbondata.damage import place
 from qbeast_carbondata.metadata.deletes import deltas_of
-from qbeast_carbondata.metadata.json_files import Load, Location, UpdatedBlock, read_segment_file
+from qbeast_carbondata.metadata.json_files import Load, SegmentFolder, UpdatedBlock, read_segment_file
 from qbeast_carbondata.stored_file import StoredFile, must_exist, read_file
 from qbeast_carbondata.structs.index_file import BlockIndex, read_index_file, read_merged_index_file
 from qbeast_core.errors import DamagedFileError, UnsupportedTableError
@@ -129,7 +129,7 @@ def external_files(stores: Stores, load: Load) -> list[LiveFile]:
     return files
 
 
-def _locations(stores: Stores, load: Load) -> list[tuple[Folder, Location]]:
+def _locations(stores: Stores, load: Load) -> list[tuple[Folder, SegmentFolder]]:
     """Return the folders of a segment with what it has in each."""
     segment = read_file(stores.table, f"Metadata/segments/{load.segment_file}", read_segment_file)
     return [

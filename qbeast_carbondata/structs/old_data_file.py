@@ -57,7 +57,7 @@ class BlockletHeader(Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileFooter(Struct):
+class OldFileFooter(Struct):
     """The footer of a file of version 1 (`blocklets`) or 2 (`blocklets2`)."""
 
     rows: Annotated[int, 2, I64]

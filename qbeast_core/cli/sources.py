@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 import polars as pl
 
 import qbeast
-from qbeast_core.cli.files import ENDINGS
+from qbeast_core.cli.output_file import ENDINGS
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.type_names import NAMES, type_of
 from qbeast_core.resources import Resources

@@ -11,8 +11,8 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import polars as pl
 
-from qbeast_core.sampling.aggregates import TOTAL
 from qbeast_core.sampling.key_rows import KeySizes, run_starts
+from qbeast_core.sampling.recognise import TOTAL
 from qbeast_core.sampling.sums import KEY, SHOWN, VALUE, WEIGHT, Sums, merged_keys, totals_of
 from qbeast_core.support.joins import join_equal, own_column
 from qbeast_core.support.sizing import sizing

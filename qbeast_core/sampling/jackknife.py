@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.sampling.intervals import UNSEEN, Interval
-from qbeast_core.sampling.rules import MAX_SHARE, MIN_KEYS
+from qbeast_core.sampling.confidence import UNSEEN, Interval
+from qbeast_core.sampling.stopping import MAX_SHARE, MIN_KEYS
 from qbeast_core.sampling.sums import GROUP, WEIGHT
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array
 from qbeast_core.tree.keys.key_sketch import mixed
@@ -157,7 +157,7 @@ def jackknife(
         interval = replace(_interval(float(value), np.nan), finite=np.zeros(1, np.bool_))
         return Jackknifed(interval, _NO_NUMBER)
     changes = _Changes.of(without - value, float(value))
-    # As for other answers, intervals are wider if few keys decide, see `intervals`.
+    # As for other answers, intervals are wider if few keys decide, see `confidence`.
     error = float(np.sqrt((1 - probability) * changes.variance * (1 + UNSEEN * changes.largest)))
     shift = float(parts.mean() - value)
     reason = None

@@ -32,7 +32,7 @@ _SQUARES_ERRORS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Runs:
+class GroupRuns:
     """Positions of the members of each group in an array that is sorted by group."""
 
     # Number of the group of each run, ascending, shape (runs,).
@@ -41,17 +41,17 @@ class Runs:
     size: int
 
     @staticmethod
-    def of(groups: I64Array) -> Runs:
+    def of(groups: I64Array) -> GroupRuns:
         """Find the runs of sorted group numbers.
 
-        >>> runs = Runs.of(np.array([0, 0, 2]))
+        >>> runs = GroupRuns.of(np.array([0, 0, 2]))
         >>> runs.sums(np.array([1.0, 2.0, 3.0]), 3), runs.largest(np.array([1.0, 2.0, 3.0]), 3)
         (array([3., 0., 3.]), array([2., 0., 3.]))
         >>> runs.spread(np.array([5.0, 6.0, 7.0]))
         array([5., 5., 7.])
         """
         starts = run_starts(groups)
-        return Runs(groups[starts], starts, len(groups))
+        return GroupRuns(groups[starts], starts, len(groups))
 
     def sums(self, values: F64Array | BoolArray, groups: int) -> F64Array:
         """Return the sum of each of `groups` groups; 0.0 without members."""

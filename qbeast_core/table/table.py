@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from qbeast_core.table.dml.plan import ChangeResult
     from qbeast_core.table.engine.choice import LocalEngine
     from qbeast_core.table.engine.stream import RowsLike
-    from qbeast_core.table.estimate.expressions import Expressions
     from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.question import Function
+    from qbeast_core.table.estimate.question_expressions import Expressions
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.index.column_texts import IndexColumns
     from qbeast_core.table.inspect.metrics import Metrics
@@ -853,9 +853,9 @@ class Table:
         >>> abs(found.frame["correlation"].item() / correlation(rows) - 1) < 0.02
         True
         """
-        from qbeast_core.table.estimate.expressions import refuse
-        from qbeast_core.table.estimate.functions import estimate_function
+        from qbeast_core.table.estimate.function_rounds import estimate_function
         from qbeast_core.table.estimate.question import Limits, question_of
+        from qbeast_core.table.estimate.question_expressions import refuse
         from qbeast_core.table.estimate.rounds import rounds
 
         limits = Limits.of(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from qbeast_core.errors import InvalidInputError, QbeastError
-from qbeast_spark_bridge.datasource.options import ReadOptions
+from qbeast_spark_bridge.datasource.source_options import ReadOptions
 from qbeast_spark_bridge.worker.call import freeze_modules, use_task_cores
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
-    from qbeast_spark_bridge.datasource.plan import SourcePlan
+    from qbeast_spark_bridge.datasource.source_plan import SourcePlan
 
 
 class QbeastDataSource(DataSource):
@@ -131,6 +131,6 @@ class NoStreamReader(DataSourceStreamReader):
 
 def _open(options: ReadOptions, version: int | None) -> SourcePlan:
     use_task_cores()
-    from qbeast_spark_bridge.datasource.plan import SourcePlan
+    from qbeast_spark_bridge.datasource.source_plan import SourcePlan
 
     return SourcePlan.open(options, version)

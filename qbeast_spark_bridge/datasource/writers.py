@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
 from qbeast_core.errors import InvalidInputError, QbeastError, changing
 from qbeast_core.io.stores.location import open_store
-from qbeast_spark_bridge.datasource.options import (
+from qbeast_spark_bridge.datasource.source_options import (
     SINK_OPTIONS,
     WRITE_OPTIONS,
     refuse_unknown,
@@ -50,7 +50,7 @@ class AppendWriter:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task, on an executor."""
         use_task_cores()
-        from qbeast_spark_bridge.worker.append import write_rows
+        from qbeast_spark_bridge.worker.append_task import write_rows
 
         freeze_modules()
         return AppendMessage(write_rows(self.context, iterator))
@@ -80,7 +80,7 @@ class AppendWriter:
         if None not in messages:
             return
         use_task_cores()
-        from qbeast_spark_bridge.worker.append import delete_parts
+        from qbeast_spark_bridge.worker.append_task import delete_parts
 
         delete_parts(pickle.loads(self.context), _parts(messages))  # noqa: S301 -- our own bytes
 
@@ -115,7 +115,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
 def append_context(options: Mapping[str, str], schema: StructType) -> bytes:
     """Check the table before the tasks start; see `qbeast_core.table.write.append.begin_append`."""
     from qbeast_core.table.write.append import begin_append
-    from qbeast_spark_bridge.schema import empty_frame
+    from qbeast_spark_bridge.spark_schema import empty_frame
 
     return pickle.dumps(begin_append(table_path(options), empty_frame(schema), storage_options(options)))
 

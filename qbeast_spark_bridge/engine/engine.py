@@ -31,9 +31,9 @@ from qbeast_core.table.read.file_scans import scan_of, scan_tasks
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.tree.space.summary import IndexSummary, domain_limits, load_summary
-from qbeast_spark_bridge.engine.sample import summarise_rows
+from qbeast_spark_bridge.engine.first_pass import summarise_rows
 from qbeast_spark_bridge.engine.workers import unpickled, with_uncounted_batches, worker_errors
-from qbeast_spark_bridge.schema import (
+from qbeast_spark_bridge.spark_schema import (
     collated_columns,
     empty_frame,
     numbered,
@@ -60,7 +60,7 @@ from qbeast_spark_bridge.worker.transport import (
     short_decimals,
     task_keys,
 )
-from qbeast_spark_bridge.worker.write import (
+from qbeast_spark_bridge.worker.write_files import (
     FILES,
     complete_rows,
     write_partition,

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_spark_bridge.engine.workers import ready_workers
-from qbeast_spark_bridge.schema import nullable_schema, spark_schema
+from qbeast_spark_bridge.spark_schema import nullable_schema, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.read_task import ReadTask, run_tasks
 

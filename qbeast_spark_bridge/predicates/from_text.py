@@ -17,7 +17,7 @@ from qbeast_core.query.sql.parse import case_parts, operands, without_parenthese
 from qbeast_core.query.sql.values import MAX_DIGITS, Interval
 from qbeast_spark_bridge.predicates.text_functions import FUNCTIONS, cast, moved
 from qbeast_spark_bridge.predicates.typed_sql import Typed, align, refuse, typed_literal
-from qbeast_spark_bridge.schema import quoted
+from qbeast_spark_bridge.spark_schema import quoted
 
 _SIGNS: Final[dict[type[exp.Expr], str]] = {**COMPARISONS, exp.NullSafeEQ: "<=>"}
 _ESCAPES: Final = "!#~^|@+;:?"

@@ -13,7 +13,7 @@ from qbeast_core.query.filters.atoms import MIRRORED
 from qbeast_core.query.filters.terms import BOUNDS, COMPARISONS, Term
 from qbeast_core.support.plain_text import excerpt
 from qbeast_spark_bridge.predicates.literals import spark_literal
-from qbeast_spark_bridge.schema import quoted
+from qbeast_spark_bridge.spark_schema import quoted
 
 _CONNECTIVES: Final = {"And": " AND ", "LogicalAnd": " AND ", "Or": " OR ", "LogicalOr": " OR "}
 

@@ -20,7 +20,7 @@ from qbeast_spark_bridge.worker.call import grouped
 _BATCH_ROWS: Final = 1 << 17
 
 
-class _Readable(Protocol):
+class _AnyScanTask(Protocol):
     """A `qbeast_core.table.read.scan_task.ScanTask`, or a task of another kind of table."""
 
     def read(self) -> Iterator[pl.DataFrame]: ...
@@ -30,7 +30,7 @@ class _Readable(Protocol):
 class ReadTask:
     """A picklable task of a scan, with the Arrow types of its rows for Spark."""
 
-    task: _Readable
+    task: _AnyScanTask
     schema: pa.Schema = field(repr=False)
     # Types in the Delta schema of columns that are or contain variants or voids.
     special_types: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)

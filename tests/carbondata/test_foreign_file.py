@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow.parquet import encryption
 
-from qbeast_carbondata.damage import Damaged, Unreadable
+from qbeast_carbondata.damage import Damaged, UnsupportedForm
 from qbeast_carbondata.files.foreign_file import ForeignFile
 from qbeast_carbondata.stored_file import StoredFile
 from qbeast_carbondata.structs.schema import DataType
@@ -98,7 +98,7 @@ def encrypted(*, plain_footer: bool) -> bytes:
 
 
 def test_encrypted_parquet_raises() -> None:
-    with pytest.raises(Unreadable, match="it is encrypted"):
+    with pytest.raises(UnsupportedForm, match="it is encrypted"):
         ForeignFile.open(stored(encrypted(plain_footer=False))[1], "parquet", [COLUMN])
     opened = ForeignFile.open(stored(encrypted(plain_footer=True))[1], "parquet", [COLUMN])
     with pytest.raises(UnsupportedTableError, match="it is encrypted") as caught:

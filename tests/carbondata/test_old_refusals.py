@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
 
-from qbeast_carbondata.damage import Unreadable
+from qbeast_carbondata.damage import UnsupportedForm
 from qbeast_carbondata.files.dictionaries import open_dictionaries
 from qbeast_carbondata.files.old_file import OldFile
 from qbeast_carbondata.files.open_file import open_data_file
@@ -53,7 +53,7 @@ def test_column_groups_raise(name: str, blocklets: int, chunks: int) -> None:
     start = int.from_bytes(data[-8:], "big")
     footer = read_struct(data, start)
     footer.fields[blocklets][0].fields[chunks].pop()
-    with pytest.raises(Unreadable, match=r"column groups of CarbonData 0\.x"):
+    with pytest.raises(UnsupportedForm, match=r"column groups of CarbonData 0\.x"):
         OldFile.open(StoredFile(store, path, len(data)), start, footer, open_dictionaries(store))
 
 
@@ -79,7 +79,7 @@ def test_unsupported_stream_types_raise() -> None:
         column(DataType.FLOAT),
         column(DataType.BINARY),
     ):
-        with pytest.raises(Unreadable, match="streaming segment"):
+        with pytest.raises(UnsupportedForm, match="streaming segment"):
             decode_rows(np.empty(0, np.uint8), 0, [item], [item], FixedDictionaries())
 
 

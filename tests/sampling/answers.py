@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.query.plan.weight_range import sample_to_weights
-from qbeast_core.sampling.aggregates import Aggregates, recognise
 from qbeast_core.sampling.batch import RowSums
-from qbeast_core.sampling.intervals import Interval, interval_of
-from qbeast_core.sampling.sample import KeySample
+from qbeast_core.sampling.confidence import Interval, interval_of
+from qbeast_core.sampling.key_sample import KeySample
+from qbeast_core.sampling.recognise import Aggregates, recognise
 from qbeast_core.sampling.sums import WEIGHT
 
 

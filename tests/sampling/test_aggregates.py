@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from qbeast_core.sampling.aggregates import RefusedAggregate, recognise
+from qbeast_core.sampling.recognise import RefusedAggregate, recognise
 from tests.sampling.answers import exact
 
 ROWS = pl.DataFrame(

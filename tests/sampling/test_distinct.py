@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.bench_distinct import QUESTIONS, SIZES, population
-from qbeast_core.sampling.aggregates import RefusedAggregate
+from qbeast_core.sampling.recognise import RefusedAggregate
 from tests.helpers.examples import examples
 from tests.sampling.answers import exact, recognised, sample_of
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.sampling.intervals import smooth_interval
+from qbeast_core.sampling.confidence import smooth_interval
 from tests.sampling.answers import intervals, recognised, sample_of
 
 ROWS = 300_000

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from qbeast_core.sampling.aggregates import TOTAL
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.key_rows import KeySizes
+from qbeast_core.sampling.recognise import TOTAL
 from qbeast_core.sampling.sums import _MAX_PARTS, WEIGHT, KeySums, Parts, Sums, common_groups
 from tests.helpers.small_files import resized
 

@@ -17,7 +17,7 @@ import qbeast
 import qbeast_spark_bridge as bridge
 from qbeast_core.errors import QbeastError
 from qbeast_core.table.dml import change
-from qbeast_spark_bridge.engine import engine, match
+from qbeast_spark_bridge.engine import engine, merge_source
 from qbeast_spark_bridge.worker.call import WorkerCall
 from tests.helpers.tables import small_files
 
@@ -77,7 +77,7 @@ def troubles(path: str, trouble: Trouble, functions: tuple[str, ...]) -> Generat
             flag = f"{path}.{trouble}.{function.__name__}"
             return Troubled(call, trouble, flag) if function.__name__ in functions else call
 
-    with mock.patch.object(engine, "WorkerCall", Calls), mock.patch.object(match, "WorkerCall", Calls):
+    with mock.patch.object(engine, "WorkerCall", Calls), mock.patch.object(merge_source, "WorkerCall", Calls):
         yield
 
 

@@ -22,9 +22,9 @@ import qbeast_spark_bridge as bridge
 from qbeast_core.errors import QbeastError
 from qbeast_core.table.write import write as write_module
 from qbeast_spark_bridge.engine import engine
-from qbeast_spark_bridge.engine import sample as pass_one
+from qbeast_spark_bridge.engine import first_pass as pass_one
 from qbeast_spark_bridge.worker import transport as pass_two
-from qbeast_spark_bridge.worker import write
+from qbeast_spark_bridge.worker import write_files
 from tests.helpers.tables import small_files
 from tests.spark import failing_changes, sessions
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 ROWS = 2_000
 SLOW_SECONDS = 15.0
 _send_sample, _pack_partition = pass_one.send_sample, pass_two.pack_partition
-_write_partition = write.write_partition
+_write_partition = write_files.write_partition
 
 
 def rows(spark: SparkSession, first: int = 0) -> DataFrame:

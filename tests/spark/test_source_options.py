@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_spark_bridge.datasource.options import ReadOptions
 from qbeast_spark_bridge.datasource.source import QbeastReader
+from qbeast_spark_bridge.datasource.source_options import ReadOptions
 from qbeast_spark_bridge.datasource.writers import application_of
 from tests.spark.sessions import ROOT
 

@@ -17,7 +17,7 @@ import qbeast
 import qbeast_spark_bridge as bridge
 from benchmarks.measure import peak_rss_bytes, reset_peak
 from qbeast_core.io.stores.local import LocalStore
-from qbeast_spark_bridge.engine import sample as pass_one
+from qbeast_spark_bridge.engine import first_pass as pass_one
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.tables import assert_same_rows, small_files
 from tests.spark.frames import EVERY_TYPE, INDEXABLE, of_spark

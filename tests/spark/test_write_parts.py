@@ -26,7 +26,7 @@ from qbeast_spark_bridge.worker import call as worker_call
 from qbeast_spark_bridge.worker import transport as batches
 from qbeast_spark_bridge.worker import transport as packs
 from qbeast_spark_bridge.worker import transport as pass_two
-from qbeast_spark_bridge.worker import write
+from qbeast_spark_bridge.worker import write_files
 from qbeast_spark_bridge.worker.call import WorkerCall, note_of
 from qbeast_spark_bridge.worker.transport import answer_items, longs_as_decimals
 from tests.helpers.examples import examples
@@ -124,7 +124,7 @@ def test_rows_beyond_worker_memory_use_more_files(tmp_path: Path) -> None:
         ]
         return [
             pickle.loads(data.as_py())  # noqa: S301 - our own bytes
-            for batch in write.write_partition(task, iter(sent))
+            for batch in write_files.write_partition(task, iter(sent))
             for data in batch.column("file")
         ]
 
@@ -151,7 +151,7 @@ def test_call_sets_threads_and_freezes_modules(monkeypatch: pytest.MonkeyPatch) 
     worker_call._freeze.cache_clear()  # noqa: SLF001 -- another test may have frozen the same modules
     with mock.patch("pyarrow.set_cpu_count") as threads, mock.patch("gc.freeze") as freeze:
         for _ in range(3):
-            assert not list(WorkerCall.of(write.write_partition, None)(iter([])))
+            assert not list(WorkerCall.of(write_files.write_partition, None)(iter([])))
     threads.assert_called_with(2)
     assert os.environ["POLARS_MAX_THREADS"] == "2"
     freeze.assert_called_once_with()
@@ -168,7 +168,7 @@ def test_workers_start_few_threads_before_polars() -> None:
         "import polars, pyarrow\n"
         "print(polars.thread_pool_size(), pyarrow.cpu_count())"
     )
-    call = pickle.dumps(WorkerCall.of(write.write_partition, None)).hex()
+    call = pickle.dumps(WorkerCall.of(write_files.write_partition, None)).hex()
     for cores, expected in (({}, "1 1"), ({"OMP_NUM_THREADS": "2"}, "2 2")):
         command = [sys.executable, "-c", code, call]
         environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)} | cores
@@ -184,7 +184,7 @@ def test_worker_modules_are_frozen_for_gc() -> None:
         "for task in range(3): list(call(iter([])))\n"
         "print(gc.get_freeze_count(), len(gc.get_objects()))"
     )
-    call = pickle.dumps(WorkerCall.of(write.write_partition, None)).hex()
+    call = pickle.dumps(WorkerCall.of(write_files.write_partition, None)).hex()
     frozen, walked = map(int, subprocess.check_output([sys.executable, "-c", code, call], cwd=ROOT).split())
     assert frozen > 20_000
     assert walked < 1_000

@@ -12,8 +12,8 @@ from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.table.engine.tasks.passes import SummaryTask
 from qbeast_core.tree.space.index_values import frame_weights
 from qbeast_core.tree.space.summary import KEY_COLUMN, IndexSummary, summarise
-from qbeast_spark_bridge.engine import sample as pass_one
-from qbeast_spark_bridge.schema import empty_frame
+from qbeast_spark_bridge.engine import first_pass as pass_one
+from qbeast_spark_bridge.spark_schema import empty_frame
 from tests.helpers.small_files import resized
 from tests.spark.frames import EVERY_TYPE, INDEXABLE, of_spark
 

@@ -111,7 +111,7 @@ def plot(
     table: qbeast.Table, *, kind: PlotKind, output: str | None, overwrite: bool, **options: Any
 ) -> Answer:
     """Draw the tree, the space, or the cost of samples. The space shows the cubes that a query opens."""
-    from qbeast_core.cli.files import fresh_file
+    from qbeast_core.cli.output_file import fresh_file
     from qbeast_core.cli.tables import size_text
     from qbeast_core.errors import InvalidInputError
 

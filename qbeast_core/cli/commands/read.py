@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     import qbeast
-    from qbeast_core.cli.files import FileFormat
+    from qbeast_core.cli.output_file import FileFormat
     from qbeast_core.query.plan.weight_range import Sample
 
 _SHOWN: Final = 10
@@ -73,7 +73,7 @@ _expand_option: Final = flag(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
+class _ShowRequest:
     """Which rows and columns, and where to: the options of the command."""
 
     sample: Sample | None
@@ -88,7 +88,7 @@ class _Request:
     expand: bool = False
 
 
-def _requested(**options: Any) -> _Request:
+def _requested(**options: Any) -> _ShowRequest:
     """Return the options; rows of a format go to the standard output where no file is named."""
     if options["output"] is None and options["file_format"] is not None:
         options["output"] = "-"
@@ -96,7 +96,7 @@ def _requested(**options: Any) -> _Request:
     if options["output"] == "-" and settings is not None and settings.json:
         msg = "rows and --json cannot share the standard output: name a file with --output"
         raise click.UsageError(msg, click.get_current_context())
-    return _Request(**options)
+    return _ShowRequest(**options)
 
 
 @command(
@@ -138,7 +138,7 @@ def show(table: str, *, schema: bool, count: bool, **options: Any) -> Answer:
         return _on_screen(opened, rows, wanted, facts)
 
 
-def _opened(path: str, wanted: _Request, opening: dict[str, Any]) -> qbeast.Table | qbeast.CarbonTable:
+def _opened(path: str, wanted: _ShowRequest, opening: dict[str, Any]) -> qbeast.Table | qbeast.CarbonTable:
     """Open a table, or a table of CarbonData if there is no other; raise the first error if there is none."""
     import qbeast
     from qbeast_core.errors import InvalidInputError
@@ -255,7 +255,7 @@ def explain(
     return Answer(parts=tuple(parts), data=facts)
 
 
-def _rows(table: qbeast.Table | qbeast.CarbonTable, wanted: _Request) -> pl.LazyFrame:
+def _rows(table: qbeast.Table | qbeast.CarbonTable, wanted: _ShowRequest) -> pl.LazyFrame:
     """Return the rows that are wanted, all of them, not read yet."""
     import qbeast
     from qbeast_core.table.read.reader import different_names
@@ -277,7 +277,7 @@ def _rows(table: qbeast.Table | qbeast.CarbonTable, wanted: _Request) -> pl.Lazy
 def _on_screen(
     table: qbeast.Table | qbeast.CarbonTable,
     rows: pl.LazyFrame,
-    wanted: _Request,
+    wanted: _ShowRequest,
     facts: Mapping[str, Any],
     *,
     rows_in_all: int | None = None,
@@ -301,7 +301,7 @@ def _on_screen(
     return Answer(parts=(repr(table), "", *frame_table(frame), *map(remark, remarks)), data=data)
 
 
-def _count(rows: pl.LazyFrame, wanted: _Request) -> int:
+def _count(rows: pl.LazyFrame, wanted: _ShowRequest) -> int:
     import polars as pl
 
     from qbeast_core.table.data.expressions import evaluating
@@ -310,8 +310,8 @@ def _count(rows: pl.LazyFrame, wanted: _Request) -> int:
         return int(rows.select(pl.len()).collect().item())
 
 
-def _into_file(rows: pl.LazyFrame, wanted: _Request, name: str, facts: Mapping[str, Any]) -> Answer:
-    from qbeast_core.cli.files import OutputFile
+def _into_file(rows: pl.LazyFrame, wanted: _ShowRequest, name: str, facts: Mapping[str, Any]) -> Answer:
+    from qbeast_core.cli.output_file import OutputFile
     from qbeast_core.cli.tables import size_text
     from qbeast_core.table.data.expressions import evaluating
 

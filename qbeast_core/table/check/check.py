@@ -63,7 +63,7 @@ def check_and_restore(
     index, frames, notes = check_log(IndexState(snapshot))
     faults, rows = [*_checkpoints(snapshot), *_presence(snapshot)], _rows(snapshot, index)
     if data:
-        read = _Files(snapshot, engine)
+        read = _FileReads(snapshot, engine)
         faults += read.check(_jobs(snapshot, index), progress, rows)
         faults += [*_copies(snapshot, index), *_vectors(snapshot)]
         tags = _restorable(snapshot, index, pl.concat([*frames, fault_frame(faults)]), read)
@@ -83,7 +83,7 @@ def check_and_restore(
     return report, tags
 
 
-def _restorable(snapshot: Snapshot, index: IndexTable, faults: pl.DataFrame, read: _Files) -> LostTags:
+def _restorable(snapshot: Snapshot, index: IndexTable, faults: pl.DataFrame, read: _FileReads) -> LostTags:
     """Return the tags to restore from copies in the files."""
     spoiled = faults.filter(pl.col("code").is_in(list(OF_INDEX | OF_LAYOUT)))["path"].drop_nulls()
     files = untagged_files(snapshot, _jobs(snapshot, index), spoiled)
@@ -151,7 +151,7 @@ def _presence_fault(store: Store, path: str, revision: int | None, logged: int) 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Files:
+class _FileReads:
     """Reads files, a few at a time."""
 
     snapshot: Snapshot

@@ -19,11 +19,12 @@ from qbeast_core.query.filters.predicate import conjuncts
 from qbeast_core.query.plan.weight_range import Sample, Share, sample_to_weights, share_of
 from qbeast_core.query.sql.values import InvalidSqlError, UnknownColumnError
 from qbeast_core.resources import Resources
-from qbeast_core.sampling.aggregates import Aggregates, RefusedAggregate, Smooth, recognise
-from qbeast_core.sampling.rules import Target
+from qbeast_core.sampling.recognise import Aggregates, RefusedAggregate, Smooth, recognise
+from qbeast_core.sampling.stopping import Target
 from qbeast_core.table.data.expressions import UTC_NOW, Predicate, condition_of, type_by_row
 from qbeast_core.table.engine.choice import budget_of
-from qbeast_core.table.estimate.expressions import (
+from qbeast_core.table.estimate.join import Joined, Joins, joins_of
+from qbeast_core.table.estimate.question_expressions import (
     Expressions,
     PerKey,
     named_expressions,
@@ -31,7 +32,6 @@ from qbeast_core.table.estimate.expressions import (
     refuse_split_keys,
     split_groups,
 )
-from qbeast_core.table.estimate.join import Joined, Joins, joins_of
 from qbeast_core.table.read.reader import Reader
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from qbeast_core.query.plan.weight_range import (
     fractions_of,
     sample_to_weights,
 )
-from qbeast_core.sampling.aggregates import Aggregates
 from qbeast_core.sampling.key_rows import MIN_SHIFT, MIN_SHIFT_OF_SAMPLE, KeySizes, Repeats, SeenRows
+from qbeast_core.sampling.recognise import Aggregates
 from qbeast_core.sampling.sums import WEIGHT, Parts, Sums
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import evaluating
@@ -537,11 +537,12 @@ class Reading:
 
     def _batches(self, window: Window) -> Iterator[Sums]:
         sizes = window.by_key and self.is_calibrated
-        for part in self.summing.parts(window.plan, window.left, by_key=window.by_key, sizes=sizes):
-            self.rows_read += part.rows
-            self.bytes_opened += part.bytes_opened
-            if part.sums is not None:
-                yield part.sums
+        parts = self.summing.parts(window.plan, window.left, by_key=window.by_key, sizes=sizes)
+        for bytes_opened, rows, sums in parts:
+            self.rows_read += rows
+            self.bytes_opened += bytes_opened
+            if sums is not None:
+                yield sums
 
 
 def _farthest(files: pl.DataFrame, column: str) -> float | None:

@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.sampling.intervals import Interval
-from qbeast_core.sampling.rules import MAX_SHARE, MIN_KEYS, is_reliable
-from qbeast_core.sampling.sample import KeySample
+from qbeast_core.sampling.confidence import Interval
+from qbeast_core.sampling.key_sample import KeySample
+from qbeast_core.sampling.stopping import MAX_SHARE, MIN_KEYS, is_reliable
 from qbeast_core.sampling.sums import GROUP
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.support.as_json import to_json

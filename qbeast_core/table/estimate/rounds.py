@@ -12,10 +12,10 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.plan.weight_range import fractions_of, sample_to_weights
-from qbeast_core.sampling.aggregates import TOTAL
-from qbeast_core.sampling.intervals import Interval, factor_of, interval_of
-from qbeast_core.sampling.rules import WIDENED, Target, is_met, next_fraction
-from qbeast_core.sampling.sample import KeySample
+from qbeast_core.sampling.confidence import Interval, factor_of, interval_of
+from qbeast_core.sampling.key_sample import KeySample
+from qbeast_core.sampling.recognise import TOTAL
+from qbeast_core.sampling.stopping import WIDENED, Target, is_met, next_fraction
 from qbeast_core.sampling.sums import Sums
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.engine.protocol import Engine
@@ -46,7 +46,7 @@ def rounds(
     reader: Reader, question: Question, *, progressive: bool = False, engine: Engine | None = None
 ) -> Iterator[Estimate]:
     """Yield better estimates until one is precise enough or a limit is reached."""
-    state = _State(Reading(reader, question, engine=engine), progressive=progressive)
+    state = _Rounds(Reading(reader, question, engine=engine), progressive=progressive)
     rows = known_rows(reader) if question.counts_rows and question.condition is None else None
     if rows is not None:  # the log has the answer
         state.take_count(rows)
@@ -65,7 +65,7 @@ def rounds(
 
 
 @dataclass(eq=False)
-class _State:
+class _Rounds:
     """The rows read so far, and their results."""
 
     reading: Reading

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import polars as pl
@@ -19,9 +19,9 @@ from qbeast_core.sampling.sums import WEIGHT, Sums
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.estimate.expressions import PerKey
 from qbeast_core.table.estimate.question import Question
-from qbeast_core.table.estimate.task import RangeSums, TaskSums, TooLarge, gathered, sums_of
+from qbeast_core.table.estimate.question_expressions import PerKey
+from qbeast_core.table.estimate.sum_task import RangeSums, TaskSums, TooLarge, gathered, sums_of
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.file_scans import scan_tasks, scans_of
 from qbeast_core.table.read.reader import Planner, Reader, ScanPlan
@@ -36,18 +36,11 @@ _ROW_COPIES = 4
 # Ranges of equal width have different numbers of rows.
 _MARGIN = 1.25
 
+# Bytes opened, number of rows, and their sums, None without rows.
+_Part: TypeAlias = tuple[int, int, Sums | None]
+
 # Size of a task that is never split.
 _UNLIMITED = 1 << 62
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """The sums of some rows, and what they cost."""
-
-    bytes_opened: int
-    rows: int = 0
-    # None without rows.
-    sums: Sums | None = None
 
 
 @dataclass(eq=False)
@@ -72,7 +65,7 @@ class Summing:
         types = pl.Schema({**columns, WEIGHT: pl.Int32()})
         return self._row_sums(self.question).of(pl.DataFrame(schema=types), sizes=sizes)
 
-    def parts(self, plan: Plan, left: Question, *, by_key: bool, sizes: bool) -> Iterator[Part]:
+    def parts(self, plan: Plan, left: Question, *, by_key: bool, sizes: bool) -> Iterator[_Part]:
         """Yield the sums of the rows of a plan, in parts; several parts may hold the same key.
 
         `left` is the remaining question for the rows. `sizes`: count all rows of each key, also those that do not
@@ -83,8 +76,8 @@ class Summing:
             return
         here = self._here if self.engine is None else self._by_tasks
         for rows, sums in here(plan, left, by_key=by_key, sizes=sizes):
-            yield Part(0, rows, sums if rows else None)
-        yield Part(plan.bytes_opened)
+            yield 0, rows, sums if rows else None
+        yield plan.bytes_opened, 0, None
 
     def ranges(self, plan: Plan) -> list[Plan]:
         """Split a read into ranges whose rows are expected to fit in memory; at least one per task."""
@@ -123,7 +116,7 @@ class Summing:
             self._centres = self._centres or dict.fromkeys(left.aggregates.centres, 0.0)
         return engine.map(TaskSums(self._row_sums(left), sizes=sizes), tasks, at_once=1)
 
-    def _whole_keys(self, plan: Plan, left: Question, *, by_key: bool) -> Iterator[Part]:
+    def _whole_keys(self, plan: Plan, left: Question, *, by_key: bool) -> Iterator[_Part]:
         """Read all rows of keys in ranges of weights whose rows fit in memory."""
         parts, planner = self.ranges(plan), self._planner_of(plan)
         while parts:
@@ -132,9 +125,9 @@ class Summing:
             for part, (rows, sums) in zip(parts, found, strict=True):
                 if isinstance(sums, TooLarge):
                     narrower += _narrower_plans(part, planner, sums)
-                    yield Part(part.bytes_opened)
+                    yield part.bytes_opened, 0, None
                 else:
-                    yield Part(part.bytes_opened, rows, sums if rows else None)
+                    yield part.bytes_opened, rows, sums if rows else None
             parts = narrower
 
     def _planner_of(self, plan: Plan) -> Planner:

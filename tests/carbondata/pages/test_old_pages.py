@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_carbondata.damage import Damaged, Unreadable
+from qbeast_carbondata.damage import Damaged, UnsupportedForm
 from qbeast_carbondata.pages.chains import chain
 from qbeast_carbondata.pages.codecs import decompress_start
 from qbeast_carbondata.pages.old.java_meta import read_java_meta
@@ -119,7 +119,7 @@ def test_changed_meta_is_read_or_raises(data: st.DataObject) -> None:
     meta[data.draw(st.integers(0, len(meta) - 1))] = data.draw(st.integers(0, 255))
     try:
         read_java_meta(bytes(meta[: data.draw(st.integers(4, len(meta)))]))
-    except (Damaged, Unreadable) as error:
+    except (Damaged, UnsupportedForm) as error:
         assert error.reason  # noqa: PT017 -- or it is read
 
 

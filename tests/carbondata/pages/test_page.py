@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_carbondata.damage import Damaged, Unreadable
+from qbeast_carbondata.damage import Damaged, UnsupportedForm
 from qbeast_carbondata.pages.encoder_meta import StoreType
 from qbeast_carbondata.pages.page import decode_page, local_members
 from qbeast_carbondata.structs.schema import DataType, Encoding
@@ -205,7 +205,7 @@ def test_wrong_number_of_values_raises() -> None:
 def test_unsupported_encoding_raises() -> None:
     own = made.column(DataType.INT)
     report = made.meta(own, StoreType.INT, 0)
-    with pytest.raises(Unreadable, match="RLE_INTEGRAL"):
+    with pytest.raises(UnsupportedForm, match="RLE_INTEGRAL"):
         decoded(made.page(own, b"\0" * 8, [Encoding.RLE_INTEGRAL], codec="snappy", metas=[report]), 2)
 
 
@@ -220,7 +220,7 @@ def test_foreign_compressors_raise() -> None:
     )
     chunk = page.chunk
     stranger = made.Page(made.replace(chunk, codec="org.example.Lz"), page.body, page.context)
-    with pytest.raises(Unreadable, match=r"org\.example\.Lz"):
+    with pytest.raises(UnsupportedForm, match=r"org\.example\.Lz"):
         decoded(stranger, 1)
 
 
@@ -236,5 +236,5 @@ def test_permutation_sorts_and_unsorts_many_rows() -> None:
 @pytest.mark.parametrize("encoders", [[4], [10], [99], [3, 4], [3, 7], [2, 11]])
 def test_unsupported_encoder_lists_raise(encoders: list[int]) -> None:
     page = made.page(made.column(DataType.STRING), b"\0\1a", encoders, codec="snappy")
-    with pytest.raises(Unreadable, match="no release writes"):
+    with pytest.raises(UnsupportedForm, match="no release writes"):
         decode_page(page.chunk, memoryview(page.body), page.context, 1)

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.query.plan.weight_range import WeightRange
-from qbeast_core.sampling.aggregates import TOTAL, Aggregates, Quantile
-from qbeast_core.sampling.key_rows import CountedKeys, KeySizes, Repeats, Runs, SeenRows
+from qbeast_core.sampling.key_rows import CountedKeys, GroupRuns, KeySizes, Repeats, SeenRows
+from qbeast_core.sampling.recognise import TOTAL, Aggregates, Quantile
 from qbeast_core.sampling.sums import (
     GROUP,
     MAX,
@@ -72,7 +72,7 @@ class Keys:
     @cached_property
     def powers(self) -> tuple[F64Array, F64Array]:
         """Sums of the squared and cubed row counts of the keys of each group, shape (groups,)."""
-        runs, squared = Runs.of(self.group), self.rows * self.rows
+        runs, squared = GroupRuns.of(self.group), self.rows * self.rows
         squares = runs.sums(squared, self.groups)
         squared *= self.rows
         return squares, runs.sums(squared, self.groups)

@@ -16,10 +16,10 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.sampling.aggregates import Quantile, Smooth
 from qbeast_core.sampling.dual import Dual
-from qbeast_core.sampling.key_rows import Runs
-from qbeast_core.sampling.sample import Calibration, Keys, KeySample, Part
+from qbeast_core.sampling.key_rows import GroupRuns
+from qbeast_core.sampling.key_sample import Calibration, Keys, KeySample, Part
+from qbeast_core.sampling.recognise import Quantile, Smooth
 from qbeast_core.sampling.sums import GROUP, WEIGHT
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.support.sizing import sizing
@@ -88,8 +88,8 @@ def smooth_interval(sample: KeySample, answer: Smooth, factor: float) -> Interva
     key with average rows does not change the answer.
 
     >>> import polars as pl
-    >>> from qbeast_core.sampling.aggregates import recognise
-    >>> from qbeast_core.sampling.sample import Keys
+    >>> from qbeast_core.sampling.recognise import recognise
+    >>> from qbeast_core.sampling.key_sample import Keys
     >>> aggregates = recognise({"n": pl.len()}, lambda expr: pl.Int64())
     >>> keys = KeySample(probability=0.1, groups=pl.DataFrame({"g": [0]}), whole=np.zeros((1, 1)),
     ...     sampled=np.array([[900.0]]), calibration=None, values={},
@@ -179,7 +179,7 @@ def _contributing(keys: Keys, totals: Sequence[int]) -> F64Array | I64Array:
         adds = np.zeros(stop - start, np.bool_)
         for number in totals:
             adds |= keys.sums[start:stop, number] != 0
-        return Runs.of(keys.group[start:stop]).sums(adds, keys.groups)
+        return GroupRuns.of(keys.group[start:stop]).sums(adds, keys.groups)
 
     counts = map_chunks(chunk, len(keys.group), chunk_rows=max(sizing().chunk_rows, keys.groups))
     return np.sum(counts, axis=0) if counts else np.zeros(keys.groups)
@@ -196,11 +196,11 @@ class _Moments:
     outside: F64Array
 
     @staticmethod
-    def of(group: I64Array, residuals: Callable[[slice, Runs], F64Array], groups: int) -> _Moments:
+    def of(group: I64Array, residuals: Callable[[slice, GroupRuns], F64Array], groups: int) -> _Moments:
         """Sum residuals, which are computed in chunks that fit the caches."""
 
         def chunk(start: int, stop: int) -> tuple[F64Array, F64Array, F64Array]:
-            here, runs = slice(start, stop), Runs.of(group[start:stop])
+            here, runs = slice(start, stop), GroupRuns.of(group[start:stop])
             with np.errstate(
                 invalid="ignore", over="ignore"
             ):  # set again, because this may be another thread
@@ -268,7 +268,7 @@ class _Residuals:
     def moments(self, keys: Keys, share: F64Array) -> _Moments:
         """Return the moments of all sampled keys; `keys` are a fraction `share` of each group."""
 
-        def residuals(here: slice, runs: Runs) -> F64Array:
+        def residuals(here: slice, runs: GroupRuns) -> F64Array:
             residual = np.zeros(runs.size)
             for total, slope in self.slopes.items():
                 residual += runs.spread(slope) * keys.sums[here, total]
@@ -327,7 +327,7 @@ def _quantile_interval(sample: KeySample, answer: Quantile, factor: float) -> In
         residual = sample.scale * residuals["residual"].to_numpy() / ranks.total[key_group]
     moments = _Moments.of(key_group, lambda here, _: residual[here], groups)
     share = factor * moments.error(sample.probability)
-    finite = Runs.of(group).sums(~np.isfinite(value), groups) == 0
+    finite = GroupRuns.of(group).sums(~np.isfinite(value), groups) == 0
     low, high = answer.level - share, answer.level + share
     return Interval(
         value=estimate,
@@ -347,7 +347,7 @@ class _Ranks:
 
     def __init__(self, group: I64Array, value: F64Array, weight: F64Array, groups: int) -> None:
         self.value, self.sums = value, np.cumsum(weight)
-        self.total = Runs.of(group).sums(weight, groups)
+        self.total = GroupRuns.of(group).sums(weight, groups)
         self.ends = np.searchsorted(group, np.arange(groups), side="right")
         self.starts = np.searchsorted(group, np.arange(groups), side="left")
 

@@ -10,10 +10,10 @@ from pyspark.sql.types import StructField, StructType
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.table.read.reader import Reader, sampled_by
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from qbeast_spark_bridge.datasource.options import ReadOptions
+from qbeast_spark_bridge.datasource.source_options import ReadOptions
 from qbeast_spark_bridge.engine.tasks import tasks_of
 from qbeast_spark_bridge.predicates.predicates import polars_filter
-from qbeast_spark_bridge.schema import collated_columns, nullable_schema, spark_schema
+from qbeast_spark_bridge.spark_schema import collated_columns, nullable_schema, spark_schema
 from qbeast_spark_bridge.worker.read_task import ReadTask
 
 

@@ -27,9 +27,9 @@ from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_spark_bridge.engine.engine import spread
 from qbeast_spark_bridge.engine.workers import unpickled, worker_errors
-from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered, quoted, spark_schema
+from qbeast_spark_bridge.spark_schema import collated_columns, empty_frame, numbered, quoted, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall
-from qbeast_spark_bridge.worker.match import (
+from qbeast_spark_bridge.worker.match_tasks import (
     DIGESTS,
     PIECES,
     BucketAnswer,

@@ -24,14 +24,14 @@ from qbeast_core.sampling.jackknife import (
     without_bound,
 )
 from qbeast_core.sampling.key_rows import KeySizes, Repeats, SeenRows
-from qbeast_core.sampling.rules import MIN_KEYS, WIDENED, Target, is_met, is_reliable, next_fraction
+from qbeast_core.sampling.stopping import MIN_KEYS, WIDENED, Target, is_met, is_reliable, next_fraction
 from qbeast_core.sampling.sums import WEIGHT
 from qbeast_core.space.arrays import F64Array, I32Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.data.expressions import Predicate, evaluating
-from qbeast_core.table.estimate.expressions import refuse
 from qbeast_core.table.estimate.heavy_rows import NO_HEAVY_ROWS, HeavyRows
 from qbeast_core.table.estimate.question import RESERVED, Function, Limits, Question, question_of
+from qbeast_core.table.estimate.question_expressions import refuse
 from qbeast_core.table.estimate.reading import Reading, Window
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import MAX_REDUCTIONS, MAX_ROUND_BYTES, PILOT_ROWS
@@ -73,7 +73,7 @@ def estimate_function(
     question = question_of(reader, dict.fromkeys(names, pl.len()), limits, where=where)
     read = tuple(reader.names_of(columns)) or question.columns[:1]
     question = replace(question, columns=read, whole_keys=True)
-    state = _State(_WholeKeys(reader, question), _Call(function), replicates)
+    state = _FunctionRounds(_WholeKeys(reader, question), _Call(function), replicates)
     state.run()
     return state.estimate()
 
@@ -102,7 +102,7 @@ class _WholeKeys(Reading):
 
 
 @dataclass(eq=False)
-class _State:
+class _FunctionRounds:
     """The rows read so far, and the answers of the function."""
 
     reading: _WholeKeys
