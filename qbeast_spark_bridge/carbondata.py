@@ -24,7 +24,7 @@ from qbeast_core.table.write.options import WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
 from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource
 from qbeast_spark_bridge.engine.tasks import arrow_schema, rows_of_tasks
-from qbeast_spark_bridge.predicates.column_tree import is_column
+from qbeast_spark_bridge.predicates.columns import is_column
 from qbeast_spark_bridge.predicates.predicates import polars_filter
 from qbeast_spark_bridge.spark_schema import nullable_schema, quoted, spark_schema
 from qbeast_spark_bridge.worker.read_task import ReadTask

@@ -26,7 +26,7 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.engine import SparkEngine, persisted
 from qbeast_spark_bridge.engine.merge_source import SparkMergeSource
-from qbeast_spark_bridge.predicates.given import ColumnTranslator
+from qbeast_spark_bridge.predicates.columns import ColumnTranslator
 from qbeast_spark_bridge.spark_schema import collated_columns, spark_schema
 
 if TYPE_CHECKING:

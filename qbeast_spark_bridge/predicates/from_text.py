@@ -14,9 +14,9 @@ from sqlglot import exp
 from qbeast_core.query.sql.functions import function_arguments
 from qbeast_core.query.sql.lower import COMPARISONS, Lowering, names_of, type_of
 from qbeast_core.query.sql.parse import case_parts, operands, without_parentheses
-from qbeast_core.query.sql.values import MAX_DIGITS, Interval
+from qbeast_core.query.sql.values import INTEGERS, MAX_DIGITS, Interval, largest
 from qbeast_spark_bridge.predicates.text_functions import FUNCTIONS, cast, moved
-from qbeast_spark_bridge.predicates.typed_sql import Typed, align, refuse, typed_literal
+from qbeast_spark_bridge.predicates.typed_sql import Part, align, refuse, typed_literal
 from qbeast_spark_bridge.spark_schema import quoted
 
 _SIGNS: Final[dict[type[exp.Expr], str]] = {**COMPARISONS, exp.NullSafeEQ: "<=>"}
@@ -32,7 +32,7 @@ def tree_to_sql(tree: exp.Expr, schema: pl.Schema) -> str:
     >>> tree_to_sql(tree, pl.Schema({"x": pl.Int64, "s": pl.String}))
     "((`x` > CAST('5' AS BIGINT)) AND (NOT (`s` IS NULL)))"
     """
-    return _Translator(schema).truth(tree).sql
+    return _Translator(schema).truth(tree).expr
 
 
 class _Translator:
@@ -41,14 +41,14 @@ class _Translator:
     def __init__(self, schema: pl.Schema) -> None:
         self.lowering = Lowering(schema, partial(datetime.now, UTC))
 
-    def truth(self, node: exp.Expr) -> Typed:
+    def truth(self, node: exp.Expr) -> Part:
         """Translate a condition."""
         part = self.part(node)
         if part.dtype not in _TRUTH:
             refuse(node)
-        return Typed("CAST(NULL AS BOOLEAN)", pl.Boolean()) if part.dtype == pl.Null() else part
+        return Part("CAST(NULL AS BOOLEAN)", pl.Boolean()) if part.dtype == pl.Null() else part
 
-    def part(self, node: exp.Expr) -> Typed:
+    def part(self, node: exp.Expr) -> Part:
         """Translate an expression; constants are computed here, as for Polars."""
         node = without_parentheses(node)
         if node.find(exp.Column, exp.Dot) is None:
@@ -61,7 +61,7 @@ class _Translator:
             refuse(node)
         return function(node, *map(self.part, function_arguments(node)))
 
-    def constant(self, node: exp.Expr) -> Typed:
+    def constant(self, node: exp.Expr) -> Part:
         """Translate a constant."""
         constant = self.lowering.value(node)
         if isinstance(constant.const, Interval):
@@ -73,75 +73,75 @@ class _Translator:
         is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
         return _number(value) if is_number else typed_literal(value, constant.dtype)
 
-    def column(self, node: exp.Expr) -> Typed:
+    def column(self, node: exp.Expr) -> Part:
         """Translate the name of a column or field."""
         column = self.lowering.value(node)
         dtype = next(iter(pl.Schema({"": column.dtype}).values()))
         path = names_of(node)
         if any("${" in field for field in path[1:]):  # Spark would substitute it
             refuse(node)
-        return Typed(".".join(map(quoted, path)), dtype)
+        return Part(".".join(map(quoted, path)), dtype)
 
 
-def _chain(translator: _Translator, node: exp.Expr) -> Typed:
+def _chain(translator: _Translator, node: exp.Expr) -> Part:
     word = " AND " if isinstance(node, exp.And) else " OR "
-    return Typed(f"({word.join(translator.truth(operand).sql for operand in operands(node))})", pl.Boolean())
+    return Part(f"({word.join(translator.truth(operand).expr for operand in operands(node))})", pl.Boolean())
 
 
-def _not(translator: _Translator, node: exp.Expr) -> Typed:
-    return Typed(f"(NOT {translator.truth(node.this).sql})", pl.Boolean())
+def _not(translator: _Translator, node: exp.Expr) -> Part:
+    return Part(f"(NOT {translator.truth(node.this).expr})", pl.Boolean())
 
 
-def _compare(translator: _Translator, node: exp.Expr) -> Typed:
+def _compare(translator: _Translator, node: exp.Expr) -> Part:
     return _compared(_SIGNS[type(node)], translator.part(node.this), translator.part(node.expression), node)
 
 
-def _compared(sign: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
+def _compared(sign: str, left: Part, right: Part, node: exp.Expr) -> Part:
     (left, right), dtype = align([left, right], node)
     if dtype.is_nested():
         refuse(node)
-    return Typed(f"({left.sql} {sign} {right.sql})", pl.Boolean())
+    return Part(f"({left.expr} {sign} {right.expr})", pl.Boolean())
 
 
-def _distinct(translator: _Translator, node: exp.Expr) -> Typed:
+def _distinct(translator: _Translator, node: exp.Expr) -> Part:
     same = _compared("<=>", translator.part(node.this), translator.part(node.expression), node)
-    return Typed(f"(NOT {same.sql})", pl.Boolean())
+    return Part(f"(NOT {same.expr})", pl.Boolean())
 
 
-def _is(translator: _Translator, node: exp.Expr) -> Typed:
+def _is(translator: _Translator, node: exp.Expr) -> Part:
     if isinstance(node.expression, exp.Null):
-        return Typed(f"({translator.part(node.this).sql} IS NULL)", pl.Boolean())
+        return Part(f"({translator.part(node.this).expr} IS NULL)", pl.Boolean())
     value = "TRUE" if node.expression.this else "FALSE"
-    return Typed(f"({translator.truth(node.this).sql} <=> {value})", pl.Boolean())
+    return Part(f"({translator.truth(node.this).expr} <=> {value})", pl.Boolean())
 
 
-def _between(translator: _Translator, node: exp.Expr) -> Typed:
+def _between(translator: _Translator, node: exp.Expr) -> Part:
     value, low, high = (translator.part(node.args[name]) for name in ("this", "low", "high"))
-    sides = _compared(">=", value, low, node).sql, _compared("<=", value, high, node).sql
-    return Typed(f"({' AND '.join(sides)})", pl.Boolean())
+    sides = _compared(">=", value, low, node).expr, _compared("<=", value, high, node).expr
+    return Part(f"({' AND '.join(sides)})", pl.Boolean())
 
 
-def _in(translator: _Translator, node: exp.Expr) -> Typed:
+def _in(translator: _Translator, node: exp.Expr) -> Part:
     value, *items = align([translator.part(item) for item in (node.this, *node.expressions)], node.this)[0]
     if value.dtype == pl.Null():
         return translator.truth(exp.Null())
     if value.dtype.is_nested():
         refuse(node)
-    return Typed(f"({value.sql} IN ({', '.join(item.sql for item in items)}))", pl.Boolean())
+    return Part(f"({value.expr} IN ({', '.join(item.expr for item in items)}))", pl.Boolean())
 
 
-def _like(translator: _Translator, node: exp.Expr) -> Typed:
+def _like(translator: _Translator, node: exp.Expr) -> Part:
     escape = ""
     if isinstance(node, exp.Escape):
         node, escape = without_parentheses(node.this), str(node.expression.this)
     value, pattern = translator.part(node.this), translator.part(node.expression)
-    if value.dtype != pl.String() or not isinstance(pattern.value, str):
+    if value.dtype != pl.String() or not pattern.is_text_const:
         refuse(node)
     folds = isinstance(node, exp.ILike)
-    text, mark = _pattern(pattern.value.lower() if folds else pattern.value, escape, node)
-    side = f"LOWER({value.sql})" if folds else value.sql
-    test = f"({side} LIKE {typed_literal(text, pl.String()).sql} ESCAPE '{mark}')"
-    return Typed(f"(NOT {test})" if node.args.get("negate") else test, pl.Boolean())
+    text, mark = _pattern(pattern.const.lower() if folds else pattern.const, escape, node)
+    side = f"LOWER({value.expr})" if folds else value.expr
+    test = f"({side} LIKE {typed_literal(text, pl.String()).expr} ESCAPE '{mark}')"
+    return Part(f"(NOT {test})" if node.args.get("negate") else test, pl.Boolean())
 
 
 def _pattern(pattern: str, escape: str, node: exp.Expr) -> tuple[str, str]:
@@ -157,18 +157,20 @@ def _pattern(pattern: str, escape: str, node: exp.Expr) -> tuple[str, str]:
     return text, mark
 
 
-def _case(translator: _Translator, node: exp.Expr) -> Typed:
+def _case(translator: _Translator, node: exp.Expr) -> Part:
     tests, values = case_parts(node)
     (*results, last), dtype = align([translator.part(value) for value in values], node)
     pairs = zip(tests, results, strict=True)
-    whens = " ".join(f"WHEN {translator.truth(test).sql} THEN {result.sql}" for test, result in pairs)
-    return Typed(f"(CASE {whens} ELSE {last.sql} END)", dtype)
+    whens = " ".join(f"WHEN {translator.truth(test).expr} THEN {result.expr}" for test, result in pairs)
+    return Part(f"(CASE {whens} ELSE {last.expr} END)", dtype)
 
 
-def _number(value: int | Decimal) -> Typed:
+def _number(value: int | Decimal) -> Part:
     """Return a number as an integer, or as a decimal if it has a decimal point."""
     if isinstance(value, int) and -(2**63) <= value < 2**63:
-        return typed_literal(value, pl.Int32() if -(2**31) <= value < 2**31 else pl.Int64())
+        return typed_literal(
+            value, next(kind() for kind in INTEGERS if max(value, -value - 1) <= largest(kind()))
+        )
     exact = Decimal(value)
     exponent = int(exact.as_tuple().exponent)
     digits = max(len(exact.as_tuple().digits) + max(exponent, 0), -exponent)
@@ -177,7 +179,7 @@ def _number(value: int | Decimal) -> Typed:
     return typed_literal(exact, pl.Decimal(digits, max(-exponent, 0)))
 
 
-def _moved(translator: _Translator, node: exp.Expr) -> Typed:
+def _moved(translator: _Translator, node: exp.Expr) -> Part:
     """Add or subtract an interval, or numbers."""
     sides = [(node.this, node.expression), (node.expression, node.this)]
     for other, side in sides if isinstance(node, exp.Add) else sides[:1]:
@@ -188,12 +190,12 @@ def _moved(translator: _Translator, node: exp.Expr) -> Typed:
     return FUNCTIONS[type(node)](node, translator.part(node.this), translator.part(node.expression))
 
 
-def _cast(translator: _Translator, node: exp.Expr) -> Typed:
+def _cast(translator: _Translator, node: exp.Expr) -> Part:
     dtype = type_of(node.args["to"]) if "to" in node.args else pl.Date()
     return cast(translator.part(node.this), dtype, node)
 
 
-_RULES: Final[dict[type[exp.Expr], Callable[[_Translator, exp.Expr], Typed]]] = {
+_RULES: Final[dict[type[exp.Expr], Callable[[_Translator, exp.Expr], Part]]] = {
     **dict.fromkeys((exp.And, exp.Or), _chain),
     **dict.fromkeys(_SIGNS, _compare),
     **dict.fromkeys((exp.Like, exp.ILike, exp.Escape), _like),

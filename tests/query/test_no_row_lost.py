@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from polars.io.plugins import register_io_source
 
 from qbeast_core.query.filters.nodes import Unknown
-from qbeast_core.query.filters.predicate import parse_predicate
-from qbeast_core.query.filters.rest import parse_rest
+from qbeast_core.query.filters.predicate import parse_predicate, parse_rest
 from qbeast_core.query.plan.select import Selection, files_that_may_match, select
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, WeightRange, sample_to_weights
 from tests.helpers.examples import examples as tries

@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.query.filters.atoms import keeps_order
 from qbeast_core.query.filters.nodes import (
     And,
     Compare,
@@ -20,6 +19,7 @@ from qbeast_core.query.filters.nodes import (
     Or,
     StartsWith,
     Unknown,
+    keeps_order,
 )
 from qbeast_core.query.filters.predicate import parse_predicate
 

@@ -18,7 +18,7 @@ from qbeast_core.query.filters.nodes import (
     StartsWith,
     Unknown,
 )
-from qbeast_core.query.filters.rest import parse_rest
+from qbeast_core.query.filters.predicate import parse_rest
 
 ROWS = pl.DataFrame(
     {

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_spark_bridge.predicates.given import ColumnTranslator
+from qbeast_spark_bridge.predicates.columns import ColumnTranslator
 from tests.helpers.changes import written
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows

@@ -117,6 +117,7 @@ TEXTS = (
     "-whole > 0 AND abs(small) >= 100",
     "money < 1000.005 AND wide <> 5",
     "money * 2 + 0.5 > wide",
+    "money < '1000.0050' AND length(`x.y`) > 4.5 AND coalesce(small, 300) + 1 < '200'",
     "real / small > 1",
     "small / 0 > 1e300",
     "\"`day`\" >= DATE '1900-01-01'",
@@ -167,6 +168,11 @@ def test_text_reads_rows_like_polars(spark: SparkSession, table: Path) -> None:
         ("round(real, 2) = 1.25", "ROUND"),
         ("money * money * money > 1", "money"),
         ("moment > naive", "naive"),
+        ("money = '1.00005'", "money"),  # a literal of the column's type would be rounded
+        ("whole + whole = '2.5'", "whole"),
+        ("round(real, nullif(1, 1)) > 1", "ROUND"),
+        ('NULL IN ("`day`", 1)', "NULL"),
+        ("NULL IS DISTINCT FROM struct", "struct"),
     ],
 )
 def test_conditions_spark_defines_differently_raise(text: str, part: str) -> None:

@@ -10,8 +10,7 @@ from typing import Final, TypeAlias, TypeGuard
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.filters.atoms import FLAT_ZONES, MIRRORED
-from qbeast_core.query.filters.nodes import Op
+from qbeast_core.query.filters.nodes import FLAT_ZONES, MIRRORED, Op
 from qbeast_core.query.filters.terms import Term
 
 # Comparisons that are all true.

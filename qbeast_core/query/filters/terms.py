@@ -8,8 +8,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from qbeast_core.query.filters.atoms import keeps_order
-from qbeast_core.query.filters.nodes import Op, Operand
+from qbeast_core.query.filters.nodes import Op, Operand, keeps_order
 
 # Comparisons by their name in Polars.
 COMPARISONS: dict[str, Op] = {"Lt": "<", "LtEq": "<=", "Eq": "==", "NotEq": "!=", "GtEq": ">=", "Gt": ">"}

@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 from sqlglot import exp
 
-from qbeast_core.query.sql.operators import Arithmetic, arithmetic, balanced, compare
+from qbeast_core.query.sql.operators import arithmetic, balanced, compare
 from qbeast_core.query.sql.parse import MAX_ITEMS, PARTS
 from qbeast_core.query.sql.values import (
     INTEGERS,
@@ -316,10 +316,6 @@ def _date_part(node: exp.Expr, unit: Value, value: Value) -> Value:
     return part_of_time(str(unit.const).upper(), value)
 
 
-def _binary(op: Arithmetic) -> Callable[[exp.Expr, Value, Value], Value]:
-    return lambda _, left, right: arithmetic(op, left, right)
-
-
 def _floating(function: _Part, dtype: pl.DataType = _DOUBLE) -> Callable[[exp.Expr, Value], Value]:
     """Return a rule for a function on DOUBLE."""
     return lambda node, value: Value(function(as_type(_number(node, value), _DOUBLE)), dtype)
@@ -348,8 +344,6 @@ _FUNCTIONS: Final[dict[type[exp.Expr], _Rule]] = {
     exp.Exp: (_floating(pl.Expr.exp), 1, 1),
     exp.Ln: (_floating(pl.Expr.log), 1, 1),
     exp.Log: (_log, 1, 2),
-    exp.Pow: (_binary("^"), 2, 2),
-    exp.Mod: (_binary("%"), 2, 2),
     exp.IsNan: (_floating(pl.Expr.is_nan, pl.Boolean()), 1, 1),
     **dict.fromkeys((exp.Greatest, exp.Least), (_extreme, 1, MAX_COMPARED)),
     exp.Coalesce: (_coalesce, 1, MAX_ITEMS),

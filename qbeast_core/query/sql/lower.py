@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -141,7 +141,7 @@ class Lowering:
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             invalid_sql(f"{sql_of(node)} has no value: {reason_of(error)}", error)
         literal = pl.lit(series.item(), dtype=series.dtype)
-        return replace(value, expr=literal, const=None if series.item() is None else value.const)
+        return Value(literal, value.dtype, None if series.item() is None else value.const, value.bound)
 
     def _value(self, node: exp.Expr) -> Value:
         rule = _BY_TYPE.get(type(node))

@@ -6,7 +6,6 @@ import math
 import operator
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from decimal import localcontext
 from fractions import Fraction
@@ -296,7 +295,7 @@ def _shifted(value: Value, interval: Interval) -> Value:
     """Add the months first, then the duration, as DuckDB does."""
     if interval.months:  # `offset_by` panics if the time is out of range
         start = _moved("+", value, pl.lit(0))
-        value = replace(start, expr=start.expr.dt.offset_by(f"{interval.months}mo"))
+        value = Value(start.expr.dt.offset_by(f"{interval.months}mo"), start.dtype)
     micros = interval.duration // timedelta(microseconds=1)
     return value if interval.months and not micros else _moved("+", value, pl.lit(micros))
 

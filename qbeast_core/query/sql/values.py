@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
-from typing import Any, Final, NoReturn
+from typing import Any, Final, Generic, NoReturn, TypeVar
 
 import polars as pl
 
@@ -71,15 +71,18 @@ class Interval:
         return Interval(-self.months, -self.duration)
 
 
+_Printed = TypeVar("_Printed")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Value:
-    """A lowered expression with its static type.
+class Typed(Generic[_Printed]):
+    """An expression with its static type, printed for an engine: for Polars, or as a text for Spark.
 
     `const` is the Python value of a literal: None, bool, int, float, Decimal, str or `Interval`. `bound` is the largest
     magnitude of an integer; it decides the width of arithmetic.
     """
 
-    expr: pl.Expr
+    expr: _Printed
     dtype: pl.DataType
     const: Any = MISSING
     bound: int = 0
@@ -103,6 +106,12 @@ class Value:
     def is_number_const(self) -> bool:
         """Whether it is a literal number without an exponent."""
         return isinstance(self.const, (int, Decimal)) and not isinstance(self.const, bool)
+
+
+class Value(Typed[pl.Expr]):
+    """An expression of Polars."""
+
+    __slots__ = ()
 
 
 NULL: Final = Value(pl.lit(None), pl.Null(), None)
@@ -222,7 +231,7 @@ def _offset(zone: str | None) -> timedelta:
     return sign * timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
 
 
-def common_type(values: Sequence[Value], what: str) -> pl.DataType:
+def common_type(values: Sequence[Typed[Any]], what: str) -> pl.DataType:
     """Return the type to which several values are cast."""
     typed = [value for value in values if not value.is_null and not value.is_text_const]
     if not typed:
@@ -242,7 +251,7 @@ def common_type(values: Sequence[Value], what: str) -> pl.DataType:
     return kinds[0]
 
 
-def _common_number(values: Sequence[Value]) -> pl.DataType:
+def _common_number(values: Sequence[Typed[Any]]) -> pl.DataType:
     kinds = [value.dtype for value in values]
     if any(isinstance(kind, pl.Float64) for kind in kinds):
         return pl.Float64()
@@ -298,7 +307,7 @@ def unified(values: Sequence[Value], what: str) -> tuple[list[pl.Expr], pl.DataT
 
 def with_expr(value: Value, expr: pl.Expr) -> Value:
     """Return a value of the same type that depends on the row."""
-    return replace(value, expr=expr, const=MISSING)
+    return Value(expr, value.dtype, bound=value.bound)
 
 
 def inner_type(dtype: pl.List) -> pl.DataType:

@@ -14,7 +14,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.filters.nodes import Unknown
-from qbeast_core.query.filters.rest import parse_rest
+from qbeast_core.query.filters.predicate import parse_rest
 from qbeast_core.query.plan.select import RowCount, Selection, apart, count_rows, draw, match
 from qbeast_core.query.plan.weight_range import (
     ALL_WEIGHTS,

@@ -14,7 +14,7 @@ from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import EmptySampleWarning, InvalidInputError
 from qbeast_core.query.filters.nodes import Nothing
-from qbeast_core.query.filters.rest import parse_rest
+from qbeast_core.query.filters.predicate import parse_rest
 from qbeast_core.query.plan.select import RowCount, count_rows, match
 from qbeast_core.query.plan.weight_range import Sample, fractions_of, sample_to_weights
 from qbeast_core.support.joins import own_column

@@ -9,8 +9,7 @@ from typing import Final, Protocol
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.filters.atoms import is_in
-from qbeast_core.query.filters.nodes import Node, Operand, Unknown, all_of, any_of
+from qbeast_core.query.filters.nodes import Node, Operand, Unknown, all_of, any_of, is_in
 from qbeast_core.query.filters.predicate import parse_predicate
 from qbeast_core.query.plan.select import select
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
