@@ -15,7 +15,7 @@ import polars as pl
 
 import qbeast
 from benchmarks import data
-from qbeast_core.tree.keys.key_sketch import design_effect
+from qbeast_core.tree.key_sketch import design_effect
 from qbeast_core.tree.space.index_values import frame_weights
 
 mpl.use("Agg")

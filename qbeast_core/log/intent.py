@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from qbeast_core.log.actions import AddFile, CdcFile, Commit, Metadata, RemoveFile, Txn
 from qbeast_core.log.files.deletion_vector import file_key
-from qbeast_core.log.files.live_files import FileChangePlanner
+from qbeast_core.log.files.file_changes import FileChangePlanner
 from qbeast_core.log.protocol import Brings, WriteMode
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
@@ -22,46 +22,43 @@ _WHOLE: Final = ("schema_string", "name", "description", "partition_columns")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteIntent:
-    """One change to a table, independent of the version it will become."""
+    """One change to a table, for whichever version it becomes."""
 
-    # `create` needs a place without table; `overwrite` removes whatever is live when it lands and drops all
-    # older revisions; `metadata` publishes `metadata` and what `files` decides, nothing if neither changes
-    # anything.
+    # `create` needs a place without a table. `overwrite` removes all files that are live when it is committed, and all
+    # older revisions. `metadata` publishes `metadata` and the result of `files`, or nothing if neither is a change.
     mode: WriteMode
-    # The most that it brings, see `qbeast_core.log.protocol.Brings`: features of the table that do not bind
-    # such a change are allowed.
+    # The largest change, see `qbeast_core.log.protocol.Brings`. Features of the table that only restrict larger changes
+    # are allowed.
     brings: Brings = "rows"
-    # New files, one path once. Indexed ones carry `blocks` and no `blocks` tag, and a `revision` tag only if
-    # they are of another revision than `revision`, the revision of files they replace: the rest is filled at every
-    # attempt. Files without `blocks` are published as they are.
+    # New files with different paths. Indexed files have `blocks` and no tags of them, which each attempt fills in. They
+    # have a `revision` tag only if their revision is not `revision` but that of files they replace. Files without
+    # `blocks` are published unchanged.
     adds: tuple[AddFile, ...] = ()
-    # Live files this change replaces. It fails if another writer touches one of them first.
+    # Live files to replace. The change fails if another writer changes one of them first.
     removes: tuple[RemoveFile, ...] = ()
     # New files of the change data feed.
     changes: tuple[CdcFile, ...] = ()
-    # What happens to the files that live when the change lands, decided again at every attempt
-    # (`qbeast_core.log.files.live_files`): so it repeats live files alone, each as it is then.
+    # Plans what happens to live files, see `qbeast_core.log.files.file_changes`. Each attempt plans again, for the
+    # files that are live then.
     files: FileChangePlanner | None = None
-    # What `adds` are indexed with. Its id counts if `new_revision` is false, and then only as long as the
-    # table still holds this very revision under it. None: they are not indexed, and an overwrite drops the index.
+    # Revision of `adds`. If `new_revision` is false, the table must still have this revision under its id. None: `adds`
+    # are not indexed, and an overwrite drops the index.
     revision: Revision | None = None
-    # Publish `revision` under the next free id. An overwrite always does.
+    # Whether to publish `revision` under the next free id. An overwrite always does.
     new_revision: bool = False
-    # Drop the revisions that no file needs which lives when the change lands, and statistics that a user
-    # gave.
+    # Whether to drop the revisions that no live file needs, and statistics that a user set.
     drops_unused: bool = False
-    # The whole new metadata, without `revision`; None: as it is. Changes of others are merged key by key.
+    # The new metadata, without `revision`; None: no change. Changes of other writers are merged by key.
     metadata: Metadata | None = None
     # Features for readers and writers that the new metadata needs.
     features: tuple[str, ...] = ()
-    # Dialect for a table that does not have one yet, or that is overwritten; None: the table's, else
-    # `"documented"`.
+    # Dialect of a table that has none yet or is overwritten. None: that of the table, else `"documented"`.
     dialect: BlocksDialect | None = None
-    # The application's own progress: a version at or below the table's means it is there already.
+    # Transaction of an application. If the table has its version or a later one, the change is already committed.
     txn: Txn | None = None
-    # Name in the history; empty: by mode.
+    # Name in the history. Empty: the name of the mode.
     operation: str = ""
-    # More keys for the history, for example `operationMetrics`, which are written as texts. Ours win.
+    # More keys for the history, such as `operationMetrics`, written as texts. Keys of this library take precedence.
     commit_info: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property

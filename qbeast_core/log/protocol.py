@@ -14,7 +14,7 @@ import orjson
 
 from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError
 from qbeast_core.log.actions import Metadata, Protocol
-from qbeast_core.log.columns.fields import is_widening, type_changes, unstored_voids
+from qbeast_core.log.columns.schema_fields import is_widening, type_changes, unstored_voids
 from qbeast_core.spec.table_config import MIN_READER, READER_VERSION, SAMPLE_BY, TableConfig
 from qbeast_core.support.suggestions import convert_call, delta_copy_call
 

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.errors import UnsupportedTableError
-from qbeast_core.log.schema import schema_from_delta
+from qbeast_core.log.delta_schema import schema_from_delta
 
 # A type of Polars, Python, Arrow, `deltalake` or PySpark, or the name of one.
 TypeLike: TypeAlias = Any

@@ -26,8 +26,13 @@ from pyspark.sql.types import (
 
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.tasks.passes import SummaryTask
-from qbeast_core.tree.keys.counted import KEY_BITS, counted_summary
-from qbeast_core.tree.space.summary import IndexSummary, domain_limits, summarise_ends
+from qbeast_core.tree.space.summary import (
+    KEY_BITS,
+    IndexSummary,
+    counted_summary,
+    domain_limits,
+    summarise_ends,
+)
 from qbeast_spark_bridge.spark_schema import numbered, quoted, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.transport import batch_of, gathered, in_utc

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.index.decode_tags import build_index_table
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.data.parquet_scan import scan_files

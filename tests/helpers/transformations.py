@@ -10,15 +10,15 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.query.filters.nodes import Atom, Compare, IsNull, Op, Operand
-from qbeast_core.query.index.build import fits_schema
-from qbeast_core.query.plan.intervals import coordinate_intervals, point_bounds
+from qbeast_core.query.index.decode_tags import fits_schema
+from qbeast_core.query.plan.coordinate_intervals import coordinate_intervals, point_bounds
 from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.spec import transformation as t
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.inspect.plot_space import axis_ticks
 from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision, rows_outside
-from qbeast_core.tree.space.fit import ColumnBounds, Growth
+from qbeast_core.tree.space.fit_space import ColumnBounds, Growth
 from qbeast_core.tree.space.index_values import to_index_column
 from qbeast_core.tree.space.summary import summarise
 from tests.space.murmur_reference import scala_bytes
@@ -305,10 +305,10 @@ def _labelled(example: Example) -> None:
 IN_MEMORY: dict[str, Callable[[Example], None]] = {
     "qbeast_core.spec.revision": _serialised,
     "qbeast_core.space.coordinates": _placed,
-    "qbeast_core.tree.space.fit": _fitted,
+    "qbeast_core.tree.space.fit_space": _fitted,
     "qbeast_core.tree.space.evolve": _evolved,
-    "qbeast_core.query.plan.intervals": _located,
-    "qbeast_core.query.index.build": _compatible,
+    "qbeast_core.query.plan.coordinate_intervals": _located,
+    "qbeast_core.query.index.decode_tags": _compatible,
     "qbeast_core.table.inspect.plot_space": _labelled,
 }
 """The check of each module, which raises an AssertionError for unexpected results."""

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.files.live_files import LiveFiles, retag
+from qbeast_core.log.files.file_changes import LiveFiles, retag
 from qbeast_core.log.files.replay import LogState, whole_files
 from tests.helpers.handmade_log import add, remove
 

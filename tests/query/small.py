@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from qbeast_core.log.files.old_layouts import with_blocks
-from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.index.decode_tags import build_index_table
 from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import (

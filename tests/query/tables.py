@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from hypothesis import strategies as st
 
-from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.index.decode_tags import build_index_table
 from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.space.coordinates import coordinates_of_numbers, to_coordinates
 from qbeast_core.space.cubes import Cubes, encode_cubes

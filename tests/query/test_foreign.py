@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from qbeast_core.query.filters.predicate import parse_predicate
-from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.index.decode_tags import build_index_table
 from qbeast_core.query.plan.select import select
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.spec.revision import Revision

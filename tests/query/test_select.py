@@ -9,7 +9,7 @@ import pytest
 from qbeast_core.log.files.old_layouts import without_copies
 from qbeast_core.query.filters.nodes import Node, Unknown
 from qbeast_core.query.filters.predicate import parse_predicate
-from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.index.decode_tags import build_index_table
 from qbeast_core.query.plan.select import Selection, select
 from qbeast_core.query.plan.weight_range import WeightRange, sample_to_weights
 from qbeast_core.space.cubes import Cubes, encode_cubes

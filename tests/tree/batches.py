@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from qbeast_core.space.cubes import Cubes
-from qbeast_core.tree.layout.build import assign_rows
+from qbeast_core.tree.layout.cube_tree import assign_rows
 from qbeast_core.tree.layout.existing import existing_tree
 from qbeast_core.tree.layout.grid import grid
 from qbeast_core.tree.layout.pack import PackedFiles, file_starts, packed_at

@@ -22,7 +22,7 @@ from qbeast_core.spec.transformation import (
     LinearTransformation,
 )
 from qbeast_core.tree.space.evolve import MAX_CUBES, IndexWish, first_revision, next_revision
-from qbeast_core.tree.space.fit import ColumnBounds, Growth
+from qbeast_core.tree.space.fit_space import ColumnBounds, Growth
 from qbeast_core.tree.space.index_values import to_index_column
 from qbeast_core.tree.space.summary import summarise
 

@@ -15,7 +15,7 @@ from qbeast_core.spec.transformation import (
     LinearTransformer,
 )
 from qbeast_core.tree.space.evolve import IndexWish, next_revision
-from qbeast_core.tree.space.fit import Growth, identity_or_unit, value_limits
+from qbeast_core.tree.space.fit_space import Growth, identity_or_unit, value_limits
 from qbeast_core.tree.space.summary import summarise
 
 FLOAT = "FloatDataType"

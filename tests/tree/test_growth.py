@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.space.cubes import Cubes
-from qbeast_core.tree.growth.gain import Axis, Blocks, Gain, box_shares
-from qbeast_core.tree.growth.upper import shares_opened, upper_cubes
-from qbeast_core.tree.layout.build import assign_rows
+from qbeast_core.tree.layout.cube_tree import assign_rows
 from qbeast_core.tree.layout.existing import existing_tree
+from qbeast_core.tree.layout.gain import Axis, Blocks, Gain, box_shares
+from qbeast_core.tree.layout.upper import shares_opened, upper_cubes
 from tests.tree.batches import pack_files
 
 LOW, LAST = -(2**31), 2**31 - 1

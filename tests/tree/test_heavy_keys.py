@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.tree.keys.key_sketch import KeySketch
-from qbeast_core.tree.keys.key_tag import HEAVY_SHARE, HeavyKeys, dump_keys, parse_heavy, parse_keys
+from qbeast_core.tree.key_sketch import KeySketch
+from qbeast_core.tree.key_tag import HEAVY_SHARE, HeavyKeys, dump_keys, parse_heavy, parse_keys
 
 BLOCKS = st.lists(st.lists(st.tuples(st.integers(-3, 3), st.integers(1, 400)), min_size=1), max_size=4)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from qbeast_core.log.actions import Metadata
-from qbeast_core.log.columns.fields import (
+from qbeast_core.log.columns.schema_fields import (
     Field,
     FieldPath,
     changed_field,
@@ -27,8 +27,8 @@ from qbeast_core.log.columns.stored import (
     StoredColumns,
     mapping_mode,
 )
+from qbeast_core.log.delta_schema import merged_schema, schema_from_delta
 from qbeast_core.log.files.stats import STATS_COLUMNS, names_text, parse_names
-from qbeast_core.log.schema import merged_schema, schema_from_delta
 from qbeast_core.spec.table_config import SAMPLE_COLUMN, SAMPLE_COLUMN_READER, min_reader_entry
 
 _ICEBERG: Final = "delta.enableIcebergCompatV2"

@@ -11,8 +11,14 @@ import orjson
 import polars as pl
 
 from qbeast_core.log.actions import Metadata
-from qbeast_core.log.columns.fields import TypeChange, changes_hash, changes_of, is_special, nearest_fields
-from qbeast_core.log.schema import schema_from_delta, type_from_delta
+from qbeast_core.log.columns.schema_fields import (
+    TypeChange,
+    changes_hash,
+    changes_of,
+    is_special,
+    nearest_fields,
+)
+from qbeast_core.log.delta_schema import schema_from_delta, type_from_delta
 from qbeast_core.spec.column_spec import ColumnSpec, parse_column_spec
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import SAMPLE_COLUMN, TableConfig

@@ -35,7 +35,7 @@ _FLAT_BLOCK: Final = TypeAdapter(Block)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Copies:
+class CopiedRows:
     """The copies of rows in a version. Other readers return them, this library does not."""
 
     # Files that hold nothing else, in the columns of the live files.
@@ -47,7 +47,7 @@ class Copies:
         return bool(self.files.height or self.rows)
 
 
-NO_COPIES: Final = Copies()
+NO_COPIES: Final = CopiedRows()
 
 
 def with_blocks(tags: pl.DataFrame) -> pl.DataFrame:
@@ -72,7 +72,7 @@ def with_blocks(tags: pl.DataFrame) -> pl.DataFrame:
     return tags.drop(FLAT_KEYS)
 
 
-def without_copies(files: pl.DataFrame) -> tuple[pl.DataFrame, Copies]:
+def without_copies(files: pl.DataFrame) -> tuple[pl.DataFrame, CopiedRows]:
     """Return the live files without files of copies, and the copies.
 
     Tags that contradict the statistics of their file hide no row: the file is read as a whole.
@@ -99,7 +99,7 @@ def without_copies(files: pl.DataFrame) -> tuple[pl.DataFrame, Copies]:
             path = FilePath.of_log(file["path"]).text
             hidden[path] = _rows_of_copies(blocks) if file["rules"] == "1" else None
     is_gone = pl.int_range(files.height, eager=True).is_in(gone)
-    return files.filter(~is_gone), Copies(files.filter(is_gone), hidden)
+    return files.filter(~is_gone), CopiedRows(files.filter(is_gone), hidden)
 
 
 def _trusted_blocks(file: Mapping[str, Any]) -> list[Block]:

@@ -1,9 +1,9 @@
-"""The files of a log, read once and replayed: live files with their index tags, and whole adds.
+"""Replay a log: the live files with their index tags, and their whole add actions.
 
-`deltalake` lists the live files, with one exception. The protocol compares decoded paths, and so does Spark;
-delta-rs compares them as they are written: a file that was added as ``a%2Bb.parquet`` and removed as ``a+b.parquet``
-(as its own deletes do) stays in its list. A path's newest add gives its tags; joined to the live files, a
-fault in them can cost pruning but no row.
+`deltalake` lists the live files, but it compares paths as they are written. The protocol and Spark compare decoded
+paths. A file that was added as ``a%2Bb.parquet`` and removed as ``a+b.parquet`` (the deletes of `deltalake` write so)
+stays in its list; the replay here removes it. Tags come from the newest add of each path. A fault in tags can prevent
+skipping files, but no row is lost.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ import polars as pl
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.actions import AddFile, CommitInfo
 from qbeast_core.log.files.deletion_vector import FileKey, file_key, parse_vector, without_nulls
-from qbeast_core.log.files.live_files import NEVER_MS, LiveFiles
+from qbeast_core.log.files.file_changes import NEVER_MS, LiveFiles
 from qbeast_core.log.files.old_layouts import FLAT_KEYS, with_blocks
 from qbeast_core.spec.block import MAX_ROWS
 from qbeast_core.spec.file_path import FilePath
 
-# Column -> tag key (format 7); the columns of `FLAT_KEYS` besides are translated at once.
+# Column -> tag key (format 7). The columns of `FLAT_KEYS` are translated to `blocks`.
 TAG_KEYS: Final[Mapping[str, str]] = {
     "revision": "revision",
     "blocks": "blocks",
@@ -51,7 +51,7 @@ FIELD_KEYS: Final[Mapping[str, str]] = {
 # Columns of a frame of tags; `deletion_vector` is the descriptor as JSON text, null where there is none.
 TAG_COLUMNS: Final = ("path", *TAG_KEYS, "deletion_vector", *FIELD_KEYS)
 
-# A field that actions of a kind have, if it is not `path`.
+# Field that all actions of a kind have, if it is not `path`.
 _NAMED_BY: Final[Mapping[str, str]] = {"domainMetadata": "domain", "metaData": "schemaString"}
 
 _WEIGHT: Final = (-(2**31), 2**31 - 1)
@@ -61,7 +61,7 @@ _BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "max_weight": _WEIGHT,
     "element_count": (0, MAX_ROWS),
 }
-# Tags that are numbers, as numbers; made once, as every opening of a table needs them.
+# Numbers in tags as integers. Built once, because each opening of a table needs them.
 _CASTS: Final = {name: pl.col(name).cast(pl.Int64, strict=False) for name in _BOUNDS}
 _NUMBERS: Final = [pl.when(number.is_between(*_BOUNDS[name])).then(number) for name, number in _CASTS.items()]
 
@@ -74,34 +74,34 @@ _COUNTED: Final = {
 _IDS: Final = ("base_row_id", "default_row_commit_version")
 _LOGGED: Final = ("path", *_LOGGED_KEYS, "deletion_vector", *FIELD_KEYS)
 _READ: Final = pl.Schema({name: pl.Int64() if name in _IDS else pl.String() for name in _LOGGED})
-# A character that some writers escape in a path, and others do not.
+# A character that only some writers escape in a path.
 SPELLED_DIFFERENTLY: Final = "[^A-Za-z0-9_./-]"
-# What a checkpoint derives from other fields; an add of a commit has no such keys.
+# Keys that a checkpoint derives from other fields. The add of a commit does not have them.
 _DERIVED: Final = ("stats_parsed", "partitionValues_parsed")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LogState:
-    """The files of the log behind one version."""
+    """The files of the log of one version."""
 
     uri: str
     version: int
-    # Parts and sidecars with a column per action, or lines of JSON; empty: there is none.
+    # Parts and sidecars of the checkpoint: frames with a column per action, or lines of JSON. Empty: there is none.
     checkpoint: tuple[pl.DataFrame | bytes, ...] = ()
-    # The commits after it, oldest first.
+    # The commits after the checkpoint, oldest first.
     commits: tuple[bytes, ...] = ()
-    # The commits before, newest first, as far as they exist; read lazily.
+    # The existing commits before the checkpoint, newest first; read lazily.
     earlier: Iterator[bytes] = field(default_factory=lambda: iter(()))
-    # Who committed the version, and when; None: unknown.
+    # Writer and time of the version; None: unknown.
     commit_info: CommitInfo | None = None
-    # Identifies the commit's file: a table that was deleted and written again has another one of this name.
+    # Identifies the file of the commit. A new table at the same path has another file of this name.
     fingerprint: tuple[int, int, int] | None = None
 
 
 def files_with_tags(
     listed: pl.DataFrame, log: LogState, *, known: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    r"""Return the live files with their tags; nulls where a file has none, or none that can be used.
+    r"""Return the live files with their tags; null for missing and invalid tags.
 
     >>> adds = b'{"add":{"path":"a%2Bb"}}\n{"add":{"path":"c","tags":{"revision":"1"}}}'
     >>> log = LogState(uri="t", version=1, commits=(adds, b'{"remove":{"path":"a+b"}}'))
@@ -120,7 +120,7 @@ def files_with_tags(
 
 
 def needs_removes(listed: pl.DataFrame) -> bool:
-    """Return whether any `path` of these files may be written differently by other writers.
+    """Return whether other writers may write any `path` of these files differently.
 
     >>> [needs_removes(pl.DataFrame({"path": [path]})) for path in ("k/part-0.parquet", "a%2Bb.parquet")]
     [False, True]
@@ -129,7 +129,7 @@ def needs_removes(listed: pl.DataFrame) -> bool:
 
 
 def whole_files(listed: Iterable[str], log: LogState) -> LiveFiles:
-    r"""Return the whole adds behind the paths that are live.
+    r"""Return the whole add actions of live paths.
 
     >>> add = '{"add":{"path":"%s","size":1,"modificationTime":1,"partitionValues":{},"dataChange":true}}\n'
     >>> twice = '{"remove":{"path":"b","dataChange":false}}\n' + add % "b"
@@ -180,14 +180,14 @@ def domains_of(log: LogState, *, known: Mapping[str, str]) -> dict[str, str]:
 def actions_of(
     part: pl.DataFrame | bytes, kind: Literal["add", "remove", "metaData", "sidecar", "domainMetadata"]
 ) -> Iterator[dict[str, Any]]:
-    r"""Yield the actions of a kind out of the lines of a commit, or out of a checkpoint, unchanged.
+    r"""Yield the actions of a kind in a commit or a checkpoint, unchanged.
 
     >>> list(actions_of(b'{"add":{"path":"a"}}\n{"remove":{"path":"b"}}', "remove"))
     [{'path': 'b'}]
     """
     if isinstance(part, bytes):
         mark = f'"{kind}"'.encode()
-        # Most of the time goes into JSON: a line that cannot be such an action is not parsed.
+        # Parsing JSON takes most of the time, so lines that cannot be such an action are not parsed.
         actions = (orjson.loads(line).get(kind) for line in part.splitlines() if mark in line)
         yield from (action for action in actions if action)
     elif kind in part.columns:
@@ -262,10 +262,10 @@ def _tags_of_frame(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _taken_back(listed: pl.Series, log: LogState, known: pl.DataFrame | None) -> list[str]:
-    """Return the paths, in their own form, that are not live any more: a replay by decoded paths.
+    """Return the listed paths whose files are removed, by a replay with decoded paths.
 
-    A checkpoint may name a file as live and as removed, in two forms: its order does not count, so only the
-    commits before it decide. A remove that never expires belongs to a file that lives on.
+    A checkpoint may list a file as live under one form of its path and as removed under another. It has no order, so
+    the commits before it decide. A remove that never expires belongs to a live file.
     """
     newest: dict[FileKey, str | None] = {}
     for path, vector in () if known is None else known.select("path", "deletion_vector").iter_rows():
@@ -289,16 +289,15 @@ def _taken_back(listed: pl.Series, log: LogState, known: pl.DataFrame | None) ->
         unsettled -= settled.keys()
     live = set(newest.values())
     hidden = [path for path in listed if path not in live]
-    if known is not None:  # a path that is not live was removed now, or before
+    if known is not None:  # all other paths were removed
         return hidden
     decoded = {path for path, _ in newest}
-    return [
-        path for path in hidden if FilePath.of_log(path).text in decoded
-    ]  # the rest is left to `deltalake`
+    # Other paths are as `deltalake` lists them.
+    return [path for path in hidden if FilePath.of_log(path).text in decoded]
 
 
 def _settled_by(body: bytes) -> dict[FileKey, str | None]:
-    """Return the files that a commit is about, by the path that it adds them under; None: it removes them."""
+    """Return the path of each file in a commit; None: the commit removes the file."""
     adds = {_key(add): str(add["path"]) for add in actions_of(body, "add")}
     return dict.fromkeys(map(_key, actions_of(body, "remove"))) | adds
 
@@ -318,7 +317,7 @@ def _as_committed(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(parsed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return statistics as JSON has them; a bound without an exact text is left out."""
+    """Return statistics as values of JSON, without bounds that have no exact text."""
     values: dict[str, Any] = {}
     for key, value in parsed.items():
         if isinstance(value, dict):

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.index.pages import IndexedFiles, PageTable, build_page_table
+from qbeast_core.query.index.page_table import IndexedFiles, PageTable, build_page_table
 from qbeast_core.query.plan.file_statistics import Statistics, trusted_counts
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT

@@ -20,9 +20,9 @@ import polars as pl
 
 from qbeast_core.query.filters.nodes import Atom, Node, column_of
 from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.query.plan.coordinate_intervals import coordinate_intervals
 from qbeast_core.query.plan.draws import FileDraw
 from qbeast_core.query.plan.file_statistics import Statistics, evaluate, trusted_counts
-from qbeast_core.query.plan.intervals import coordinate_intervals
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
 from qbeast_core.space.weights import MIN_WEIGHT
@@ -152,7 +152,7 @@ class MatchingBlocks:
 def select(table: IndexTable, node: Node, weights: WeightRange = ALL_WEIGHTS) -> Selection:
     """Choose what to read for a filter and a sample.
 
-    >>> from qbeast_core.query.index.build import build_index_table
+    >>> from qbeast_core.query.index.decode_tags import build_index_table
     >>> from qbeast_core.query.filters.nodes import Unknown
     >>> files = pl.DataFrame({"path": ["a"], "num_records": [3], "revision": [None], "rules": [None],
     ...     "blocks": [None], "layout": [None], "state": [None]})

@@ -32,7 +32,7 @@ from qbeast_core.table.read.explain import explain
 from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import read_scans
-from qbeast_core.tree.keys.key_sketch import design_effect
+from qbeast_core.tree.key_sketch import design_effect
 from qbeast_core.tree.space.evolve import default_cube_size
 
 # Maximum number of columns that are compared, and of the best indexes that are compared on many rows.

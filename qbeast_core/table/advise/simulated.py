@@ -9,15 +9,15 @@ from functools import cached_property
 import numpy as np
 
 from qbeast_core.query.filters.nodes import Atom, Node, column_of
+from qbeast_core.query.plan.coordinate_intervals import coordinate_intervals
 from qbeast_core.query.plan.file_statistics import Statistics, evaluate
-from qbeast_core.query.plan.intervals import coordinate_intervals
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import cube_boxes
 from qbeast_core.spec.transformation import Transformation
-from qbeast_core.tree.bands.arrange import arrange
-from qbeast_core.tree.bands.shape import FileShape
-from qbeast_core.tree.layout.build import Assignment
+from qbeast_core.tree.layout.arrange import arrange
+from qbeast_core.tree.layout.cube_tree import Assignment
 from qbeast_core.tree.layout.pack import PackedFiles, RowNumbers, order_in_file, page_rows_for
+from qbeast_core.tree.layout.shape import FileShape
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,9 +23,8 @@ from qbeast_core.spec.transformation import TransformerKind
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.advise.simulated import Opened, SimulatedTable
 from qbeast_core.table.data.data_files import FileSettings
-from qbeast_core.tree.bands.arrange import has_bands
-from qbeast_core.tree.growth.upper import pack_cubes
-from qbeast_core.tree.layout.build import Assignment, assign_rows
+from qbeast_core.tree.layout.arrange import has_bands
+from qbeast_core.tree.layout.cube_tree import Assignment, assign_rows
 from qbeast_core.tree.layout.grid import grid_columns
 from qbeast_core.tree.layout.pack import (
     PackedFiles,
@@ -33,6 +32,7 @@ from qbeast_core.tree.layout.pack import (
     rows_by_file,
     rows_per_file,
 )
+from qbeast_core.tree.layout.upper import pack_cubes
 from qbeast_core.tree.space.evolve import IndexWish, default_cube_size, first_revision
 from qbeast_core.tree.space.index_values import frame_weights
 from qbeast_core.tree.space.summary import summarise

@@ -27,8 +27,8 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.rows import CHUNK_ROWS, FileCheck
 from qbeast_core.table.data.file_scan import TableFiles
 from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files
-from qbeast_core.tree.bands.shape import FileShape
-from qbeast_core.tree.keys.key_tag import dump_keys, keys_of_file
+from qbeast_core.tree.key_tag import dump_keys, keys_of_file
+from qbeast_core.tree.layout.shape import FileShape
 from qbeast_core.tree.space.index_values import frame_weights
 
 _END: Final = 8  # length of the footer, and the magic bytes

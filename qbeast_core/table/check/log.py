@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.files.replay import SPELLED_DIFFERENTLY
-from qbeast_core.query.index.build import characters_per_level
+from qbeast_core.query.index.decode_tags import characters_per_level
 from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect
@@ -23,7 +23,7 @@ from qbeast_core.table.check.faults import NO_FAULTS, Fault, fault_frame, faults
 from qbeast_core.table.data.foreign_schema import lost_key_columns, taken_name
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.bands.shape import FileShape
+from qbeast_core.tree.layout.shape import FileShape
 
 _UNUSABLE: Final[dict[str, tuple[str, str]]] = {
     "unreadable": ("tags-unreadable", "its blocks tag is not a list of blocks"),

@@ -15,7 +15,7 @@ import polars as pl
 
 from qbeast_core.log.files.replay import TAG_KEYS
 from qbeast_core.log.files.tag_copy import RULES, RULES_TAG, digest_of
-from qbeast_core.query.index.build import fits_schema
+from qbeast_core.query.index.decode_tags import fits_schema
 from qbeast_core.spec.block import BlocksDialect, dump_blocks
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.joins import own_column
@@ -26,7 +26,7 @@ from qbeast_core.table.check.rows import FileCheck
 from qbeast_core.table.index.fit import blocks_in_order
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.keys.key_tag import KEYS_TAG
+from qbeast_core.tree.key_tag import KEYS_TAG
 
 # The tags of files, by their paths as in the log.
 LostTags: TypeAlias = Mapping[str, FileTags]

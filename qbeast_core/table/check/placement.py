@@ -14,15 +14,15 @@ from qbeast_core.io.parquet.footer import PagesUnavailable, read_page_locations
 from qbeast_core.io.parquet.tail import FileTail, cuts_of, parse_tail
 from qbeast_core.io.parquet.thrift import ThriftError
 from qbeast_core.io.stores.store import Store
+from qbeast_core.query.plan.coordinate_intervals import point_bounds
 from qbeast_core.query.plan.file_statistics import clock_slack
-from qbeast_core.query.plan.intervals import point_bounds
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
 from qbeast_core.space.weights import sample_values
 from qbeast_core.spec.layout import WEIGHT_COLUMN, Layout, parse_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.faults import Fault
-from qbeast_core.tree.bands.shape import FileShape
+from qbeast_core.tree.layout.shape import FileShape
 from qbeast_core.tree.space.evolve import rows_outside
 from qbeast_core.tree.space.index_values import text_column
 

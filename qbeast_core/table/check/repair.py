@@ -13,7 +13,7 @@ import polars as pl
 
 from qbeast_core.io.parquet.footer import Unreadable, read_footer, stored_size
 from qbeast_core.log.actions import AddFile, Metadata
-from qbeast_core.log.files.live_files import LastChange, retag
+from qbeast_core.log.files.file_changes import LastChange, retag
 from qbeast_core.log.files.old_layouts import FLAT_KEYS
 from qbeast_core.log.files.replay import TAG_KEYS
 from qbeast_core.log.protocol import check_writable

@@ -29,7 +29,7 @@ from qbeast_core.table.check.placement import (
 )
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files
-from qbeast_core.tree.bands.shape import FileShape
+from qbeast_core.tree.layout.shape import FileShape
 from qbeast_core.tree.space.index_values import frame_weights
 
 JobT = TypeVar("JobT")

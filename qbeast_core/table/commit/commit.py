@@ -37,12 +37,12 @@ from qbeast_core.log.actions import (
     parse_commit,
 )
 from qbeast_core.log.domains import PRESERVED
-from qbeast_core.log.files.live_files import FileChangePlanner
+from qbeast_core.log.files.file_changes import FileChangePlanner
 from qbeast_core.log.files.replay import with_adds
 from qbeast_core.log.intent import WriteIntent, already_applied, find_conflict
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable, in_commit_timestamps
 from qbeast_core.log.rebase import Conflict, Rebased, rebase
-from qbeast_core.query.index.build import build_index_table, fits_schema, index_of_blocks
+from qbeast_core.query.index.decode_tags import build_index_table, fits_schema, index_of_blocks
 from qbeast_core.query.index.index_table import NO_REVISION, IndexTable
 from qbeast_core.support.runtime import LOG, caller_stacklevel, new_id, now_ms
 from qbeast_core.table.commit.checkpoint import checkpoint_if_due

@@ -25,8 +25,8 @@ from qbeast_core.io.parquet.few_values import place_values, used_values
 from qbeast_core.io.parquet.tail import cuts_of
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile, CdcFile
-from qbeast_core.log.columns.fields import statistics_schema
 from qbeast_core.log.columns.file_values import folder_of, partition_values
+from qbeast_core.log.columns.schema_fields import statistics_schema
 from qbeast_core.log.columns.stored import PLAIN, StoredColumns, sample_column_of
 from qbeast_core.log.domains import hidden_columns
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, leaves_of, stats_columns
@@ -38,9 +38,9 @@ from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.layout import Layout, dump_layout
 from qbeast_core.support.runtime import Progress, ProgressCallback, new_id, now_ms
 from qbeast_core.table.data.row_codec import encode_rows
-from qbeast_core.tree.bands.shape import FileShape
-from qbeast_core.tree.keys.key_tag import KEYS_TAG, dump_keys, keys_of_file
+from qbeast_core.tree.key_tag import KEYS_TAG, dump_keys, keys_of_file
 from qbeast_core.tree.layout.pack import RowNumbers
+from qbeast_core.tree.layout.shape import FileShape
 from qbeast_core.tree.space.index_values import workers
 
 if TYPE_CHECKING:  # workers that write a file planned elsewhere need no tree

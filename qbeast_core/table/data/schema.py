@@ -10,7 +10,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, invalid_argument
-from qbeast_core.log.columns.fields import FieldPath, fields_of
+from qbeast_core.log.columns.schema_fields import FieldPath, fields_of
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 

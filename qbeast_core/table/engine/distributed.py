@@ -24,14 +24,14 @@ from qbeast_core.table.engine.protocol import PlannedRows, Rows, unindexed_rows
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SpacePart, SummaryTask, sort_keys
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, with_blocks
-from qbeast_core.tree.growth.upper import opened_rows, pack_cubes
-from qbeast_core.tree.keys.key_sketch import KeySketch, design_effect
-from qbeast_core.tree.layout.build import TreeBuilder
+from qbeast_core.tree.key_sketch import KeySketch, design_effect
+from qbeast_core.tree.layout.cube_tree import TreeBuilder
 from qbeast_core.tree.layout.existing import ExistingLevel, ExistingTree, partitions_of
 from qbeast_core.tree.layout.grid import GRID_BITS, grid_columns
 from qbeast_core.tree.layout.index_plan import smallest_block_rows
 from qbeast_core.tree.layout.outline import Outline, OutlineLevel
 from qbeast_core.tree.layout.pack import rows_per_file
+from qbeast_core.tree.layout.upper import opened_rows, pack_cubes
 from qbeast_core.tree.space.index_values import frame_weights
 from qbeast_core.tree.space.partitions import Partitions
 from qbeast_core.tree.space.summary import IndexSummary, domain_limits, merge_summaries

@@ -21,8 +21,8 @@ from qbeast_core.table.engine.protocol import AnswerT, ItemT, PlannedRows, Rows,
 from qbeast_core.table.engine.stream import FrameSource
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.store_files import PlainTask, settings_for
-from qbeast_core.tree.keys.key_sketch import KeySketch, KeyTotal, design_effect
-from qbeast_core.tree.keys.key_tag import keys_of_file
+from qbeast_core.tree.key_sketch import KeySketch, KeyTotal, design_effect
+from qbeast_core.tree.key_tag import keys_of_file
 from qbeast_core.tree.layout.existing import ExistingTree, partitions_of
 from qbeast_core.tree.layout.index_plan import IndexPlan, plan_index
 from qbeast_core.tree.layout.pack import rows_per_file

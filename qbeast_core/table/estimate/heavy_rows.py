@@ -20,8 +20,8 @@ from qbeast_core.sampling.key_rows import Repeats
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.table.index.key_counts import count_other_keys
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.tree.keys.key_sketch import MAX_COUNTERS
-from qbeast_core.tree.keys.key_tag import HeavyKeys, heaviest, parse_heavy
+from qbeast_core.tree.key_sketch import MAX_COUNTERS
+from qbeast_core.tree.key_tag import HeavyKeys, heaviest, parse_heavy
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.query.index.build import texts_changed
+from qbeast_core.query.index.decode_tags import texts_changed
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.space.index_columns import NumberColumn, number_values
 from qbeast_core.spec.block import BlocksDialect
@@ -24,7 +24,7 @@ from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_ta
 from qbeast_core.table.index.column_texts import IndexColumns, column_texts
 from qbeast_core.table.index.state import IndexState, bounded_columns
 from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision
-from qbeast_core.tree.space.fit import KNOT_CHARACTERS, Growth, ValueRange
+from qbeast_core.tree.space.fit_space import KNOT_CHARACTERS, Growth, ValueRange
 from qbeast_core.tree.space.index_values import data_type_of, to_index_column
 from qbeast_core.tree.space.summary import IndexSummary
 

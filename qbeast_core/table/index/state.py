@@ -13,7 +13,7 @@ import polars as pl
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.columns.file_values import typed_partitions
 from qbeast_core.log.domains import clustered_by_others, is_clustered
-from qbeast_core.query.index.build import fits_schema
+from qbeast_core.query.index.decode_tags import fits_schema
 from qbeast_core.query.index.index_table import NO_REVISION, IndexTable
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.coordinates import to_coordinates
@@ -23,8 +23,8 @@ from qbeast_core.spec.layout import WITHOUT_HIDDEN_WEIGHTS
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import HashTransformation, Transformation
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.growth.gain import Axis
 from qbeast_core.tree.layout.existing import ExistingTree, broken_order, existing_tree, open_where_broken
+from qbeast_core.tree.layout.gain import Axis
 from qbeast_core.tree.space.index_values import text_column, to_index_column
 from qbeast_core.tree.space.partitions import NO_PARTITIONS, Partitions
 

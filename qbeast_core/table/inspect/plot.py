@@ -10,7 +10,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, invalid_argument
 from qbeast_core.query.filters.predicate import parse_predicate
-from qbeast_core.query.plan.intervals import reach
+from qbeast_core.query.plan.coordinate_intervals import reach
 from qbeast_core.query.plan.weight_range import Sample
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import require

@@ -14,7 +14,7 @@ from qbeast_core.errors import HiddenColumnWarning, InvalidColumnsError, Invalid
 from qbeast_core.io.parquet.footer import Unreadable, read_footer, stored_size
 from qbeast_core.io.stores.store import map_files
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.files.live_files import LastChange, retag
+from qbeast_core.log.files.file_changes import LastChange, retag
 from qbeast_core.results import Result
 from qbeast_core.spec.block import BlocksDialect, respell_blocks
 from qbeast_core.spec.column_spec import ColumnSpec

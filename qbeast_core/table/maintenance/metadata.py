@@ -11,9 +11,9 @@ import pyarrow as pa
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError, invalid_argument
 from qbeast_core.log.columns.declared_rules import CONSTRAINT
 from qbeast_core.log.columns.mapping import with_fields
+from qbeast_core.log.delta_schema import merged_schema
 from qbeast_core.log.properties import SETTABLE, expected_value
 from qbeast_core.log.protocol import CHANGE_FEED
-from qbeast_core.log.schema import merged_schema
 from qbeast_core.log.type_names import NAMES, TypeLike, type_of
 from qbeast_core.results import MetadataResult
 from qbeast_core.support.runtime import new_id

@@ -44,7 +44,7 @@ from qbeast_core.table.rewrite.replace import refuse_copies
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.write.options import WriteOptions, check_options
 from qbeast_core.tree.space.evolve import IndexWish, default_cube_size, first_revision, keeps_kind
-from qbeast_core.tree.space.fit import ColumnBounds
+from qbeast_core.tree.space.fit_space import ColumnBounds
 from qbeast_core.tree.space.summary import IndexSummary, merge_summaries, summarise, summarise_ends
 
 _OPERATION: Final = "REINDEX"

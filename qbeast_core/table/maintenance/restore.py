@@ -13,7 +13,7 @@ from qbeast_core.log.actions import AddFile, Metadata, parse_commit
 from qbeast_core.log.columns.declared_rules import identity_columns, keeping_high_water_marks
 from qbeast_core.log.columns.mapping import with_max_id
 from qbeast_core.log.files.deletion_vector import FileKey, file_key, file_paths
-from qbeast_core.log.files.live_files import FileChange, LastChange, LiveFiles
+from qbeast_core.log.files.file_changes import FileChange, LastChange, LiveFiles
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
 from qbeast_core.spec.file_path import FilePath

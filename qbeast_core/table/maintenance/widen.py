@@ -12,7 +12,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import UnsupportedTableError, unknown_columns
-from qbeast_core.log.columns.fields import (
+from qbeast_core.log.columns.schema_fields import (
     ENABLED,
     TYPE_CHANGES,
     VOID,
@@ -22,9 +22,9 @@ from qbeast_core.log.columns.fields import (
     is_widening,
 )
 from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.log.delta_schema import VARIANT, schema_to_delta
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
-from qbeast_core.log.schema import VARIANT, schema_to_delta
 from qbeast_core.log.type_names import TypeLike
 from qbeast_core.results import MetadataResult
 from qbeast_core.spec.table_config import SAMPLE_COLUMN

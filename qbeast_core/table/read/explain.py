@@ -28,7 +28,7 @@ from qbeast_core.query.filters.nodes import (
 )
 from qbeast_core.query.filters.predicate import conjuncts, disjuncts, parse_predicate
 from qbeast_core.query.index.index_table import IndexTable
-from qbeast_core.query.plan.intervals import coordinate_intervals
+from qbeast_core.query.plan.coordinate_intervals import coordinate_intervals
 from qbeast_core.query.plan.select import match
 from qbeast_core.query.plan.weight_range import Sample
 from qbeast_core.space.arrays import BoolArray
@@ -43,7 +43,7 @@ from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.read.file_scans import all_pages, page_request
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan import pushed_down, warn_of_sample
-from qbeast_core.tree.keys.key_sketch import CLUSTERED
+from qbeast_core.tree.key_sketch import CLUSTERED
 
 _RANGES: Final = pl.List(pl.Struct({"start": pl.Int64, "length": pl.Int64}))
 

@@ -23,7 +23,7 @@ from qbeast_core.errors import (
 from qbeast_core.io.stores.store import Store
 from qbeast_core.query.filters.nodes import Node, Unknown
 from qbeast_core.query.filters.predicate import understand
-from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.index.decode_tags import build_index_table
 from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.query.plan.select import MatchingBlocks, Selection, files_that_may_match, match
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, KeyChoice, Sample, WeightRange, sample_to_weights

@@ -15,7 +15,7 @@ from qbeast_core.space.weights import weight_to_fraction
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index.state import STAGED, IndexState
-from qbeast_core.tree.growth.gain import Blocks, Gain
+from qbeast_core.tree.layout.gain import Blocks, Gain
 from qbeast_core.tree.space.index_values import text_column
 
 # Why a file is rewritten.

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import polars as pl
 
 from qbeast_core.errors import CommitConflictError
-from qbeast_core.log.files.live_files import removes_of
+from qbeast_core.log.files.file_changes import removes_of
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.support.runtime import LOG
 from qbeast_core.table.commit.commit import CommitOutcome, publish

@@ -28,8 +28,8 @@ from qbeast_core.table.index.state import NO_BLOCKS, IndexState, new_blocks
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.candidates import has_exact_layout
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.growth.upper import opened_rows
 from qbeast_core.tree.layout.existing import ExistingTree
+from qbeast_core.tree.layout.upper import opened_rows
 
 # How to place rows. "keep" uses the current thresholds of the cubes, so that few other files have to be replaced.
 # "fresh" draws a new tree. Both use the newest revision, or a new one for rows that need it. "redraw" makes a new

@@ -32,6 +32,7 @@ from qbeast_core.log.columns.file_values import (
     statistics_by_name,
 )
 from qbeast_core.log.columns.stored import StoredColumns, config_by_name, sample_column_of
+from qbeast_core.log.delta_schema import schema_from_delta
 from qbeast_core.log.domains import (
     RowIdColumns,
     RowIdsOfFile,
@@ -39,13 +40,12 @@ from qbeast_core.log.domains import (
     is_clustered,
     row_id_columns,
 )
-from qbeast_core.log.files.live_files import LiveFiles
-from qbeast_core.log.files.old_layouts import NO_COPIES, Copies, without_copies
+from qbeast_core.log.files.file_changes import LiveFiles
+from qbeast_core.log.files.old_layouts import NO_COPIES, CopiedRows, without_copies
 from qbeast_core.log.files.replay import LogState, domains_of, files_with_tags, needs_removes, whole_files
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.log.schema import schema_from_delta
-from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.index.decode_tags import build_index_table
 from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.file_path import FilePath
@@ -93,7 +93,7 @@ class Snapshot:
     # Metadata domains: names and configurations.
     domains: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     # Copies of rows in a table from before 0.6.0, which are in none of `files`.
-    copies: Copies = field(default=NO_COPIES, repr=False)
+    copies: CopiedRows = field(default=NO_COPIES, repr=False)
 
     @property
     def logged_files(self) -> pl.DataFrame:

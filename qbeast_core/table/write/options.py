@@ -24,7 +24,7 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.partition_by import PartitionBy
 from qbeast_core.table.write.sampling_key import SampleBy
 from qbeast_core.table.write.target import Mode
-from qbeast_core.tree.space.fit import ColumnBounds
+from qbeast_core.tree.space.fit_space import ColumnBounds
 from qbeast_core.tree.space.index_values import to_index_column
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.stores.location import Location
 from qbeast_core.log.actions import AddFile, Metadata, Txn
-from qbeast_core.log.columns.fields import with_notes
 from qbeast_core.log.columns.mapping import with_fields, with_sample_column
+from qbeast_core.log.columns.schema_fields import with_notes
 from qbeast_core.log.columns.stored import StoredColumns, without_values
+from qbeast_core.log.delta_schema import merged_schema, noted_fields, schema_to_delta, without_nulls
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.log.rebase import found_dialect
-from qbeast_core.log.schema import merged_schema, noted_fields, schema_to_delta, without_nulls
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries

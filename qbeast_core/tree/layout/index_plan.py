@@ -14,10 +14,8 @@ from qbeast_core.space.cubes import encode_cubes
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
-from qbeast_core.tree.bands.arrange import arrange
-from qbeast_core.tree.bands.shape import FileShape
-from qbeast_core.tree.growth.upper import opened_rows, pack_cubes
-from qbeast_core.tree.layout.build import Assignment, assign_rows
+from qbeast_core.tree.layout.arrange import arrange
+from qbeast_core.tree.layout.cube_tree import Assignment, assign_rows
 from qbeast_core.tree.layout.existing import ExistingTree
 from qbeast_core.tree.layout.grid import grid_columns
 from qbeast_core.tree.layout.pack import (
@@ -27,6 +25,8 @@ from qbeast_core.tree.layout.pack import (
     page_rows_for,
     rows_by_file,
 )
+from qbeast_core.tree.layout.shape import FileShape
+from qbeast_core.tree.layout.upper import opened_rows, pack_cubes
 
 _PAGES_OF_APPENDED_BLOCK: Final = 4
 

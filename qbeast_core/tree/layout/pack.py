@@ -15,7 +15,7 @@ from qbeast_core.tree.layout.grid import CubeNumbers
 from qbeast_core.tree.space.index_values import map_chunks
 
 if TYPE_CHECKING:  # workers that write files build no tree
-    from qbeast_core.tree.layout.build import Assignment
+    from qbeast_core.tree.layout.cube_tree import Assignment
 
 _FILE_MEMORY_BYTES: Final = 64 << 20
 _MAX_FILE_BYTES: Final = 256 << 20

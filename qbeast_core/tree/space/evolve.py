@@ -15,7 +15,7 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import DECIMAL_TYPE, Transformation
-from qbeast_core.tree.space.fit import (
+from qbeast_core.tree.space.fit_space import (
     ColumnBounds,
     ColumnData,
     Fitted,

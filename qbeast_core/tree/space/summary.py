@@ -115,7 +115,7 @@ def summarise(
     columns = tuple(_column(columns_frame.get_column(name)) for name in names)
     limit = int(keys.max()) if len(rows) < frame.height else EVERY_KEY
     distinct = distinct_values(frame.select(partitions))
-    return cut_sample(IndexSummary(frame.height, columns, sample, limit, partitions=distinct), limits)
+    return _cut_sample(IndexSummary(frame.height, columns, sample, limit, partitions=distinct), limits)
 
 
 def merge_summaries(
@@ -133,10 +133,10 @@ def merge_summaries(
         partitions=distinct_values(pl.concat([part.partitions for part in parts])),
         outside=merge_summaries(outside, limits=limits) if outside else None,
     )
-    return cut_sample(merged, limits)
+    return _cut_sample(merged, limits)
 
 
-def cut_sample(summary: IndexSummary, limits: SampleLimits) -> IndexSummary:
+def _cut_sample(summary: IndexSummary, limits: SampleLimits) -> IndexSummary:
     """Drop the largest keys until the sample is within the limits."""
     sample = summary.sample
     max_rows = limits.rows
@@ -265,3 +265,45 @@ def load_summary(data: bytes) -> IndexSummary:
         partitions=pl.read_ipc(io.BytesIO(partitions)),
         outside=load_summary(outside) if outside else None,
     )
+
+
+# Bits of the random numbers of rows: a float64 holds them exactly.
+KEY_BITS: Final = 53
+
+_SHIFT: Final = 64 - KEY_BITS
+
+
+def counted_summary(
+    sample: pl.DataFrame,
+    drawn: pl.Series,
+    columns: Sequence[ColumnSummary],
+    *,
+    rows: int,
+    least_limit: int,
+    weight_sum: int,
+    limits: SampleLimits,
+    partitions: pl.DataFrame | None = None,
+) -> IndexSummary:
+    """Return the summary of rows with random numbers; rows below a limit are in the sample.
+
+    >>> from qbeast_core.tree.space.summary import summarise_ends
+    >>> frame = pl.DataFrame({"a": [1, 5, 3]})
+    >>> counts = summarise_ends(pl.Series("a", [1, 7]), nulls=2)
+    >>> drawn = pl.Series([10, 90, 20])
+    >>> summary = counted_summary(
+    ...     frame, drawn, [counts], rows=90, least_limit=50, weight_sum=0, limits=SampleLimits(99, 1 << 20)
+    ... )
+    >>> summary.values("a").to_list(), summary.columns[0].highest
+    ([1, 3], 7)
+    """
+    keys = (drawn.cast(pl.UInt64) * (1 << _SHIFT)).alias(KEY_COLUMN)
+    key_limit = (least_limit << _SHIFT) - 1 if least_limit < 1 << KEY_BITS else EVERY_KEY
+    summary = IndexSummary(
+        rows=rows,
+        columns=tuple(columns),
+        sample=sample.with_columns(keys).filter(pl.col(KEY_COLUMN) <= key_limit),
+        key_limit=key_limit,
+        weight_sum=weight_sum,
+        partitions=distinct_values(pl.DataFrame() if partitions is None else partitions),
+    )
+    return _cut_sample(summary, limits)

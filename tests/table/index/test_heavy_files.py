@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.tree.keys.key_tag import HeavyKeys, parse_heavy
+from qbeast_core.tree.key_tag import HeavyKeys, parse_heavy
 from qbeast_core.tree.space.index_values import frame_weights
 
 ROWS = 10_000

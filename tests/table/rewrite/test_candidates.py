@@ -11,7 +11,7 @@ import pytest
 
 from qbeast_core.log.actions import Protocol
 from qbeast_core.log.columns.stored import PLAIN
-from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.index.decode_tags import build_index_table
 from qbeast_core.spec.block import Block, dump_blocks
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.rewrite.candidates import Scope, choose_files

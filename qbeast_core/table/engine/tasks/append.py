@@ -19,10 +19,10 @@ from qbeast_core.table.data.data_files import CodedRows, FileSettings, delete_da
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.store_files import PlainTask, rows_of, settings_for, store_sorted
-from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.layout.existing import ExistingTree, partitions_of
 from qbeast_core.tree.layout.index_plan import plan_index
 from qbeast_core.tree.layout.pack import page_rows_for, rows_per_file
+from qbeast_core.tree.layout.shape import FileShape
 from qbeast_core.tree.space.evolve import rows_outside
 from qbeast_core.tree.space.index_values import frame_weights
 from qbeast_core.tree.space.partitions import NO_PARTITIONS

@@ -21,11 +21,11 @@ from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import FileSettings
 from qbeast_core.table.engine.tasks.passes import PlaceTask, nodes_and_weights
 from qbeast_core.table.engine.tasks.store_files import settings_for, store_sorted
-from qbeast_core.tree.bands.arrange import arrange
-from qbeast_core.tree.bands.shape import FileShape
+from qbeast_core.tree.layout.arrange import arrange
 from qbeast_core.tree.layout.grid import GRID_BITS, child_codes, grid_columns
 from qbeast_core.tree.layout.outline import Outline
 from qbeast_core.tree.layout.pack import page_rows_for
+from qbeast_core.tree.layout.shape import FileShape
 
 # Returns the rows at some places, with some columns.
 Take: TypeAlias = Callable[[I64Array, Sequence[str]], pl.DataFrame]

@@ -23,7 +23,7 @@ from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.store_files import settings_for, store_sorted
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
-from qbeast_core.tree.bands.shape import FileShape
+from qbeast_core.tree.layout.shape import FileShape
 from qbeast_core.tree.space.index_values import frame_weights
 
 _PLACE: Final = own_column("place")

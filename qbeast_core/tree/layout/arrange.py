@@ -18,8 +18,8 @@ import numpy as np
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array, U64Array
 from qbeast_core.spec.layout import MAX_BLOCK_PAGES
 from qbeast_core.support.sizing import sizing
-from qbeast_core.tree.bands.shape import Bands, FileShape
-from qbeast_core.tree.keys.key_tag import HeavyKeys
+from qbeast_core.tree.key_tag import HeavyKeys
+from qbeast_core.tree.layout.shape import Bands, FileShape
 
 # Fractions between bands: users request such samples, and engines that skip whole row groups read little more.
 _EDGES: Final = tuple(digit * 10.0**power for power in range(-6, 0) for digit in (1, 2, 5))

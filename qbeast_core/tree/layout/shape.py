@@ -24,7 +24,7 @@ class Bands:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Runs:
+class BlockRuns:
     """The runs of files, in the order of their rows: rows of one block that follow each other in a band."""
 
     # Band, block and rows of each run, shape (runs,); a run has at least one row.
@@ -56,7 +56,7 @@ class Runs:
         return result
 
 
-def find_runs(bands: Bands, block_rows: I64Array) -> Runs:
+def find_runs(bands: Bands, block_rows: I64Array) -> BlockRuns:
     """Return the runs of all blocks.
 
     >>> import numpy as np
@@ -75,7 +75,7 @@ def find_runs(bands: Bands, block_rows: I64Array) -> Runs:
     broken = (rest < 0) | ((last_band < 0) & (block_rows > 0))
     whole, rests = np.flatnonzero(rows), np.flatnonzero((rest > 0) & ~broken)
     order = np.argsort(np.concatenate([2 * band[whole], 2 * last_band[rests] + 1]), kind="stable")
-    return Runs(
+    return BlockRuns(
         band=np.concatenate([band[whole], last_band[rests]])[order],
         block=np.concatenate([block[whole], rests])[order],
         rows=np.concatenate([rows[whole], rest[rests]])[order],
@@ -88,7 +88,7 @@ class FileShape:
     """The bands of one file, whose blocks have the numbers from 0 on."""
 
     bands: Bands
-    runs: Runs
+    runs: BlockRuns
 
     @staticmethod
     def of(bands: Bands, block_rows: I64Array) -> FileShape:

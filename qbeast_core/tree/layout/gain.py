@@ -17,10 +17,10 @@ import numpy as np
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import weight_to_fraction
-from qbeast_core.tree.growth.upper import shares_opened
-from qbeast_core.tree.layout.build import inner_size, rows_of_leaf
+from qbeast_core.tree.layout.cube_tree import inner_size, rows_of_leaf
 from qbeast_core.tree.layout.existing import place_cubes, region_rows
 from qbeast_core.tree.layout.index_plan import smallest_block_rows
+from qbeast_core.tree.layout.upper import shares_opened
 
 
 @dataclass(frozen=True, slots=True, eq=False)

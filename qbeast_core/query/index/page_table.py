@@ -13,7 +13,7 @@ from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MAX_ROWS
 from qbeast_core.spec.layout import dump_layout, parse_layout
-from qbeast_core.tree.bands.shape import Bands, Runs, find_runs
+from qbeast_core.tree.layout.shape import Bands, BlockRuns, find_runs
 
 _JSON = pl.Struct(
     {
@@ -154,7 +154,7 @@ class _Layouts:
             high=self.high[np.repeat(kept, self.page_counts)],
         )
 
-    def fits(self, runs: Runs, index: IndexedFiles) -> BoolArray:
+    def fits(self, runs: BlockRuns, index: IndexedFiles) -> BoolArray:
         """Return which files have all their rows in bands, and a weight for each page."""
         file_of_band = np.repeat(np.arange(len(self.files)), self.band_counts)
         pages = np.bincount(file_of_band, self._band_pages(runs), len(self.files))
@@ -162,12 +162,12 @@ class _Layouts:
         fits: BoolArray = ~broken & (pages == self.page_counts)
         return fits
 
-    def _band_pages(self, runs: Runs) -> I64Array:
+    def _band_pages(self, runs: BlockRuns) -> I64Array:
         rows = np.bincount(runs.band, runs.rows, len(self.bands.page_rows)).astype(np.int64)
         return -(-rows // self.bands.page_rows)
 
 
-def _page_table(layouts: _Layouts, runs: Runs, index: IndexedFiles) -> PageTable:
+def _page_table(layouts: _Layouts, runs: BlockRuns, index: IndexedFiles) -> PageTable:
     bands, files = layouts.bands, index.files.height
     counts, band_counts, tail_bytes = (np.zeros(files, np.int64) for _ in range(3))
     counts[layouts.files], band_counts[layouts.files] = layouts.page_counts, layouts.band_counts

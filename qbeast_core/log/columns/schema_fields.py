@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import orjson
 import polars as pl
 
-from qbeast_core.log.schema import type_from_delta
+from qbeast_core.log.delta_schema import type_from_delta
 
 Field: TypeAlias = dict[str, Any]
 # Names from the column on. Inside of lists and maps, "element", "key" and "value" come between.

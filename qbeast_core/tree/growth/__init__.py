@@ -1,1 +1,0 @@
-"""What filters open of a tree that grows, and what a rewrite of some files would change."""

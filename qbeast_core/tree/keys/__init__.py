@@ -1,1 +1,0 @@
-"""Index keys: sketches, totals, heavy keys, the design effect."""
