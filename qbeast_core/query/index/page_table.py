@@ -85,6 +85,12 @@ class PageTable:
         page, after = np.searchsorted(starts, [first, last - 1], side="right").tolist()
         return slice(begin + page - 1, begin + after)
 
+    def pages_of(self, file: int, rows: I64Array) -> I64Array:
+        """Return the page of some rows of a file with pages."""
+        begin, end = self.first_page[file : file + 2]
+        pages: I64Array = begin + np.searchsorted(self.first_row[begin:end], rows, side="right") - 1
+        return pages
+
     def blocks_of(self, file: int, rows: I64Array) -> I64Array:
         """Return the block of some rows of a file with pages."""
         begin, end = np.searchsorted(self.stretch_page, self.first_page[file : file + 2]).tolist()

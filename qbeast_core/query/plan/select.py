@@ -268,12 +268,11 @@ def count_rows(
         return None
     chosen = (keeps & leaves & here) | whole[table.file]
     selection = MatchingBlocks(table, files, chosen).within(ALL_WEIGHTS)
-    gone = sum(len(rows) for number, rows in deleted.items() if selection.opened[number])
-    closed = {number: rows for number, rows in deleted.items() if not selection.opened[number]}
+    unread, read = _deleted_rows(table, inside, selection, deleted)
     return RowCount(
-        known=_rows_elsewhere(table, inside, selection) - _deleted_inside(table, inside, closed),
+        known=_rows_elsewhere(table, inside, selection) - unread,
         undecided=selection,
-        rows_read=int(selection.rows_opened.sum()) - gone,
+        rows_read=int(selection.rows_opened.sum()) - read,
     )
 
 
@@ -288,7 +287,7 @@ def _read_whole(
     undecided, some, others = (table.any_in_file(blocks) for blocks in (keeps & ~inside, keeps, ~inside))
     unknown = some & ~counted
     unordered = hides & ~has_pages & table.any_in_file(inside) & others
-    whole: BoolArray = (undecided & (hides | ~has_pages)) | unknown | unordered
+    whole: BoolArray = (undecided & ~has_pages) | unknown | unordered
     return whole
 
 
@@ -301,13 +300,21 @@ def _rows_elsewhere(table: IndexTable, inside: BoolArray, selection: Selection) 
     return int(table.rows[plain].sum() + pages.stretch_rows[stretch].sum())
 
 
-def _deleted_inside(table: IndexTable, inside: BoolArray, deleted: Mapping[int, I64Array]) -> int:
-    """Return the number of deleted rows in blocks inside of the filter, in files that are not read."""
-    count = 0
+def _deleted_rows(
+    table: IndexTable, inside: BoolArray, selection: Selection, deleted: Mapping[int, I64Array]
+) -> tuple[int, int]:
+    """Return the number of deleted rows: in blocks inside of the filter that are not read, and in what is read."""
+    pages, is_page_read = table.pages, selection.page_mask
+    unread = read = 0
     for number, rows in deleted.items():
-        blocks = slice(table.first_block[number], table.first_block[number + 1])
-        if inside[blocks].all():
-            count += len(rows)
-        elif inside[blocks].any():
-            count += int(inside[table.pages.blocks_of(number, rows)].sum())
-    return count
+        blocks = inside[table.first_block[number] : table.first_block[number + 1]]
+        opened = int(selection.pages_opened[number]) if selection.opened[number] else 0
+        if selection.opened[number] and opened == selection.pages_total[number]:  # also without pages
+            read += len(rows)
+        elif not opened and blocks.all():
+            unread += len(rows)
+        elif opened or blocks.any():
+            is_read = is_page_read[pages.pages_of(number, rows)]
+            read += int(is_read.sum())
+            unread += int((inside[pages.blocks_of(number, rows)] & ~is_read).sum())
+    return unread, read

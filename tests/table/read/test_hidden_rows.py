@@ -71,6 +71,24 @@ def test_estimates_skip_hidden_rows(path: Path) -> None:
     assert part["n"].item() == pytest.approx(rows.height, rel=0.1)
 
 
+def test_counts_read_undecided_pages(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, read = qbeast.open_table(path), list[int]()
+    ours = type(table.reader.files.pages)
+    batches = ours.read_batches
+
+    def counted(self: Any, requests: Any, *rest: Any, **options: Any) -> Any:
+        read.extend(request.row_count for request in requests)
+        return batches(self, requests, *rest, **options)
+
+    ranges = [(0, 9000), (12_345, 45_678), (19_000, 21_000), (40_000, COUNT)]
+    conditions = [f"id BETWEEN {first} AND {last}" for first, last in ranges]
+    counts = [expected(path, where=where).height for where in conditions]
+    monkeypatch.setattr(ours, "read_batches", counted)
+    assert [table.count(where) for where in conditions] == counts
+    assert 0 < sum(read) < 2 * COUNT  # of four times
+    assert table.count() == COUNT - len(GONE)
+
+
 @pytest.mark.parametrize("hides", [True, False])
 def test_file_that_pages_cannot_be_read_of_is_read_once(path: Path, tmp_path: Path, *, hides: bool) -> None:
     copy = tmp_path / "t"
