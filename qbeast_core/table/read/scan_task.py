@@ -202,7 +202,7 @@ def _rows_of_pages(scans: Sequence[FileScan], keep: RowFilter, files: TableFiles
     """Yield the rows of pages. A file whose pages cannot be read is read as a whole."""
     codec = RowCodec(files.columns, keep.needed, keep.schema)
     requests = [scan.pages for scan in scans if scan.pages is not None]
-    scan_of = {scan.path: scan for scan in scans}
+    scan_of = _by_path(scans)
     frames = files.pages.read_batches(
         requests, list(codec.stored_schema), codec.stored_schema, max_bytes=sizing().batch_bytes
     )
@@ -227,6 +227,17 @@ def _rows_of_pages(scans: Sequence[FileScan], keep: RowFilter, files: TableFiles
             ],
             how="diagonal",  # a file with drawn rows has a column with their weights
         )
+
+
+def _by_path(scans: Sequence[FileScan]) -> dict[str, FileScan]:
+    """Return a scan of each path. Parts of a file differ in their pages, and in the deleted rows around these."""
+    found: dict[str, FileScan] = {}
+    for scan in scans:
+        before = found.get(scan.path)
+        if before is not None and before.hidden is not None and scan.hidden is not None:
+            scan = replace(scan, hidden=np.concatenate([before.hidden, scan.hidden]))  # noqa: PLW2901 - joined
+        found[scan.path] = scan
+    return found
 
 
 def _placed(frame: pl.DataFrame, scan: FileScan, rows: I64Array) -> pl.DataFrame:

@@ -12,6 +12,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
+from qbeast_core.table.read.file_scans import scans_of
+from qbeast_core.table.read.scan_task import read_scans
 from tests.helpers.deletion_vectors import delete
 
 COUNT = 50_000
@@ -59,6 +61,16 @@ def test_pages_around_hidden_rows(path: Path, query: str) -> None:
     if query != "other columns":
         assert plan.bytes_opened < 0.6 * plan.bytes_total
         assert plan.files["ranges"].null_count() == 0
+
+
+def test_parts_of_a_file_are_read_together(path: Path) -> None:
+    table = qbeast.open_table(path)
+    plan = table.reader.plan(pl.col("id") < 30_000, None)
+    (scan,) = scans_of(table.reader, plan)
+    assert scan.pages is not None
+    keep = table.reader.row_filter(plan, ["id", "x", "s"])
+    frames = read_scans(scan.split(7), keep, table.reader.files)
+    assert_frame_equal(pl.concat(frames).sort("id"), expected(path, where="id < 30000"))
 
 
 def test_estimates_skip_hidden_rows(path: Path) -> None:
