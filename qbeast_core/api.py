@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from qbeast_core.table.estimate.question import Function
     from qbeast_core.table.estimate.question_expressions import Expressions
     from qbeast_core.table.estimate.result import Estimate
-    from qbeast_core.table.index.column_texts import IndexColumns
+    from qbeast_core.table.index.column_choice import IndexColumns
+    from qbeast_core.table.write.key_columns import PartitionBy, SampleBy
     from qbeast_core.table.write.options import ColumnStats
-    from qbeast_core.table.write.partition_by import PartitionBy
-    from qbeast_core.table.write.sampling_key import SampleBy
     from qbeast_core.table.write.target import Mode
     from qbeast_core.table.write.write import WriteResult
 

@@ -10,12 +10,12 @@ from qbeast_core.io.stores.location import Location
 from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.engine.choice import local_engine
-from qbeast_core.table.index.column_texts import IndexColumns
+from qbeast_core.table.index.column_choice import IndexColumns
 from qbeast_core.table.maintenance.convert import ConvertResult, convert
 from qbeast_core.table.maintenance.removal import DropResult, drop, newest_version
 from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult, upgrade
+from qbeast_core.table.write.key_columns import SampleBy
 from qbeast_core.table.write.options import WriteOptions, metadata_of
-from qbeast_core.table.write.sampling_key import SampleBy
 
 
 @changing

@@ -16,7 +16,7 @@ from qbeast_core.results import MetadataResult
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.check.check import check_table
 from qbeast_core.table.check.faults import CheckReport
-from qbeast_core.table.index.column_texts import IndexColumns
+from qbeast_core.table.index.column_choice import IndexColumns
 from qbeast_core.table.maintenance.column_changes import add_sample_column as add_column
 from qbeast_core.table.maintenance.convert import ConvertResult
 from qbeast_core.table.maintenance.convert import convert as convert_table
@@ -27,8 +27,8 @@ from qbeast_core.table.maintenance.upgrade import upgrade as upgrade_table
 from qbeast_core.table.rewrite.optimize import Into, OptimizeOptions, OptimizeResult
 from qbeast_core.table.rewrite.optimize import optimize as optimize_table
 from qbeast_core.table.table import open_version
+from qbeast_core.table.write.key_columns import SampleBy
 from qbeast_core.table.write.options import WriteOptions, metadata_of
-from qbeast_core.table.write.sampling_key import SampleBy
 from qbeast_spark_bridge.engine.engine import SparkEngine
 
 if TYPE_CHECKING:

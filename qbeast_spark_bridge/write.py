@@ -12,10 +12,9 @@ from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
-from qbeast_core.table.index.column_texts import IndexColumns
+from qbeast_core.table.index.column_choice import IndexColumns
+from qbeast_core.table.write.key_columns import PartitionBy, SampleBy
 from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
-from qbeast_core.table.write.partition_by import PartitionBy
-from qbeast_core.table.write.sampling_key import SampleBy
 from qbeast_core.table.write.target import Mode
 from qbeast_core.table.write.write import WriteResult, write_rows
 from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource, persisted

@@ -21,7 +21,6 @@ from qbeast_core import errors
 from qbeast_core.io.parquet import footer
 from qbeast_core.query.sql import parse
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.index import revision
 from qbeast_core.table.write import options
 from qbeast_core.tree.layout import grid
 from tests.carbondata.collection import table_path
@@ -188,7 +187,7 @@ LIMITS = {
         (sizing(), "max_value_bytes"),
         (parse, "MAX_CHARACTERS"),
     ],
-    "1 to {};": [(revision, "MAX_COLUMNS")],
+    "1 to {};": [(column_choice, "MAX_COLUMNS")],
     "| {} levels": [(grid, "GRID_BITS"), (footer, "_MAX_DEPTH")],
     ", {} conditions": [(parse, "MAX_CONDITIONS")],
     " {} levels": [(parse, "MAX_LEVELS")],

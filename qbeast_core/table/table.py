@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.estimate.question import Function
     from qbeast_core.table.estimate.question_expressions import Expressions
     from qbeast_core.table.estimate.result import Estimate
-    from qbeast_core.table.index.column_texts import IndexColumns
+    from qbeast_core.table.index.column_choice import IndexColumns
     from qbeast_core.table.inspect.metrics import Metrics
     from qbeast_core.table.inspect.plot import PlotKind
     from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease

@@ -26,7 +26,7 @@ from qbeast_core.table.engine.tasks.added_rows import AddedRows
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
 from qbeast_core.table.engine.tasks.store_files import PlainTask
-from qbeast_core.table.index.revision import refuse_collations
+from qbeast_core.table.index.column_choice import refuse_collations
 from qbeast_core.table.read.file_scans import scan_of, scan_tasks
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask

@@ -41,13 +41,16 @@ from qbeast_core.table.data.found_instead import log_instead
 from qbeast_core.table.data.schema import listed_names, refuse_names
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.index.column_texts import column_texts
-from qbeast_core.table.index.revision import check_columns, refuse_collations, resolve_specs
+from qbeast_core.table.index.column_choice import (
+    check_columns,
+    column_texts,
+    refuse_collations,
+    resolve_specs,
+)
 from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, find_parquet
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
+from qbeast_core.table.write.key_columns import partition_columns, sampling_key, with_sampling_key
 from qbeast_core.table.write.options import WriteOptions, check_options
-from qbeast_core.table.write.partition_by import partition_columns
-from qbeast_core.table.write.sampling_key import sampling_key, with_sampling_key
 from qbeast_core.tree.space.evolve import default_cube_size
 
 _DEFAULT: Final[BlocksDialect] = "documented"

@@ -32,7 +32,7 @@ from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.check.placement import read_layout
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.data.foreign_schema import refuse_mapping
-from qbeast_core.table.index.revision import check_columns
+from qbeast_core.table.index.column_choice import check_columns
 from qbeast_core.table.index.unindexed import latest_revision
 from qbeast_core.table.snapshot.snapshot import Snapshot
 

@@ -31,8 +31,12 @@ from qbeast_core.table.data.schema import refuse_sample_column
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.tasks.passes import SummariseTask
-from qbeast_core.table.index.column_texts import IndexColumns
-from qbeast_core.table.index.revision import check_columns, refuse_collations, specs_of_overwrite
+from qbeast_core.table.index.column_choice import (
+    IndexColumns,
+    check_columns,
+    refuse_collations,
+    specs_of_overwrite,
+)
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.index.unindexed import latest_revision
 from qbeast_core.table.maintenance.convert import indexed_metadata

@@ -21,14 +21,13 @@ from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.write.partition_by import PartitionBy
-from qbeast_core.table.write.sampling_key import SampleBy
+from qbeast_core.table.write.key_columns import PartitionBy, SampleBy
 from qbeast_core.table.write.target import Mode
 from qbeast_core.tree.space.fit_space import ColumnBounds
 from qbeast_core.tree.space.index_values import to_index_column
 
 if TYPE_CHECKING:
-    from qbeast_core.table.index.column_texts import IndexColumns
+    from qbeast_core.table.index.column_choice import IndexColumns
 
 _MAX_CHARACTERS: Final = 1 << 20
 

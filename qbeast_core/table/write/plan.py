@@ -35,7 +35,7 @@ from qbeast_core.table.data.foreign_schema import (
 from qbeast_core.table.data.row_rules import RowRules
 from qbeast_core.table.data.schema import check_sample_column, fit_frame, refuse_sample_column
 from qbeast_core.table.engine.target import FileTarget, RowShape
-from qbeast_core.table.index.revision import (
+from qbeast_core.table.index.column_choice import (
     check_columns,
     refuse_collations,
     resolve_specs,
@@ -44,9 +44,8 @@ from qbeast_core.table.index.revision import (
 )
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.write.key_columns import partition_columns, sampling_key, with_sampling_key
 from qbeast_core.table.write.options import WriteOptions, parse_column_stats
-from qbeast_core.table.write.partition_by import partition_columns
-from qbeast_core.table.write.sampling_key import sampling_key, with_sampling_key
 from qbeast_core.tree.space.evolve import IndexWish
 
 

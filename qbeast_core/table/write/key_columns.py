@@ -1,4 +1,4 @@
-"""The sampling key of a table after a write: the columns whose hash is the weight of a row."""
+"""The partition columns and the sampling key of a table after a write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qbeast_core.tree.space.index_values import can_be_hashed
 # Names of the columns of a sampling key, or the name of one.
 SampleBy: TypeAlias = Sequence[str] | str
 
-_ARGUMENT: Final = "sample_by"
+_SAMPLE_BY: Final = "sample_by"
 
 
 def sampling_key(
@@ -35,16 +35,16 @@ def sampling_key(
 
     `now` is that of the table, None for a new table. Without a request, a table keeps its sampling key.
     """
-    names = (now or ()) if requested is None else listed_names(requested, _ARGUMENT)
+    names = (now or ()) if requested is None else listed_names(requested, _SAMPLE_BY)
     if now is not None and names != now and not may_change:
         has = f"has the sampling key {list(now)}" if now else "has no sampling key"
         msg = (
-            f"the table {has}, not {list(names)}. Leave `{_ARGUMENT}` out, or replace the rows with "
+            f"the table {has}, not {list(names)}. Leave `{_SAMPLE_BY}` out, or replace the rows with "
             'mode="overwrite".'
         )
-        raise InvalidInputError(msg, argument=_ARGUMENT, value=list(names))
+        raise InvalidInputError(msg, argument=_SAMPLE_BY, value=list(names))
     if names:
-        _check(names, schema, dialect, sample_column)
+        _check_key(names, schema, dialect, sample_column)
     return names
 
 
@@ -60,7 +60,7 @@ def with_sampling_key(metadata: Metadata, names: tuple[str, ...]) -> Metadata:
     return metadata.model_copy(update={"configuration": config.with_sample_by(stored).to_configuration()})
 
 
-def _check(
+def _check_key(
     names: tuple[str, ...], schema: pl.Schema, dialect: BlocksDialect, sample_column: str | None
 ) -> None:
     """Raise if a table of these columns cannot have this sampling key."""
@@ -70,7 +70,7 @@ def _check(
     if unknown:
         msg = (
             f"the rows have no column(s) {unknown} to sample by. They have {list(schema)}."
-            f"{did_you_mean(unknown, schema)} A table without a sampling key: {_ARGUMENT}=[]."
+            f"{did_you_mean(unknown, schema)} A table without a sampling key: {_SAMPLE_BY}=[]."
         )
     elif twice:
         msg = f"columns to sample by named twice: {twice}. Name each once."
@@ -92,8 +92,66 @@ def _check(
         )
     else:
         return
-    raise InvalidInputError(msg, argument=_ARGUMENT, value=list(names), known=list(schema))
+    raise InvalidInputError(msg, argument=_SAMPLE_BY, value=list(names), known=list(schema))
 
 
 def _is_key(dtype: pl.DataType) -> bool:
     return can_be_hashed(dtype) and not dtype.is_float()
+
+
+# Names of partition columns, or the name of one.
+PartitionBy: TypeAlias = Sequence[str] | str
+
+_PARTITION_BY: Final = "partition_by"
+
+
+def partition_columns(
+    requested: PartitionBy | None,
+    schema: pl.Schema,
+    *,
+    now: tuple[str, ...] | None,
+    may_change: bool,
+    dialect: BlocksDialect,
+) -> tuple[str, ...]:
+    """Return the partition columns of a table of these columns after a write.
+
+    `now` are those of the table, None for a new table. Without a request, a table keeps its partition columns.
+    """
+    names = (now or ()) if requested is None else listed_names(requested, _PARTITION_BY)
+    if now is not None and names != now and not may_change:
+        has = f"is partitioned by {list(now)}" if now else "has no partitions"
+        msg = (
+            f"the table {has}, not by {list(names)}. Leave `{_PARTITION_BY}` out, or replace the table with "
+            'mode="overwrite", schema_mode="overwrite".'
+        )
+        raise InvalidInputError(msg, argument=_PARTITION_BY, value=list(names))
+    if names:
+        _check_partitions(names, schema, dialect)
+    return names
+
+
+def _check_partitions(names: tuple[str, ...], schema: pl.Schema, dialect: BlocksDialect) -> None:
+    """Raise if a table of these columns cannot have these partition columns."""
+    unknown = [name for name in names if name not in schema]
+    nested = [name for name in names if name in schema and schema[name].is_nested()]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if unknown:
+        msg = (
+            f"the rows have no column(s) {unknown} to partition by. They have {list(schema)}."
+            f"{did_you_mean(unknown, schema)} A table without partitions: {_PARTITION_BY}=[]."
+        )
+    elif twice:
+        msg = f"columns to partition by named twice: {twice}. Name each once."
+    elif nested:
+        types = ", ".join(f"{name!r} ({schema[name]})" for name in nested)
+        msg = f"lists, structs and maps cannot be partition columns: {types}. Choose other columns."
+    elif len(names) == len(schema):
+        msg = "all columns are partition columns, so files would have no column. Leave one out."
+    elif dialect == "qbeast-spark":
+        msg = (
+            f"tables of the dialect 'qbeast-spark' cannot have partitions. Index {list(names)} instead, "
+            "or use the dialect 'documented'."
+        )
+    else:
+        return
+    raise InvalidInputError(msg, argument=_PARTITION_BY, value=list(names), known=list(schema))
