@@ -21,6 +21,7 @@ from qbeast_core import errors
 from qbeast_core.io.parquet import footer
 from qbeast_core.query.sql import parse
 from qbeast_core.support.sizing import sizing
+from qbeast_core.table.index import column_choice
 from qbeast_core.table.write import options
 from qbeast_core.tree.layout import grid
 from tests.carbondata.collection import table_path
