@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,6 +14,7 @@ from sqlglot import exp
 
 from qbeast_core.query.sql.functions import function_arguments
 from qbeast_core.query.sql.lower import COMPARISONS, Lowering, names_of, type_of
+from qbeast_core.query.sql.operators import ANY, ONE, pattern_pieces
 from qbeast_core.query.sql.parse import case_parts, operands, without_parentheses
 from qbeast_core.query.sql.values import INTEGERS, MAX_DIGITS, Interval, largest
 from qbeast_spark_bridge.predicates.text_functions import FUNCTIONS, cast, moved
@@ -20,6 +22,7 @@ from qbeast_spark_bridge.predicates.typed_sql import Part, align, refuse, typed_
 from qbeast_spark_bridge.spark_schema import quoted
 
 _SIGNS: Final[dict[type[exp.Expr], str]] = {**COMPARISONS, exp.NullSafeEQ: "<=>"}
+_WILDCARDS: Final[dict[object, str]] = {ANY: "%", ONE: "_"}
 _ESCAPES: Final = "!#~^|@+;:?"
 _TRUTH: Final = (pl.Boolean(), pl.Null())
 
@@ -138,23 +141,14 @@ def _like(translator: _Translator, node: exp.Expr) -> Part:
     if value.dtype != pl.String() or not pattern.is_text_const:
         refuse(node)
     folds = isinstance(node, exp.ILike)
-    text, mark = _pattern(pattern.const.lower() if folds else pattern.const, escape, node)
+    letters = pattern.const.lower() if folds else pattern.const
+    # By default, Spark treats a backslash as the escape character.
+    mark = next((sign for sign in _ESCAPES if sign not in letters), None) or refuse(node)
+    pieces = pattern_pieces(letters, escape)
+    text = "".join(_WILDCARDS.get(piece) or re.sub("[%_]", rf"{mark}\g<0>", str(piece)) for piece in pieces)
     side = f"LOWER({value.expr})" if folds else value.expr
     test = f"({side} LIKE {typed_literal(text, pl.String()).expr} ESCAPE '{mark}')"
     return Part(f"(NOT {test})" if node.args.get("negate") else test, pl.Boolean())
-
-
-def _pattern(pattern: str, escape: str, node: exp.Expr) -> tuple[str, str]:
-    """Return a pattern and its explicit escape character: by default, Spark treats a backslash as one."""
-    mark = next((sign for sign in _ESCAPES if sign not in pattern), None) or refuse(node)
-    letters, text = iter(pattern), ""
-    for letter in letters:
-        if escape and letter == escape:
-            plain = next(letters, "")
-            text += mark + plain if plain in ("%", "_") else plain
-        else:
-            text += letter
-    return text, mark
 
 
 def _case(translator: _Translator, node: exp.Expr) -> Part:

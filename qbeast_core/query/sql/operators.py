@@ -58,8 +58,8 @@ _APPLY: Final[dict[str, Callable[[Any, Any], Any]]] = {
 _MAX_DAY: Final = 95_000_000
 _DAY_MICROS: Final = 86_400_000_000
 # Wildcards of LIKE: any texts, and one character.
-_ANY: Final = object()
-_ONE: Final = object()
+ANY: Final = object()
+ONE: Final = object()
 _ORDERED: Final = (pl.String, pl.Boolean, pl.Date, pl.Datetime, pl.Duration, pl.Binary, pl.Time)
 
 
@@ -338,7 +338,7 @@ def like(value: Value, pattern: Value, *, escape: str = "", fold: bool = False) 
     subject, pattern_text = _subject(value), _constant(pattern)
     if fold:
         subject, pattern_text = subject.str.to_lowercase(), pattern_text.lower()
-    return boolean(_matched(subject, _pieces(pattern_text, escape)))
+    return boolean(_matched(subject, pattern_pieces(pattern_text, escape)))
 
 
 def _matched(subject: pl.Expr, pieces: list[object]) -> pl.Expr:
@@ -347,33 +347,33 @@ def _matched(subject: pl.Expr, pieces: list[object]) -> pl.Expr:
             expr = subject == ""
         case [str(fragment)]:
             expr = subject == fragment
-        case [str(fragment), last] if last is _ANY:
+        case [str(fragment), last] if last is ANY:
             expr = subject.str.starts_with(fragment)
-        case [first, str(fragment)] if first is _ANY:
+        case [first, str(fragment)] if first is ANY:
             expr = subject.str.ends_with(fragment)
-        case [first, str(fragment), last] if first is _ANY and last is _ANY:
+        case [first, str(fragment), last] if first is ANY and last is ANY:
             expr = subject.str.contains(fragment, literal=True)
         case _:
-            regex = "".join({_ANY: ".*", _ONE: "."}.get(piece) or re.escape(str(piece)) for piece in pieces)
+            regex = "".join({ANY: ".*", ONE: "."}.get(piece) or re.escape(str(piece)) for piece in pieces)
             expr = subject.str.contains(f"(?s)^{regex}$")
             if isinstance(pieces[0], str):  # the index skips files by the prefix
                 expr = subject.str.starts_with(pieces[0]) & expr
     return expr
 
 
-def _pieces(pattern: str, escape: str) -> list[object]:
+def pattern_pieces(pattern: str, escape: str) -> list[object]:
     """Split a pattern into texts and wildcards."""
     pieces: list[object] = []
     letters = iter(pattern)
     for letter in letters:
-        piece: object = {"%": _ANY, "_": _ONE}.get(letter, letter)
+        piece: object = {"%": ANY, "_": ONE}.get(letter, letter)
         if escape and letter == escape:
             piece = next(letters, None)
             if piece is None:
                 invalid_sql("a LIKE pattern must not end with the escape character")
         if isinstance(piece, str) and pieces and isinstance(pieces[-1], str):
             pieces[-1] += piece
-        elif not (piece is _ANY and pieces and pieces[-1] is _ANY):
+        elif not (piece is ANY and pieces and pieces[-1] is ANY):
             pieces.append(piece)
     return pieces
 
