@@ -74,13 +74,6 @@ class _TableState(Interface):
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
-    """The change no longer fits the table."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Rebased:
     """The actions of a commit without its commitInfo, and the revision number its files got."""
 
@@ -104,22 +97,22 @@ def rebase(
     head: _TableState | None,
     now_ms: int,
     live: LiveFiles | None = None,
-) -> Rebased | Conflict:
-    """Return the actions that publish `intent` on `head`."""
+) -> Rebased | str:
+    """Return the actions that publish `intent` on `head`, or why the change no longer fits the table."""
     metadata = _metadata(intent, base, head)
     if isinstance(metadata, str):
-        return Conflict(metadata)
+        return metadata
     dialect = found_dialect(intent, metadata, None if head is None else head.logged_files)
     outdated = _outdated_files(intent, metadata, dialect) or _outdated_rows(intent, base, head)
     if outdated is not None:
-        return Conflict(outdated)
+        return outdated
     indexed = _indexed(intent, metadata, head, dialect)
     if isinstance(indexed, str):
-        return Conflict(indexed)
+        return indexed
     number, metadata = indexed
     excluded = _excluded_dialect(metadata)
     if excluded is not None:
-        return Conflict(excluded)
+        return excluded
     metadata = _with_min_reader(metadata)
     protocol = required_protocol(
         metadata.schema_string,

@@ -344,7 +344,7 @@ def _contradicted_files(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
     counts = files.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
         pl.col("num_records").cast(pl.Int64),
-        _miscounted(files),
+        pl.col("miscounted") if "miscounted" in files.columns else pl.lit(value=False).alias("miscounted"),
     )
     tagged = blocks.group_by("file").agg(
         pl.col("rows").sum(),
@@ -370,10 +370,6 @@ def _is_cube(text: str, dimensions: int) -> bool:
     except InvalidMetadataError:
         return False
     return True
-
-
-def _miscounted(files: pl.DataFrame) -> pl.Expr:
-    return pl.col("miscounted") if "miscounted" in files.columns else pl.lit(value=False).alias("miscounted")
 
 
 def _decode_slices(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:

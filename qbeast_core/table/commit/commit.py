@@ -41,7 +41,7 @@ from qbeast_core.log.files.file_changes import FileChangePlanner
 from qbeast_core.log.files.replay import with_adds
 from qbeast_core.log.intent import WriteIntent, already_applied, find_conflict
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable, in_commit_timestamps
-from qbeast_core.log.rebase import Conflict, Rebased, rebase
+from qbeast_core.log.rebase import Rebased, rebase
 from qbeast_core.query.index.decode_tags import build_index_table, fits_schema, index_of_blocks
 from qbeast_core.query.index.index_table import NO_REVISION, IndexTable
 from qbeast_core.support.runtime import LOG, caller_stacklevel, new_id, now_ms
@@ -134,8 +134,8 @@ def commit(
     for attempt in range(1, max_attempts + 1):
         now = clock()
         rebased = rebase(fitted, base=base, head=head, now_ms=now, live=files_for(intent, head))
-        if isinstance(rebased, Conflict):
-            raise _conflict(store.uri, _version(head), attempt, rebased.reason)
+        if isinstance(rebased, str):
+            raise _conflict(store.uri, _version(head), attempt, rebased)
         if intent.mode == "metadata" and head is not None and not rebased.actions:
             return _applied(head)
         check_writable(
