@@ -24,11 +24,11 @@ from qbeast_core.table.check.file_tags import read_tags
 from qbeast_core.table.check.log import check_log
 from qbeast_core.table.check.lost_tags import LostTags, fitting_tags, proven_tags, untagged, untagged_files
 from qbeast_core.table.check.placement import Placement
-from qbeast_core.table.check.rows import AnswerT, FileCheck, JobT, OnEachFile, check_file
+from qbeast_core.table.check.rows import FileCheck, check_file
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.foreign_schema import lost_key_columns, taken_name
 from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files, whole_batches
-from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.engine.protocol import AnswerT, Engine, ItemT
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.file_scans import file_at
 from qbeast_core.table.snapshot.log_copy import checkpoint_faults
@@ -157,9 +157,9 @@ class _FileReads:
     snapshot: Snapshot
     engine: Engine | None
 
-    def each(self, call: Callable[[TableFiles, JobT], AnswerT], jobs: Sequence[JobT]) -> Iterator[AnswerT]:
+    def each(self, call: Callable[[TableFiles, ItemT], AnswerT], jobs: Sequence[ItemT]) -> Iterator[AnswerT]:
         """Yield the answer for each job, in order, whichever is done first. An error leaves the rest undone."""
-        on_each = OnEachFile(call, self.snapshot.data_files)
+        on_each = partial(call, self.snapshot.data_files)
         if self.engine is not None:
             yield from self.engine.map(on_each, jobs, at_once=1)
             return

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -31,9 +31,6 @@ from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files
 from qbeast_core.tree.layout.shape import FileShape
 from qbeast_core.tree.space.index_values import frame_weights
-
-JobT = TypeVar("JobT")
-AnswerT = TypeVar("AnswerT")
 
 CHUNK_ROWS: Final = 1 << 18
 
@@ -137,18 +134,6 @@ def check_file(files: TableFiles, job: FileCheck) -> list[Fault]:
         )
         for fault in faults
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class OnEachFile(Generic[JobT, AnswerT]):
-    """Calls a function for a file, in any process. Picklable."""
-
-    call: Callable[[TableFiles, JobT], AnswerT]
-    files: TableFiles = field(repr=False)
-
-    def __call__(self, job: JobT) -> AnswerT:
-        """Call the function."""
-        return self.call(self.files, job)
 
 
 def _statistics_of(files: TableFiles, job: FileCheck, rows: int) -> Iterator[Fault]:
