@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.stores.resolve import resolve_location
+from qbeast_core.io.stores.location import Location
 from qbeast_core.query.plan.weight_range import fractions_of
 
 _READ_OPTIONS: Final = ("path", "sample", "sampleBy", "where", "columns", "version", "allowAbsolutePaths")
@@ -33,7 +33,7 @@ _NUMBER: Final = re.compile(r"\d+")
 class ReadOptions:
     """The options of a read."""
 
-    path: str
+    location: Location
     sample: tuple[float, float] | None
     # Columns by whose hash rows are sampled; None: by the index.
     sample_by: tuple[str, ...] | None
@@ -42,9 +42,6 @@ class ReadOptions:
     columns: tuple[str, ...] | None
     # A number, or a time as text.
     version: int | str | None
-    storage_options: Mapping[str, str] = field(repr=False)
-    # Whether absolute paths of files are allowed.
-    allow_absolute_paths: bool = False
 
     @staticmethod
     def of(options: Mapping[str, str]) -> ReadOptions:
@@ -52,22 +49,20 @@ class ReadOptions:
         refuse_unknown(options, _READ_OPTIONS)
         version = options.get("version")
         return ReadOptions(
-            path=table_path(options),
+            location=location_of(options, allow_absolute_paths=_flag(options, "allowAbsolutePaths")),
             sample=fractions_of(options["sample"]) if options.get("sample") else None,
             sample_by=_columns(options, "sampleBy"),
             where=options.get("where") or None,
             columns=_columns(options, "columns"),
             version=int(version) if version and _NUMBER.fullmatch(version) else version or None,
-            storage_options=storage_options(options),
-            allow_absolute_paths=_flag(options, "allowAbsolutePaths"),
         )
 
 
-def table_path(options: Mapping[str, str]) -> str:
-    """Return the table's path or address, resolved."""
+def location_of(options: Mapping[str, str], *, allow_absolute_paths: bool = False) -> Location:
+    """Return where the table is."""
     path = options.get("path")
     if path:
-        return resolve_location(path)
+        return Location.of(path, storage_options(options), allow_absolute_paths=allow_absolute_paths)
     several = " Give one path, not several." if "paths" in options else ""
     msg = (
         'format("qbeast") needs the path of a table: .load("/tables/orders"), .save("/tables/orders"), or in SQL '

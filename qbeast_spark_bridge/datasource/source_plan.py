@@ -29,12 +29,7 @@ class SourcePlan:
     @staticmethod
     def open(options: ReadOptions, version: int | None) -> SourcePlan:
         """Open the table."""
-        snapshot = load_snapshot(
-            options.path,
-            version=options.version if version is None else version,
-            storage_options=options.storage_options,
-            allow_absolute_paths=options.allow_absolute_paths,
-        )
+        snapshot = load_snapshot(options.location, version=options.version if version is None else version)
         reader = sampled_by(Reader(snapshot), options.sample_by)
         reader.names_of(options.columns)  # invalid options fail when the table is loaded
         whole = nullable_schema(spark_schema(snapshot.schema_json))

@@ -13,13 +13,13 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from qbeast_core.errors import InvalidInputError, QbeastError, changing
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.stores.location import Location
 from qbeast_spark_bridge.datasource.source_options import (
     SINK_OPTIONS,
     WRITE_OPTIONS,
+    location_of,
     refuse_unknown,
     storage_options,
-    table_path,
 )
 from qbeast_spark_bridge.worker.call import freeze_modules, use_task_cores
 
@@ -117,7 +117,7 @@ def append_context(options: Mapping[str, str], schema: StructType) -> bytes:
     from qbeast_core.table.write.append import begin_append
     from qbeast_spark_bridge.spark_schema import empty_frame
 
-    return pickle.dumps(begin_append(table_path(options), empty_frame(schema), storage_options(options)))
+    return pickle.dumps(begin_append(location_of(options), empty_frame(schema)))
 
 
 def _txn(options: Mapping[str, str]) -> tuple[str, int] | None:
@@ -183,7 +183,7 @@ def application_of(options: Mapping[str, str]) -> str:
         reason = "the sink has no checkpointLocation (a session's setting does not reach it)"
         raise _nameless(reason)
     try:
-        text = open_store(checkpoint, storage_options(options)).get(_QUERY)
+        text = Location.of(checkpoint, storage_options(options)).store.get(_QUERY)
         about: Any = json.loads(text)
         query = about["id"]
     except (QbeastError, OSError, ValueError, LookupError, TypeError) as error:

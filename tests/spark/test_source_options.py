@@ -53,7 +53,7 @@ def test_options_of_the_store_go_through() -> None:
     options = ReadOptions.of(
         {"path": "s3://b/t", "storage.aws_region": "eu", "storage.aws_secret_access_key": "hush"}
     )
-    assert options.storage_options == {"aws_region": "eu", "aws_secret_access_key": "hush"}
+    assert options.location.storage_options == {"aws_region": "eu", "aws_secret_access_key": "hush"}
     assert "hush" not in repr(options)
 
 

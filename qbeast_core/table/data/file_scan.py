@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from qbeast_core.io.parquet.pages import PageReader, PageRequest
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.columns.file_values import PartitionTexts
 from qbeast_core.log.columns.stored import StoredColumns
@@ -72,26 +70,21 @@ def _within(rows: I64Array, first: int, end: int | None) -> I64Array:
 class TableFiles:
     """Access to the data files of a table. Picklable: another process opens its own store."""
 
-    store: Store
+    location: Location
     pages: PageReader
     # How files store the columns of the table.
     columns: StoredColumns
-    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+    @property
+    def store(self) -> Store:
+        """Store of the table."""
+        return self.location.store
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the arguments of `open_files`."""
-        absolute = self.store.allow_absolute_paths
-        opened = partial(open_files, allow_absolute_paths=absolute)
-        return opened, (self.store.uri, dict(self.storage_options), self.columns)
+        return open_files, (self.location, self.columns)
 
 
-def open_files(
-    uri: str,
-    storage_options: Mapping[str, str],
-    columns: StoredColumns,
-    *,
-    allow_absolute_paths: bool = False,
-) -> TableFiles:
+def open_files(location: Location, columns: StoredColumns) -> TableFiles:
     """Return access to the data files of a table, with an empty cache."""
-    store = open_store(uri, storage_options, allow_absolute_paths=allow_absolute_paths)
-    return TableFiles(store, PageReader(store), columns, storage_options)
+    return TableFiles(location, PageReader(location.store), columns)

@@ -136,7 +136,7 @@ def _scan_by_polars(
         missing_columns="insert",
         extra_columns="ignore",
         cast_options=_CASTS,
-        storage_options=_as_polars_takes_them(files.storage_options),
+        storage_options=_as_polars_takes_them(files.location.storage_options),
         glob=False,
         hive_partitioning=False,
         row_index_name=_ROW if counts else None,

@@ -115,7 +115,7 @@ def _convert(
         schema = pl.Schema({**in_files, **partitions})
         plain = _new_metadata(schema, tuple(partitions))
         indexed_metadata(plain, schema, specs, options, uri=uri, rows=0)  # raises before every file is read
-        look = AddParquet(open_files(uri, location.storage_options, PLAIN), in_files, now_ms())
+        look = AddParquet(open_files(location, PLAIN), in_files, now_ms())
         adds = tuple(engine.map(look, paths, at_once=AT_ONCE))
         sizes = [add.size for add in adds]
         rows = sum(int(orjson.loads(add.stats or "{}")["numRecords"]) for add in adds)

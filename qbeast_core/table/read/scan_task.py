@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import QbeastError, StorageError
+from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.query.plan.weight_range import KeyChoice, WeightRange
@@ -145,8 +146,8 @@ class ScanTask:
         UnsupportedTableError
             If a path is outside the table.
         """
-        absolute = self.allow_absolute_paths
-        files = open_files(self.uri, self.storage_options, self.columns, allow_absolute_paths=absolute)
+        location = Location(self.uri, self.storage_options, self.allow_absolute_paths)
+        files = open_files(location, self.columns)
         frame = None
         for frame in read_scans(self.parts, self.keep, files):
             yield frame

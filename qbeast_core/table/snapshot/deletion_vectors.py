@@ -24,6 +24,7 @@ from qbeast_core.log.files.deletion_vector import (
     vector_path,
 )
 from qbeast_core.space.arrays import I64Array
+from qbeast_core.spec.file_path import FilePath
 
 _FORMAT: Final = b"\x01"
 _NUMBER_BYTES: Final = 4  # the length before a vector, and the checksum after it
@@ -42,9 +43,6 @@ class _ListedFiles(Protocol):
 
     @property
     def store(self) -> Store: ...
-
-    @property
-    def data_paths(self) -> Sequence[str]: ...
 
 
 def deleted_rows(listed: _ListedFiles, numbers: Sequence[int] | None = None) -> dict[int, I64Array]:
@@ -149,16 +147,20 @@ def _rows(listed: _ListedFiles, number: int, body: bytes) -> I64Array:
 
 def _height(listed: _ListedFiles, number: int) -> int:
     """Return the number of rows of a data file by its footer."""
-    path, store = listed.data_paths[number], listed.store
+    path, store = _path(listed, number), listed.store
     try:
         return int(read_footer(store, path, store.size(path)).num_rows)
     except (Unreadable, FileNotFoundError) as error:
         raise _malformed(listed, number, f"the rows of the file cannot be counted: {error}") from error
 
 
+def _path(listed: _ListedFiles, number: int) -> str:
+    return FilePath.of_log(listed.files["path"][number]).text
+
+
 def _malformed(listed: _ListedFiles, number: int, problem: object) -> InvalidMetadataError:
     message = (
-        f"the deletion vector of {listed.data_paths[number]!r} of {listed.uri!r} cannot be used: {problem}. Its "
+        f"the deletion vector of {_path(listed, number)!r} of {listed.uri!r} cannot be used: {problem}. Its "
         "deleted rows are not known. Restore the file of the vector, or an older version of the "
         "table."
     )

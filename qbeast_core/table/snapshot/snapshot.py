@@ -175,7 +175,7 @@ class Snapshot:
     @property
     def data_files(self) -> TableFiles:
         """Access to the data files."""
-        return TableFiles(self.source.store, self.source.pages, self.columns, self.storage_options)
+        return TableFiles(self.location, self.source.pages, self.columns)
 
     @cached_property
     def file_facts(self) -> list[tuple[int, bool]]:

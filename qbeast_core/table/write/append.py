@@ -27,7 +27,7 @@ from qbeast_core.table.write.target import find_target
 
 
 def begin_append(
-    path: str, empty: pl.DataFrame, storage_options: Mapping[str, str] | None = None
+    path: str | Location, empty: pl.DataFrame, storage_options: Mapping[str, str] | None = None
 ) -> AppendTask:
     """Read the table, and plan what tasks need to append to it."""
     location = Location.of(path, storage_options)
