@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -78,8 +78,7 @@ def condition_of(source: Predicate | None, schema: pl.Schema, *, argument: str =
     """
     if source is None:
         return Condition(pl.lit(value=True), "true", constant=True)
-    use = _Use(argument)
-    return _condition(source, _expression(source, schema, use), schema, use)
+    return _condition(source, _expression(source, schema, argument), schema, argument)
 
 
 def text_filter(text: str, schema: pl.Schema) -> tuple[pl.Expr, exp.Expr]:
@@ -89,20 +88,21 @@ def text_filter(text: str, schema: pl.Schema) -> tuple[pl.Expr, exp.Expr]:
     >>> str(expr), tree.sql()
     ('[(col("a")) < (dyn int: 10)]', 'a < 10')
     """
-    use = _Use("where")
-    expr, tree = _parsed(text, schema, use, None)
-    return _condition(text, expr, schema, use).expr, tree
+    argument = "where"
+    expr, tree = _parsed(text, schema, argument, None)
+    return _condition(text, expr, schema, argument).expr, tree
 
 
-def _condition(source: Predicate, expr: pl.Expr, schema: pl.Schema, use: _Use) -> Condition:
-    dtype = _checked(source, expr, schema, use)
+def _condition(source: Predicate, expr: pl.Expr, schema: pl.Schema, argument: str) -> Condition:
+    dtype = _checked(source, expr, schema, argument)
     if dtype not in (pl.Boolean(), pl.Null()):
-        use.refuse(
-            f"{_shown(source)} is {dtype}, neither true nor false for a row; compare it with something"
+        _refuse(
+            argument,
+            f"{_shown(source)} is {dtype}, neither true nor false for a row; compare it with something",
         )
     constant = None
     if not expr.meta.root_names():
-        with use.evaluating(source):
+        with evaluating(source, argument):
             constant = pl.select(expr).to_series().to_list() == [True]
     return Condition(expr.cast(pl.Boolean) if dtype == pl.Null() else expr, str(source), constant)
 
@@ -117,9 +117,8 @@ def filter_of(source: Predicate | None, schema: pl.Schema, *, argument: str = "w
         return None
     if not isinstance(source, pl.Expr):
         return condition_of(source, schema, argument=argument).expr
-    use = _Use(argument)
-    _refuse_unknown(source, source, schema, use)
-    with use.evaluating(source):
+    _refuse_unknown(source, source, schema, argument)
+    with evaluating(source, argument):
         _no_rows(schema).lazy().filter(source).collect()
     return source
 
@@ -130,10 +129,9 @@ def type_by_row(expr: pl.Expr, schema: pl.Schema, *, argument: str) -> pl.DataTy
     >>> type_by_row(pl.col("a") * 2, pl.Schema({"a": pl.Int64}), argument="aggregates")
     Int64
     """
-    use = _Use(argument)
     if not expr.meta.root_names():
-        use.refuse(f"{_shown(expr)} names no column: it is the same for every row")
-    return _checked(expr, expr, schema, use)
+        _refuse(argument, f"{_shown(expr)} names no column: it is the same for every row")
+    return _checked(expr, expr, schema, argument)
 
 
 def refuse_statement(query: object) -> None:
@@ -163,44 +161,34 @@ def evaluating(source: object, argument: str = "where") -> Generator[None]:
         problem = "cannot be evaluated"
         if isinstance(error, pl.exceptions.PanicException):  # a fault of Polars, and not an `Exception`
             problem = "makes Polars panic"
-        _Use(argument).refuse(f"{_shown(source)} {problem}: {_text_of(error, source)}", error)
+        _refuse(argument, f"{_shown(source)} {problem}: {_text_of(error, source)}", error)
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """What an expression is used for, in messages."""
-
-    argument: str
-
-    def refuse(
-        self,
-        problem: str,
-        cause: BaseException | None = None,
-        *,
-        cure: str = "",
-        value: object = None,
-        known: Iterable[object] = (),
-    ) -> NoReturn:
-        message = f"`{self.argument}` {problem}{'.' if cure else ''}{cure}"
-        raise InvalidInputError(message, argument=self.argument, value=value, known=known) from cause
-
-    def evaluating(self, expression: object) -> AbstractContextManager[None]:
-        return evaluating(expression, self.argument)
+def _refuse(
+    argument: str,
+    problem: str,
+    cause: BaseException | None = None,
+    *,
+    cure: str = "",
+    value: object = None,
+    known: Iterable[object] = (),
+) -> NoReturn:
+    message = f"`{argument}` {problem}{'.' if cure else ''}{cure}"
+    raise InvalidInputError(message, argument=argument, value=value, known=known) from cause
 
 
 def value_of(
     source: Value, schema: pl.Schema, dtype: pl.DataType, *, column: str, argument: str = "set"
 ) -> pl.Expr:
     """Check a value for a column before anything is read; return it in the column's own type."""
-    use = _Use(argument)
     if isinstance(source, str | pl.Expr):
-        expr = _expression(source, schema, use, dtype)
+        expr = _expression(source, schema, argument, dtype)
     else:
         try:
             expr = pl.lit(source)
         except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-            use.refuse(f"cannot hold a {type(source).__name__}: {reason_of(error)}", error)
-    value_type = _checked(source, expr, schema, use)
+            _refuse(argument, f"cannot hold a {type(source).__name__}: {reason_of(error)}", error)
+    value_type = _checked(source, expr, schema, argument)
     if not _storable(value_type, dtype):
         problem = f"column {column!r} is {dtype} and {_shown(source)} is {value_type}"
         msg = f"{problem}. Cast it to {dtype} yourself."
@@ -208,17 +196,21 @@ def value_of(
     return (expr if value_type == dtype else half_up(expr, value_type, dtype).cast(dtype)).alias(column)
 
 
-def _expression(source: object, schema: pl.Schema, use: _Use, dtype: pl.DataType | None = None) -> pl.Expr:
+def _expression(
+    source: object, schema: pl.Schema, argument: str, dtype: pl.DataType | None = None
+) -> pl.Expr:
     if isinstance(source, pl.Expr):
         return source
     if not isinstance(source, str):
         joined = " Join conditions by &: (pl.col('a') > 1) & (pl.col('b') < 2)."
         cure = joined if isinstance(source, list | tuple) else ""
-        use.refuse(f"must be a Polars expression or SQL text, not {type(source).__name__}", cure=cure)
-    return _parsed(source, schema, use, dtype)[0]
+        _refuse(argument, f"must be a Polars expression or SQL text, not {type(source).__name__}", cure=cure)
+    return _parsed(source, schema, argument, dtype)[0]
 
 
-def _parsed(source: str, schema: pl.Schema, use: _Use, dtype: pl.DataType | None) -> tuple[pl.Expr, exp.Expr]:
+def _parsed(
+    source: str, schema: pl.Schema, argument: str, dtype: pl.DataType | None
+) -> tuple[pl.Expr, exp.Expr]:
     # Workers of Spark evaluate what was parsed before, and do without sqlglot.
     from qbeast_core.query.sql.lower import Lowering, lowered  # noqa: PLC0415 -- see above
     from qbeast_core.query.sql.parse import parse_condition  # noqa: PLC0415 -- as above
@@ -227,20 +219,21 @@ def _parsed(source: str, schema: pl.Schema, use: _Use, dtype: pl.DataType | None
         tree = parse_condition(source, schema.names())
         return lowered(Lowering(schema, UTC_NOW), tree, dtype), tree
     except InvalidSqlError as error:
-        use.refuse(f"{_shown(source)} cannot be read as SQL: {error}", error)
+        _refuse(argument, f"{_shown(source)} cannot be read as SQL: {error}", error)
     except UnknownColumnError as error:
-        _refuse_names(source, [error.name], schema, use)
+        _refuse_names(source, [error.name], schema, argument)
 
 
-def _refuse_unknown(source: object, expr: pl.Expr, schema: pl.Schema, use: _Use) -> None:
+def _refuse_unknown(source: object, expr: pl.Expr, schema: pl.Schema, argument: str) -> None:
     unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
     if unknown:
-        _refuse_names(source, unknown, schema, use)
+        _refuse_names(source, unknown, schema, argument)
 
 
-def _refuse_names(source: object, unknown: list[str], schema: pl.Schema, use: _Use) -> NoReturn:
+def _refuse_names(source: object, unknown: list[str], schema: pl.Schema, argument: str) -> NoReturn:
     quoted = f" If that is a text, quote it singly: '{unknown[0]}'." if isinstance(source, str) else ""
-    use.refuse(
+    _refuse(
+        argument,
         f"names no such column(s): {unknown}; there are {list(schema)}",
         cure=did_you_mean(unknown, schema) + quoted,
         value=source,
@@ -248,18 +241,19 @@ def _refuse_names(source: object, unknown: list[str], schema: pl.Schema, use: _U
     )
 
 
-def _checked(source: object, expr: pl.Expr, schema: pl.Schema, use: _Use) -> pl.DataType:
+def _checked(source: object, expr: pl.Expr, schema: pl.Schema, argument: str) -> pl.DataType:
     """Return the type of an expression that gives one value per row, from that row alone."""
-    _refuse_unknown(source, expr, schema, use)
-    with use.evaluating(source):
+    _refuse_unknown(source, expr, schema, argument)
+    with evaluating(source, argument):
         types = _no_rows(schema).lazy().select(expr).collect_schema()
         # Texts hold functions of one row alone: aggregates are refused when SQL is parsed. The probe would refuse some
         # of them, since Polars rewrites comparisons that are the same for every row to a repeated constant.
         by_row = len(types) == 1 and (isinstance(source, str) or _is_by_row(expr, schema))
     if not by_row:
-        use.refuse(
+        _refuse(
+            argument,
             f"must say one thing of each row from that row alone; {_shown(source)} looks at several columns or rows at "
-            "once. Compute what it needs first, and put it in as a value"
+            "once. Compute what it needs first, and put it in as a value",
         )
     return types.dtypes()[0]
 
