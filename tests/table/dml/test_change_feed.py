@@ -169,7 +169,7 @@ def test_feed_hides_rows_of_deletion_vectors(tmp_path: Path) -> None:
 
 def test_failed_feed_leaves_no_file_and_no_version(path: Path) -> None:
     files, version = set(path.rglob("*.parquet")), qbeast.open_table(path).version
-    encode, calls = write_feed.encode_data_file, iter(range(2))
+    encode, calls = write_feed.encode_rows, iter(range(2))
 
     def failing(*args: Any, **options: Any) -> Any:
         if next(calls, None) is None:
@@ -179,7 +179,7 @@ def test_failed_feed_leaves_no_file_and_no_version(path: Path) -> None:
 
     with (
         mock.patch.object(feed, "_FILE_BYTES", 1000),
-        mock.patch.object(write_feed, "encode_data_file", failing),
+        mock.patch.object(write_feed, "encode_rows", failing),
         pytest.raises(OSError, match="no space"),
     ):
         qbeast.open_table(path).update(f"{ROW} < 95", {"f": "1.0"})

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
+from qbeast_core.io.stores.location import Location
 from qbeast_core.table.dml.change import ChangeOptions, run_change
 from qbeast_core.table.dml.matched import Delete
 from qbeast_core.table.engine.tasks.passes import PlaceTask
@@ -150,6 +151,6 @@ def test_engine_inspects_parquet_files(tmp_path: Path) -> None:
     numbers = pl.DataFrame({ROW: range(60)})
     for number, part in enumerate(numbers.iter_slices(20)):
         part.write_parquet(tmp_path / f"{number}.parquet")
-    done = convert(str(tmp_path), WriteOptions(columns=[ROW]), engine=PartsEngine())
+    done = convert(Location.of(tmp_path), WriteOptions(columns=[ROW]), engine=PartsEngine())
     assert (done.files, done.rows, done.created_log) == (3, 60, True)
     assert_same_rows(qbeast.read_table(tmp_path), numbers)

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table.engine.tasks import changed_file
+from qbeast_core.table.engine.tasks import row_change
 from tests.helpers.invariants import check_invariants
 from tests.helpers.tables import assert_same_rows, small_files
 
@@ -65,7 +65,7 @@ def test_merge_moves_only_rows_with_changed_keys(table: qbeast.Table, new: int) 
     with (
         small_files(),
         mock.patch.object(
-            changed_file.ChangeFile, "__call__", autospec=True, side_effect=changed_file.ChangeFile.__call__
+            row_change.ChangeFile, "__call__", autospec=True, side_effect=row_change.ChangeFile.__call__
         ) as tried,
     ):
         result = table.merge(pl.concat([source, added]), "row")
@@ -79,7 +79,7 @@ def test_merge_moves_only_rows_with_changed_keys(table: qbeast.Table, new: int) 
 def test_failed_changes_leave_no_file(table: qbeast.Table) -> None:
     before = names(table)
     seen: list[str] = []
-    store = changed_file.store_sorted
+    store = row_change.store_sorted
 
     def failing(*options: object, path: str, **others: object) -> object:
         seen.append(path)
@@ -88,7 +88,7 @@ def test_failed_changes_leave_no_file(table: qbeast.Table) -> None:
             raise qbeast.StorageError(msg, path=path)
         return store(*options, path=path, **others)  # type: ignore[arg-type] # as they came
 
-    with mock.patch.object(changed_file, "store_sorted", failing), pytest.raises(qbeast.StorageError):
+    with mock.patch.object(row_change, "store_sorted", failing), pytest.raises(qbeast.StorageError):
         table.update(pl.col("row") % 50 == 3, {"note": pl.lit("changed")})
     assert len(seen) >= 3
     assert names(table) == before
