@@ -89,7 +89,7 @@ def is_column(value: object) -> bool:
     return kind.__name__ == "Column" and kind.__module__.startswith("pyspark.sql")
 
 
-def tree_of(column: Any) -> ColumnNode:
+def _tree_of(column: Any) -> ColumnNode:
     """Return the tree of a Column."""
     attributes = vars(column)  # attribute access on a Column would select a field
     if "_expr" in attributes:
@@ -226,7 +226,7 @@ class ColumnTranslator:
         """Return a condition for `Table.delete`: a Column becomes a Polars expression, other values stay."""
         if not is_column(value):
             return value
-        return _Reader(self.columns, argument).condition(tree_of(value))
+        return _Reader(self.columns, argument).condition(_tree_of(value))
 
     def values(self, values: object, argument: str) -> Any:
         """Return values of columns for `Table.update`; see `condition`."""
@@ -257,7 +257,7 @@ class _Reader:
 
     def assigned(self, column: object) -> pl.Expr:
         """Return the new value of a column."""
-        node = tree_of(column)
+        node = _tree_of(column)
         if isinstance(node, SqlLiteral):
             return pl.lit(node.value)
         value = self.column(node)

@@ -51,7 +51,7 @@ def parse_where(
         _refuse_collations(expr, collated)
         return Where(tree_to_sql(tree, schema), expr)
     predicate = polars_filter(where, schema, collated)
-    return Where(to_sql(where, schema), predicate)  # type: ignore[arg-type] # an expression
+    return Where(_to_sql(where, schema), predicate)  # type: ignore[arg-type] # an expression
 
 
 def polars_filter(where: object, schema: pl.Schema, collated: Collection[str] = ()) -> pl.Expr | None:
@@ -112,10 +112,10 @@ _FLOAT_TESTS: Final = {
 }
 
 
-def to_sql(expr: pl.Expr, schema: pl.Schema) -> str:
+def _to_sql(expr: pl.Expr, schema: pl.Schema) -> str:
     """Translate a Polars condition to Spark's SQL, which keeps the same rows under all settings of a session.
 
-    >>> to_sql((pl.col("x") > 5) & ~pl.col("s").is_null(), pl.Schema({"x": pl.Int64, "s": pl.String}))
+    >>> _to_sql((pl.col("x") > 5) & ~pl.col("s").is_null(), pl.Schema({"x": pl.Int64, "s": pl.String}))
     "((`x` > CAST('5' AS BIGINT)) AND (NOT (`s` IS NULL)))"
     """
     try:
