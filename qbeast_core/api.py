@@ -23,16 +23,16 @@ from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.table import Table, open_version
 
 if TYPE_CHECKING:
-    from qbeast_core.table.engine.stream import RowsLike
+    from qbeast_core.table.engine.row_sources import RowsLike
     from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.question import Function
     from qbeast_core.table.estimate.question_expressions import Expressions
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.index.column_choice import IndexColumns
+    from qbeast_core.table.write.found_table import Mode
     from qbeast_core.table.write.key_columns import PartitionBy, SampleBy
     from qbeast_core.table.write.options import ColumnStats
-    from qbeast_core.table.write.target import Mode
-    from qbeast_core.table.write.write import WriteResult
+    from qbeast_core.table.write.write_rows import WriteResult
 
 
 @changing
@@ -183,9 +183,9 @@ def write_table(
     (1, 3, {'fare': 'linear', 'km': 'linear'})
     """
     from qbeast_core.table.engine.choice import local_engine
-    from qbeast_core.table.engine.stream import open_source
+    from qbeast_core.table.engine.row_sources import open_source
     from qbeast_core.table.write.options import WriteOptions, metadata_of
-    from qbeast_core.table.write.write import write_rows
+    from qbeast_core.table.write.write_rows import write_rows
 
     options = WriteOptions(
         columns=columns,

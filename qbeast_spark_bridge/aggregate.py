@@ -15,7 +15,7 @@ from qbeast_core.table.estimate.question import Limits, question_of
 from qbeast_core.table.estimate.question_expressions import Expressions
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import rounds
-from qbeast_core.table.read.reader import reader_of_estimate
+from qbeast_core.table.read.planner import planner_of_estimate
 from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.engine import SparkEngine
 
@@ -89,7 +89,7 @@ def estimate(
     >>> result.met, result.frame["total"].item() == rows.filter(pl.col("price") < 50)["price"].sum()
     (True, True)
     """
-    reader = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).reader
+    planner = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).planner
     limits = Limits.of(
         error=error,
         absolute=absolute,
@@ -101,6 +101,6 @@ def estimate(
         min_group_rows=min_group_rows,
         memory_bytes=memory_bytes,
     )
-    reader = reader_of_estimate(reader, sample_by, sample)
-    question = question_of(reader, aggregates, limits, per=per, by=by, where=where, join=join)
-    return list(rounds(reader, question, engine=SparkEngine(spark)))[-1]
+    planner = planner_of_estimate(planner, sample_by, sample)
+    question = question_of(planner, aggregates, limits, per=per, by=by, where=where, join=join)
+    return list(rounds(planner, question, engine=SparkEngine(spark)))[-1]

@@ -18,10 +18,10 @@ from qbeast_core.errors import changing, unknown_columns
 from qbeast_core.log.delta_schema import schema_to_delta
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.table.engine.protocol import Source
+from qbeast_core.table.engine.interfaces import Source
 from qbeast_core.table.read.file_scans import TASK_BYTES
+from qbeast_core.table.write.found_table import Mode
 from qbeast_core.table.write.options import WriteOptions, metadata_of
-from qbeast_core.table.write.target import Mode
 from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource
 from qbeast_spark_bridge.engine.tasks import arrow_schema, rows_of_tasks
 from qbeast_spark_bridge.predicates.columns import is_column

@@ -12,6 +12,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, changing
 from qbeast_core.progress import ProgressLike, shows_progress
 from qbeast_core.table.dml.change import Change, ChangeOptions, change_options, run_change
+from qbeast_core.table.dml.change_plan import ChangeResult
 from qbeast_core.table.dml.matched import Delete, Update
 from qbeast_core.table.dml.merge.clauses import (
     Clauses,
@@ -21,7 +22,6 @@ from qbeast_core.table.dml.merge.clauses import (
     WhenNotMatchedBySource,
 )
 from qbeast_core.table.dml.merge.merge import Merge
-from qbeast_core.table.dml.plan import ChangeResult
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.engine import SparkEngine, persisted

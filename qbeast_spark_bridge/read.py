@@ -18,17 +18,17 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.types import NullType, StructType
 
-from qbeast_core.query.index.index_table import NO_REVISION
+from qbeast_core.query.index.block_table import NO_REVISION
 from qbeast_core.query.plan.weight_range import Sample, WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT, sample_values
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.table_config import may_have_other_columns
 from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.data.foreign_schema import taken_name
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.explain import explain as plan_read
-from qbeast_core.table.read.reader import Planner, Reader, ScanPlan, sampled_by
+from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan, sampled_by
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, max_rows, sampling_weight, warn_of_sample
 from qbeast_core.table.read.some_rows import fraction_of_matches, refuse_rows, sample_of_table
 from qbeast_core.table.table import open_version
@@ -153,16 +153,16 @@ def read_table(
     >>> 700 < few.selectExpr("sum(sampling_weight)").first()[0] < 1300
     True
     """
-    reader = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).reader
-    reader = sampled_by(reader, sample_by)
-    schema = nullable_schema(spark_schema(reader.snapshot.schema_json))
-    names = None if columns is None else reader.names_of(columns)
+    planner = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).planner
+    planner = sampled_by(planner, sample_by)
+    schema = nullable_schema(spark_schema(planner.snapshot.schema_json))
+    names = None if columns is None else planner.names_of(columns)
     collated = collated_columns(schema)  # only Spark compares these
-    condition = parse_where(where, reader.snapshot.schema, collated)
-    plan_of = reader.planner(condition.predicate)
+    condition = parse_where(where, planner.snapshot.schema, collated)
+    plan_of = planner.of_filter(condition.predicate)
 
     def matching(plan: ScanPlan, weight_column: str | None = None) -> DataFrame:
-        df = _rows(spark, reader, plan, schema, weight_column)
+        df = _rows(spark, planner, plan, schema, weight_column)
         if isinstance(condition.condition, str):
             return keep_where(df, condition.condition)
         return df if condition.condition is None else df.where(condition.condition)
@@ -170,13 +170,13 @@ def read_table(
     if rows is not None:
         refuse_rows(rows, sample)
         if where is None:
-            sample = sample_of_table(reader, rows)
+            sample = sample_of_table(planner, rows)
         else:
             lowest = partial(_lowest_weights, plan_of, matching, _free_name(schema), rows)
-            sample = fraction_of_matches(rows, max_rows(reader, plan_of(None)), lowest)
-    weight = sampling_weight(reader, sample) if expand else None
+            sample = fraction_of_matches(rows, max_rows(planner, plan_of(None)), lowest)
+    weight = sampling_weight(planner, sample) if expand else None
     plan = plan_of(sample)
-    warn_of_sample(reader, sample, plan)
+    warn_of_sample(planner, sample, plan)
     df = matching(plan)
     if names is not None:
         df = df.select([quoted(name) for name in names])
@@ -222,16 +222,16 @@ def explain(
     >>> list(bridge.explain("clients", where="client < 10").unused_conditions.values())[0][:24]
     "'client' is indexed by h"
     """
-    reader = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).reader
-    reader = sampled_by(reader, sample_by)
-    collated = collated_columns(spark_schema(reader.snapshot.schema_json))
-    predicate = parse_where(where, reader.snapshot.schema, collated).predicate
-    plan = plan_read(reader, predicate, sample, None if columns is None else list(columns))
+    planner = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).planner
+    planner = sampled_by(planner, sample_by)
+    collated = collated_columns(spark_schema(planner.snapshot.schema_json))
+    predicate = parse_where(where, planner.snapshot.schema, collated).predicate
+    plan = plan_read(planner, predicate, sample, None if columns is None else list(columns))
     return plan if where is None or predicate is not None else replace(plan, beside={str(where): _BY_SPARK})
 
 
 def _lowest_weights(
-    plan_of: Planner,
+    plan_of: FilterPlanner,
     matching: Callable[[ScanPlan, str], DataFrame],
     weight_column: str,
     rows: int,
@@ -253,28 +253,28 @@ def _free_name(schema: StructType) -> str:
 
 
 def _rows(
-    spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType, weight_column: str | None
+    spark: SparkSession, planner: Planner, job: ScanPlan, schema: StructType, weight_column: str | None
 ) -> DataFrame:
     """Return the rows of the sample, with all columns, and a column with their weights if it is named."""
     numbers = np.flatnonzero(job.selection.opened).tolist()
-    locations = {number: reader.store.locate(reader.paths[number]) for number in numbers}
+    locations = {number: planner.store.locate(planner.paths[number]) for number in numbers}
     # Spark 3.5 does not read all narrower types as wider ones.
-    casts = not reader.snapshot.columns.type_changes or not spark.version.startswith("3.")
+    casts = not planner.snapshot.columns.type_changes or not spark.version.startswith("3.")
     plain = [
         number
         for number in numbers
         if casts
         and _can_read(locations[number])
-        and number not in reader.deleted_rows
-        and can_find_columns(reader, number)
+        and number not in planner.deleted_rows
+        and can_find_columns(planner, number)
     ]
     shown = schema if weight_column is None else with_integer(schema, weight_column)
     parts: list[DataFrame] = []
-    for (indexed, stored), group in _by_weights(reader, job, plain, weight_column).items():
+    for (indexed, stored), group in _by_weights(planner, job, plain, weight_column).items():
         paths = [locations[number] for number in group]
         hidden = stored == WEIGHT_COLUMN
-        files = _files(spark, paths, stored_schema(schema, reader.snapshot.columns), hidden=hidden)
-        files = by_table_names(files, schema, reader, group, hidden=hidden)
+        files = _files(spark, paths, stored_schema(schema, planner.snapshot.columns), hidden=hidden)
+        files = by_table_names(files, schema, planner, group, hidden=hidden)
         rows = _sampled(files, job.weights, indexed, stored=stored)
         rows = rows.drop(WEIGHT_COLUMN) if stored == WEIGHT_COLUMN else rows
         parts.append(
@@ -284,7 +284,7 @@ def _rows(
         opened = job.selection.opened.copy()
         opened[plain] = False
         rest = replace(job, selection=replace(job.selection, opened=opened), predicate=None)
-        tasks = tasks_of(reader, rest, schema=shown, weight_column=weight_column)
+        tasks = tasks_of(planner, rest, schema=shown, weight_column=weight_column)
         parts.append(rows_of_tasks(spark, tasks, shown))
     if not parts:
         return spark.createDataFrame([], shown)
@@ -292,26 +292,26 @@ def _rows(
 
 
 def _by_weights(
-    reader: Reader, job: ScanPlan, numbers: Sequence[int], weight_column: str | None
+    planner: Planner, job: ScanPlan, numbers: Sequence[int], weight_column: str | None
 ) -> dict[_Weights, list[int]]:
     """Group files by the columns whose hash is the weight, and by the stored column that Spark skips pages with."""
     if job.weights.is_full and weight_column is None:
-        return {(reader.hashed, None): list(numbers)} if numbers else {}
-    if reader.sample_by is not None:  # stored columns have other weights
-        return {(reader.sample_by, None): list(numbers)} if numbers else {}
-    table, sample_column = job.selection.table, reader.snapshot.sample_column
-    has_samples = None if sample_column is None else IndexState(reader.snapshot).has_samples
+        return {(planner.hashed, None): list(numbers)} if numbers else {}
+    if planner.sample_by is not None:  # stored columns have other weights
+        return {(planner.sample_by, None): list(numbers)} if numbers else {}
+    table, sample_column = job.selection.table, planner.snapshot.sample_column
+    has_samples = None if sample_column is None else Index(planner.snapshot).has_samples
     # A column of this name by another writer is not the weight.
-    reserved = taken_name(reader.snapshot.schema_json) is not None
+    reserved = taken_name(planner.snapshot.schema_json) is not None
     # The hidden weights of a file without index may be computed from other columns, or from narrower types.
-    snapshot = reader.snapshot
+    snapshot = planner.snapshot
     mixed = may_have_other_columns(snapshot.metadata.configuration) or bool(snapshot.columns.type_changes)
     groups: dict[_Weights, list[int]] = {}
     for number in numbers:
         stored = None if reserved or (mixed and table.revision_of[number] == NO_REVISION) else WEIGHT_COLUMN
         if has_samples is not None:
             stored = sample_column if has_samples[number] else None
-        hashed = reader.other_columns(table, number) or reader.hashed
+        hashed = planner.other_columns(table, number) or planner.hashed
         groups.setdefault((hashed, None if job.weights.is_full else stored), []).append(number)
     return groups
 

@@ -40,7 +40,7 @@ from qbeast_core.log.columns.stored import StoredColumn, StoredColumns, stored_t
 from qbeast_core.log.delta_schema import VARIANT
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.layout import WEIGHT_COLUMN
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -233,22 +233,22 @@ def stored_schema(schema: StructType, columns: StoredColumns) -> StructType:
     return nullable_schema(StructType([_stored_field(columns.columns[name]) for name in names]))
 
 
-def can_find_columns(reader: Reader, number: int) -> bool:
+def can_find_columns(planner: Planner, number: int) -> bool:
     """Return whether Spark's reader finds the columns and the partition of a file by names."""
-    columns = reader.snapshot.columns
-    if columns.mode == "id" and reader.snapshot.file_facts[number][1]:
+    columns = planner.snapshot.columns
+    if columns.mode == "id" and planner.snapshot.file_facts[number][1]:
         return False  # its columns are found by id
-    return not columns.partitions or _has_own_name(reader, number)
+    return not columns.partitions or _has_own_name(planner, number)
 
 
 def by_table_names(
-    files: DataFrame, schema: StructType, reader: Reader, numbers: Sequence[int], *, hidden: bool
+    files: DataFrame, schema: StructType, planner: Planner, numbers: Sequence[int], *, hidden: bool
 ) -> DataFrame:
     """Return the rows of files with the columns of the table, and the hidden column if there is one."""
-    columns = reader.snapshot.columns
+    columns = planner.snapshot.columns
     if columns.is_plain:
         return files
-    rows = _with_partitions(files, reader, numbers) if columns.partitions else files
+    rows = _with_partitions(files, planner, numbers) if columns.partitions else files
     shown = [(_partition if field.name in columns.partitions else _named)(field, columns) for field in schema]
     return rows.select(*shown, *([WEIGHT_COLUMN] if hidden else []))
 
@@ -265,14 +265,14 @@ def _partition(field: StructField, columns: StoredColumns) -> Column:
     return F.col(f"`{_FILE}{number}`").cast(field.dataType).alias(field.name)
 
 
-def _with_partitions(files: DataFrame, reader: Reader, numbers: Sequence[int]) -> DataFrame:
+def _with_partitions(files: DataFrame, planner: Planner, numbers: Sequence[int]) -> DataFrame:
     """Return rows of files with the texts of their partition values."""
-    texts = reader.snapshot.partition_texts
-    names = [f"{_FILE}{number}" for number in range(len(reader.snapshot.columns.partitions))]
+    texts = planner.snapshot.partition_texts
+    names = [f"{_FILE}{number}" for number in range(len(planner.snapshot.columns.partitions))]
     if len({texts[number] for number in numbers}) == 1:
         values = zip(names, texts[numbers[0]], strict=True)
         return files.withColumns({name: F.lit(text).cast("string") for name, text in values})
-    rows = [(FilePath(reader.paths[number]).name, *texts[number]) for number in numbers]
+    rows = [(FilePath(planner.paths[number]).name, *texts[number]) for number in numbers]
     schema = ", ".join(f"`{name}` string" for name in (_FILE, *names))
     of_files = F.broadcast(files.sparkSession.createDataFrame(rows, schema))
     # A name is shorter than a path, and each version of Spark has its own encoding of paths.
@@ -280,6 +280,6 @@ def _with_partitions(files: DataFrame, reader: Reader, numbers: Sequence[int]) -
     return named.join(of_files, _FILE)
 
 
-def _has_own_name(reader: Reader, number: int) -> bool:
-    name = FilePath(reader.paths[number]).name
-    return _PLAIN_NAME.fullmatch(name) is not None and reader.snapshot.file_names[name] == 1
+def _has_own_name(planner: Planner, number: int) -> bool:
+    name = FilePath(planner.paths[number]).name
+    return _PLAIN_NAME.fullmatch(name) is not None and planner.snapshot.file_names[name] == 1

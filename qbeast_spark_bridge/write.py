@@ -13,10 +13,10 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.index.column_choice import IndexColumns
+from qbeast_core.table.write.found_table import Mode
 from qbeast_core.table.write.key_columns import PartitionBy, SampleBy
 from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
-from qbeast_core.table.write.target import Mode
-from qbeast_core.table.write.write import WriteResult, write_rows
+from qbeast_core.table.write.write_rows import WriteResult, write_rows
 from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource, persisted
 
 if TYPE_CHECKING:

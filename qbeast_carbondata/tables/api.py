@@ -15,8 +15,8 @@ from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.engine.choice import local_engine
+from qbeast_core.table.write.found_table import Mode
 from qbeast_core.table.write.options import WriteOptions, metadata_of
-from qbeast_core.table.write.target import Mode
 
 __all__ = ["import_carbondata", "open_carbondata", "read_carbondata", "scan_carbondata"]
 

@@ -17,9 +17,9 @@ from qbeast_carbondata.tables.table import CarbonTable
 from qbeast_core.errors import InvalidColumnsError, changed_before, invalid_argument
 from qbeast_core.table.data.foreign_schema import lost_columns
 from qbeast_core.table.data.query_batches import within
-from qbeast_core.table.engine.protocol import Engine, Source
+from qbeast_core.table.engine.interfaces import Engine, Source
 from qbeast_core.table.write.options import WriteOptions
-from qbeast_core.table.write.write import WriteResult, write_rows
+from qbeast_core.table.write.write_rows import WriteResult, write_rows
 
 # The present rows in one commit, or one commit per load in the table's history.
 WhichSegments: TypeAlias = Literal["current", "history"]
@@ -53,7 +53,7 @@ class ImportResult(WriteResult):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CarbonSource:
-    """Rows of some segments of a table, in batches; a `qbeast_core.table.engine.protocol.Source`."""
+    """Rows of some segments of a table, in batches; a `qbeast_core.table.engine.interfaces.Source`."""
 
     table: CarbonTable
     segments: tuple[Segment, ...]

@@ -1,7 +1,7 @@
 """The intent of a write: planned once, and compared with the commits of other writers at each attempt to commit.
 
 `qbeast_core.log.rebase` decides what depends on the table after these commits (schema, configuration, revisions),
-`qbeast_core.table.index.fit` decides by the thresholds of cubes.
+`qbeast_core.table.index.thresholds` decides by the thresholds of cubes.
 """
 
 from __future__ import annotations

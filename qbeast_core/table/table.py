@@ -28,11 +28,11 @@ from qbeast_core.support.runtime import now_ms
 from qbeast_core.support.suggestions import hints_keywords, member_hint
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of, refuse_statement
 from qbeast_core.table.index.key_counts import counts_of
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.index.unindexed import latest_revision, refuse_unindexed
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
-from qbeast_core.table.read.reader import Reader, reader_of_estimate, sampled_by
+from qbeast_core.table.read.planner import Planner, planner_of_estimate, sampled_by
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, known_rows, scan, warn_of_sample
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.some_rows import sample_of_rows
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from qbeast_core.table.check.faults import CheckReport
     from qbeast_core.table.check.repair import RepairResult
     from qbeast_core.table.dml.change import Change, ChangeOptions
+    from qbeast_core.table.dml.change_plan import ChangeResult
     from qbeast_core.table.dml.merge.clauses import Duplicates, WhenMatched, WhenNew, WhenNotMatchedBySource
-    from qbeast_core.table.dml.plan import ChangeResult
     from qbeast_core.table.engine.choice import LocalEngine
-    from qbeast_core.table.engine.stream import RowsLike
+    from qbeast_core.table.engine.row_sources import RowsLike
     from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.question import Function
     from qbeast_core.table.estimate.question_expressions import Expressions
@@ -102,7 +102,7 @@ class Table:
         if not isinstance(cast("object", snapshot), Snapshot):  # a path
             msg = f"Table cannot be called with {snapshot!r}. Call qbeast.open_table(path)."
             raise InvalidInputError(msg, argument="snapshot")
-        self._reader = Reader(snapshot)
+        self._planner = Planner(snapshot)
 
     if not TYPE_CHECKING:  # type checkers report unknown names themselves
 
@@ -119,8 +119,8 @@ class Table:
 
     @property
     def _snapshot(self) -> Snapshot:
-        """The current version. It is stored only in the reader, so that both change at once."""
-        return self._reader.snapshot
+        """The current version. It is stored only in the planner, so that both change at once."""
+        return self._planner.snapshot
 
     @property
     def uri(self) -> str:
@@ -138,9 +138,9 @@ class Table:
         return self._snapshot
 
     @property
-    def reader(self) -> Reader:
+    def planner(self) -> Planner:
         """Planner of reads of this version, for engines. It is subject to change."""
-        return self._reader
+        return self._planner
 
     def _moved(self, result: _ResultT, snapshot: Snapshot | None) -> _ResultT:
         """Move to the version of a change, by default the newest, and return its result.
@@ -149,7 +149,7 @@ class Table:
         """
         newest = snapshot or refresh(self._snapshot)
         if newest is not self._snapshot:
-            self._reader = Reader(newest)
+            self._planner = Planner(newest)
         return result
 
     def __repr__(self) -> str:
@@ -169,9 +169,7 @@ class Table:
 
     def _left(self) -> str:
         """Return how many rows are indexed by other columns, after a reindex."""
-        rows = (
-            IndexState(self._snapshot).rows_of_other_columns if self._snapshot.config.has_other_columns else 0
-        )
+        rows = Index(self._snapshot).rows_of_other_columns if self._snapshot.config.has_other_columns else 0
         return f"; {rows:,} rows by other columns, until optimize moves them" if rows else ""
 
     def _repr_html_(self) -> str:
@@ -301,9 +299,9 @@ class Table:
         """
         refuse_forked(self.uri)
         condition = filter_of(where, self.schema)
-        names = None if columns is None else self._reader.names_of(columns)
-        reader = sampled_by(self._reader, sample_by)
-        lazy = scan(reader, sample_of_rows(reader, rows, sample, where), expand=expand)
+        names = None if columns is None else self._planner.names_of(columns)
+        planner = sampled_by(self._planner, sample_by)
+        lazy = scan(planner, sample_of_rows(planner, rows, sample, where), expand=expand)
         if condition is not None:
             lazy = lazy.filter(condition)
         return lazy if names is None else lazy.select([*names, *([SAMPLING_WEIGHT] if expand else [])])
@@ -427,7 +425,7 @@ class Table:
         >>> table.count(), len(table), table.count("id < 10")
         (1000, 1000, 10)
         """
-        known = known_rows(self._reader) if where is None and sample is None else None
+        known = known_rows(self._planner) if where is None and sample is None else None
         if known is not None:
             return known
         with evaluating(where):
@@ -573,8 +571,8 @@ class Table:
         >>> plan.rows_total, plan.share < 0.3
         (100000, True)
         """
-        names = None if columns is None else self._reader.names_of(columns)
-        return explain(sampled_by(self._reader, sample_by), where, sample, names)
+        names = None if columns is None else self._planner.names_of(columns)
+        return explain(sampled_by(self._planner, sample_by), where, sample, names)
 
     def advise(self, queries: Sequence[Predicate], *, most: int = 4) -> Advice:
         """Return how to index the table so that filters open the fewest bytes.
@@ -621,7 +619,7 @@ class Table:
         """
         from qbeast_core.table.advise.advise import advise
 
-        return advise(self._reader, queries, max_columns=most)
+        return advise(self._planner, queries, max_columns=most)
 
     @hints_keywords
     def files(
@@ -702,10 +700,10 @@ class Table:
         70000
         """
         condition = filter_of(where, self.schema)
-        reader = sampled_by(self._reader, sample_by)
-        plan = reader.plan(condition, sample)
-        warn_of_sample(reader, sample, plan)
-        return scan_tasks(reader, plan, columns, task_bytes=task_bytes)
+        planner = sampled_by(self._planner, sample_by)
+        plan = planner.plan(condition, sample)
+        warn_of_sample(planner, sample, plan)
+        return scan_tasks(planner, plan, columns, task_bytes=task_bytes)
 
     @hints_keywords
     def estimate(
@@ -869,16 +867,16 @@ class Table:
             min_group_rows=min_group_rows,
             memory_bytes=memory_bytes,
         )
-        reader = reader_of_estimate(self._reader, sample_by, sample)
+        planner = planner_of_estimate(self._planner, sample_by, sample)
         if callable(aggregates):
             others = {"per": per, "by": by, "join": join}
             return estimate_function(
-                reader, aggregates, limits, where=where, replicates=replicates, columns=columns, **others
+                planner, aggregates, limits, where=where, replicates=replicates, columns=columns, **others
             )
         if columns is not None:
             refuse("columns", "lists the columns of a function, and `aggregates` is not a function")
-        question = question_of(reader, aggregates, limits, per=per, by=by, where=where, join=join)
-        return list(rounds(reader, question))[-1]
+        question = question_of(planner, aggregates, limits, per=per, by=by, where=where, join=join)
+        return list(rounds(planner, question))[-1]
 
     def estimates(
         self,
@@ -935,9 +933,9 @@ class Table:
             min_group_rows=min_group_rows,
             memory_bytes=memory_bytes,
         )
-        reader = reader_of_estimate(self._reader, sample_by, None)
-        question = question_of(reader, aggregates, limits, per=per, by=by, where=where, join=join)
-        return rounds(reader, question, progressive=True)
+        planner = planner_of_estimate(self._planner, sample_by, None)
+        question = question_of(planner, aggregates, limits, per=per, by=by, where=where, join=join)
+        return rounds(planner, question, progressive=True)
 
     def blocks(self) -> pl.DataFrame:
         """Return one row per block (the rows of one cube in one file).
@@ -949,7 +947,7 @@ class Table:
             `element_count`, `replicated`.
         """
         refuse_unindexed(self._snapshot)
-        return IndexState(self._snapshot).listed()
+        return Index(self._snapshot).listed()
 
     def history(self, limit: int | None = None) -> pl.DataFrame:
         """Return the commits up to this version, one row each, newest first.
@@ -1040,7 +1038,7 @@ class Table:
 
         if not self._snapshot.config.is_left_unindexed:
             refuse_unindexed(self._snapshot)
-        return build_metrics(IndexState(self._snapshot), revision)
+        return build_metrics(Index(self._snapshot), revision)
 
     @shows_progress("checking")
     def check(self, *, data: bool = True, progress: ProgressLike = None) -> CheckReport:
@@ -1186,7 +1184,7 @@ class Table:
             fractions=fractions,
             axes=axes,
         )
-        return plot_table(self._reader, kind, options)
+        return plot_table(self._planner, kind, options)
 
     @changing
     @shows_progress("optimizing")
@@ -1643,8 +1641,8 @@ class Table:
         from qbeast_core.table.dml.change import change_options
         from qbeast_core.table.dml.merge.clauses import Clauses
         from qbeast_core.table.dml.merge.merge import Merge
-        from qbeast_core.table.dml.merge.stream import local_merge_source
-        from qbeast_core.table.engine.stream import open_source
+        from qbeast_core.table.dml.merge.merge_buckets import local_merge_source
+        from qbeast_core.table.engine.row_sources import open_source
 
         clauses = Clauses(
             on=on,

@@ -8,7 +8,7 @@ import polars as pl
 from pyspark.sql.types import StructField, StructType
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.table.read.reader import Reader, sampled_by
+from qbeast_core.table.read.planner import Planner, sampled_by
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_spark_bridge.datasource.source_options import ReadOptions
 from qbeast_spark_bridge.engine.tasks import tasks_of
@@ -21,7 +21,7 @@ from qbeast_spark_bridge.worker.read_task import ReadTask
 class SourcePlan:
     """A version of a table, and the options of a read."""
 
-    reader: Reader
+    planner: Planner
     options: ReadOptions
     whole: StructType
     predicate: pl.Expr | None
@@ -30,28 +30,28 @@ class SourcePlan:
     def open(options: ReadOptions, version: int | None) -> SourcePlan:
         """Open the table."""
         snapshot = load_snapshot(options.location, version=options.version if version is None else version)
-        reader = sampled_by(Reader(snapshot), options.sample_by)
-        reader.names_of(options.columns)  # invalid options fail when the table is loaded
+        planner = sampled_by(Planner(snapshot), options.sample_by)
+        planner.names_of(options.columns)  # invalid options fail when the table is loaded
         whole = nullable_schema(spark_schema(snapshot.schema_json))
         predicate = polars_filter(options.where, snapshot.schema, collated_columns(whole))
-        reader.weights_of(options.sample)
-        return SourcePlan(reader, options, whole, predicate)
+        planner.weights_of(options.sample)
+        return SourcePlan(planner, options, whole, predicate)
 
     @property
     def version(self) -> int:
         """The version to read."""
-        return self.reader.snapshot.version
+        return self.planner.snapshot.version
 
     def schema(self) -> StructType:
         """Return the chosen columns."""
-        return StructType([self.whole[name] for name in self.reader.names_of(self.options.columns)])
+        return StructType([self.whole[name] for name in self.planner.names_of(self.options.columns)])
 
     def tasks(self, schema: StructType) -> list[ReadTask]:
         """Split the read into tasks."""
-        names = self.reader.names_of([field.name for field in schema.fields])
+        names = self.planner.names_of([field.name for field in schema.fields])
         self._refuse_types(schema)
-        job = self.reader.plan(self.predicate, self.options.sample)
-        return tasks_of(self.reader, job, columns=names, schema=schema)
+        job = self.planner.plan(self.predicate, self.options.sample)
+        return tasks_of(self.planner, job, columns=names, schema=schema)
 
     def _refuse_types(self, schema: StructType) -> None:
         whole = self.whole

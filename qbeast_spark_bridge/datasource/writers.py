@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from qbeast_core.table.engine.tasks.append import AppendedPart
+    from qbeast_core.table.engine.tasks.append_task import AppendedPart
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class AppendWriter:
     ) -> None:
         """Publish the rows of all tasks in one commit, on the driver."""
         use_task_cores()
-        from qbeast_core.table.write.append import publish_parts
+        from qbeast_core.table.write.append_by_tasks import publish_parts
 
         freeze_modules()
         task = pickle.loads(self.context)  # noqa: S301 -- our own bytes
@@ -113,8 +113,8 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
 
 
 def append_context(options: Mapping[str, str], schema: StructType) -> bytes:
-    """Check the table before the tasks start; see `qbeast_core.table.write.append.begin_append`."""
-    from qbeast_core.table.write.append import begin_append
+    """Check the table before the tasks start; see `qbeast_core.table.write.append_by_tasks.begin_append`."""
+    from qbeast_core.table.write.append_by_tasks import begin_append
     from qbeast_spark_bridge.spark_schema import empty_frame
 
     return pickle.dumps(begin_append(location_of(options), empty_frame(schema)))

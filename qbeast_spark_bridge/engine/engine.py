@@ -19,16 +19,16 @@ from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.row_rules import refuse_exhausted
 from qbeast_core.table.engine.distributed import DistributedRows
-from qbeast_core.table.engine.live_files import FilesSource, all_rows, live_scans, needs_row_ids
-from qbeast_core.table.engine.protocol import AnswerT, ItemT, Rows, Source
-from qbeast_core.table.engine.target import FileTarget, RowShape
+from qbeast_core.table.engine.file_target import FileTarget, RowShape
+from qbeast_core.table.engine.files_source import FilesSource, all_rows, live_scans, needs_row_ids
+from qbeast_core.table.engine.interfaces import AnswerT, ItemT, Rows, Source
 from qbeast_core.table.engine.tasks.added_rows import AddedRows
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
 from qbeast_core.table.engine.tasks.store_files import PlainTask
 from qbeast_core.table.index.column_choice import refuse_collations
 from qbeast_core.table.read.file_scans import scan_of, scan_tasks
-from qbeast_core.table.read.reader import Reader, ScanPlan
+from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.tree.space.summary import IndexSummary, domain_limits, load_summary
 from qbeast_spark_bridge.engine.first_pass import summarise_rows
@@ -104,7 +104,7 @@ class SparkSource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkEngine:
-    """Process rows by Spark tasks; see `qbeast_core.table.engine.protocol.Engine`."""
+    """Process rows by Spark tasks; see `qbeast_core.table.engine.interfaces.Engine`."""
 
     spark: SparkSession
 
@@ -253,37 +253,37 @@ def _write_files(packs: DataFrame, task: PlaceTask) -> list[PlacedFile]:
 
 def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedRows]:
     """Split the read of files into tasks of about equal bytes; added rows are separate tasks."""
-    reader = Reader(source.snapshot)
-    whole = reader.plan(None, None)
+    planner = Planner(source.snapshot)
+    whole = planner.plan(None, None)
     tasks: list[ChangedRows | AddedRows] = []
     uniform: object = source.change
     for change, files in source.by_change():
         read = columns if change is None else source.empty.columns
         # A change may load rows for its file, once per task. Ids of rows depend on their index in the file.
         if change is not uniform or needs_row_ids(source.snapshot, read):
-            tasks += [ChangedRows(_one_file(reader, whole, file, read), change) for file in files.tolist()]
+            tasks += [ChangedRows(_one_file(planner, whole, file, read), change) for file in files.tolist()]
             continue
         opened = whole.selection.opened & np.isin(np.arange(len(whole.selection.opened)), files)
         plan = replace(whole, selection=replace(whole.selection, opened=opened))
         tasks += [
             ChangedRows(task, change)
-            for task in scan_tasks(reader, plan, read, task_bytes=sizing().task_bytes)
+            for task in scan_tasks(planner, plan, read, task_bytes=sizing().task_bytes)
         ]
     return [*tasks, *source.added.pieces(columns, size_bytes=BUFFER_BYTES)]
 
 
-def _one_file(reader: Reader, plan: ScanPlan, file: int, columns: Sequence[str]) -> ScanTask:
-    scan = scan_of(reader, plan, file)
-    if needs_row_ids(reader.snapshot, columns):
-        (scan,) = live_scans(reader.snapshot, [file], columns)
+def _one_file(planner: Planner, plan: ScanPlan, file: int, columns: Sequence[str]) -> ScanTask:
+    scan = scan_of(planner, plan, file)
+    if needs_row_ids(planner.snapshot, columns):
+        (scan,) = live_scans(planner.snapshot, [file], columns)
     return ScanTask(
-        uri=reader.store.uri,
-        version=reader.snapshot.version,
+        uri=planner.store.uri,
+        version=planner.snapshot.version,
         parts=(scan,),
-        keep=all_rows(reader, columns),
-        columns=reader.snapshot.columns,
-        storage_options=dict(reader.snapshot.storage_options),
-        allow_absolute_paths=reader.store.allow_absolute_paths,
+        keep=all_rows(planner, columns),
+        columns=planner.snapshot.columns,
+        storage_options=dict(planner.snapshot.storage_options),
+        allow_absolute_paths=planner.store.allow_absolute_paths,
     )
 
 

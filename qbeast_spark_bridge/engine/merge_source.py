@@ -16,14 +16,14 @@ from qbeast_core.io.stores.store import Store
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import delete_files
-from qbeast_core.table.dml.match import live_rows
+from qbeast_core.table.dml.file_matches import live_rows
 from qbeast_core.table.dml.merge.key_digest import KeyColumn, KeyDigest, key_filter, key_nodes, merge_digests
-from qbeast_core.table.dml.merge.rules import DoubledKeys, MergedFiles, MergeRules
-from qbeast_core.table.dml.merge.source import MergeMatches, scan_plan
-from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedFiles, MergeRules
+from qbeast_core.table.dml.merge.merge_source import MergeMatches, scan_plan
+from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.tasks.added_rows import StoredRows, stored_by
 from qbeast_core.table.read.file_scans import scan_of
-from qbeast_core.table.read.reader import Reader, ScanPlan
+from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_spark_bridge.engine.engine import spread
 from qbeast_spark_bridge.engine.workers import unpickled, worker_errors
@@ -74,13 +74,13 @@ class SparkMergeSource:
         """
         del engine  # only Spark reads the rows
         _refuse_collations(rules, self.df, snapshot)
-        reader = Reader(snapshot)
+        planner = Planner(snapshot)
         with worker_errors(self.df.sparkSession):
             digest = self._digest(rules)
-            live, plan = live_rows(snapshot), scan_plan(rules, reader, key_nodes(rules, digest))
+            live, plan = live_rows(snapshot), scan_plan(rules, planner, key_nodes(rules, digest))
             files = np.flatnonzero(plan.selection.opened & (True if among is None else among))
-            task = self._task(rules, reader, plan, digest, int(np.maximum(live[files], 0).sum()))
-            buckets, answers = self._join(task, reader, plan, files)
+            task = self._task(rules, planner, plan, digest, int(np.maximum(live[files], 0).sum()))
+            buckets, answers = self._join(task, planner, plan, files)
         return self._matches(rules, snapshot, digest, buckets, answers, scan=plan)
 
     def clear(self, store: Store, *, failed: bool) -> None:
@@ -98,26 +98,26 @@ class SparkMergeSource:
         return merge_digests([KeyDigest(0, 0, empty), *digests])
 
     def _task(
-        self, rules: MergeRules, reader: Reader, plan: ScanPlan, digest: KeyDigest, key_rows: int
+        self, rules: MergeRules, planner: Planner, plan: ScanPlan, digest: KeyDigest, key_rows: int
     ) -> MatchTask:
         keys = list(rules.clauses.keys)
         size = max(digest.rows * len(rules.source_schema), key_rows * (len(keys) + 1)) * _VALUE_BYTES
         file_count = int(plan.selection.opened.sum())
         return MatchTask(
             rules=rules,
-            files=reader.files,
-            keys=key_filter(rules, reader.row_filter(plan, keys), digest),
-            judged=reader.row_filter(plan, rules.match_columns()),
+            files=planner.files,
+            keys=key_filter(rules, planner.row_filter(plan, keys), digest),
+            judged=planner.row_filter(plan, rules.match_columns()),
             bucket_keys=task_keys(min(size // sizing().bucket_bytes + 1, _MAX_TASKS)),
             file_keys=task_keys(min(max(file_count, 1), _MAX_TASKS)),
             operation=self._operation,
         )
 
     def _join(
-        self, task: MatchTask, reader: Reader, plan: ScanPlan, files: I64Array
+        self, task: MatchTask, planner: Planner, plan: ScanPlan, files: I64Array
     ) -> tuple[list[BucketAnswer], list[FileAnswer]]:
         spark, decimals = self.df.sparkSession, short_decimals(self.df.schema)
-        opened = [(number, scan_of(reader, plan, number)) for number in files.tolist()]
+        opened = [(number, scan_of(planner, plan, number)) for number in files.tolist()]
         pieces = decimals_as_longs(numbered(self.df), decimals).mapInArrow(
             WorkerCall.of(pack_source, (task, self.df.columns, decimals)), PIECES
         )

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
-from qbeast_core.table.read.reader import Reader, ScanPlan
+from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_spark_bridge.engine.workers import ready_workers
 from qbeast_spark_bridge.spark_schema import nullable_schema, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall
@@ -25,7 +25,7 @@ _COLUMN: Final = "task"
 
 
 def tasks_of(
-    reader: Reader,
+    planner: Planner,
     job: ScanPlan,
     *,
     columns: Sequence[str] | None = None,
@@ -37,11 +37,11 @@ def tasks_of(
 
     `weight_column` adds a column with the weights of rows; `schema` has it too.
     """
-    whole = schema or nullable_schema(spark_schema(reader.snapshot.schema_json))
+    whole = schema or nullable_schema(spark_schema(planner.snapshot.schema_json))
     added = [] if weight_column is None else [weight_column]
-    types = arrow_schema(StructType([whole[name] for name in [*reader.names_of(columns), *added]]))
-    tasks = scan_tasks(reader, job, columns, task_bytes=task_bytes, weight_column=weight_column)
-    special = reader.snapshot.columns.special_types
+    types = arrow_schema(StructType([whole[name] for name in [*planner.names_of(columns), *added]]))
+    tasks = scan_tasks(planner, job, columns, task_bytes=task_bytes, weight_column=weight_column)
+    special = planner.snapshot.columns.special_types
     special = {name: dtype for name, dtype in special.items() if name in types.names}
     return [ReadTask(task, types, special) for task in tasks]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.engine.target import RowShape
+from qbeast_core.table.engine.file_target import RowShape
 from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_core.table.engine.tasks.placed_files import write_file
 from qbeast_core.table.engine.tasks.store_files import PlainTask

@@ -13,7 +13,7 @@ from qbeast_core.query.filters.nodes import Unknown
 from qbeast_core.query.filters.predicate import parse_predicate
 from qbeast_core.query.plan.select import select
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, sample_to_weights
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 from qbeast_core.tree.space.index_values import frame_weights
 from tests.golden.collection import FAST, Golden, each, find, load_golden
 from tests.helpers.examples import is_sweep
@@ -26,17 +26,17 @@ STAGED = {
 VALUES = 24 if is_sweep() else 4
 
 
-def without_statistics(golden: Golden) -> Reader:
+def without_statistics(golden: Golden) -> Planner:
     snapshot = load_golden(golden)
     nothing = [pl.lit(None, snapshot.files.schema[name]).alias(name) for name in ("min", "max", "null_count")]
-    return Reader(replace(snapshot, files=snapshot.files.with_columns(nothing)))
+    return Planner(replace(snapshot, files=snapshot.files.with_columns(nothing)))
 
 
-def rows_by_file(golden: Golden, reader: Reader) -> pl.DataFrame:
+def rows_by_file(golden: Golden, planner: Planner) -> pl.DataFrame:
     """Return the rows of every file that is read, with the number of the file."""
     ids = [
         pl.read_parquet(golden.path / path, columns=["id"]).with_columns(pl.lit(number).alias("file"))
-        for number, path in enumerate(reader.paths)
+        for number, path in enumerate(planner.paths)
     ]
     return pl.concat(ids).join(golden.expected, on="id")
 
@@ -63,32 +63,32 @@ def filters(column: pl.Series) -> Iterator[pl.Expr]:
 
 @each(lambda golden: golden.expected.height, fast=FAST - STAGED)
 def test_no_match_or_sampled_row_is_pruned_away(golden: Golden):
-    reader = without_statistics(golden)
-    rows = rows_by_file(golden, reader)
+    planner = without_statistics(golden)
+    rows = rows_by_file(golden, planner)
     file = rows["file"].to_numpy()
     for name in golden.indexed:
         predicates = list(filters(rows[name]))
         kept = rows.select(item.fill_null(value=False).alias(str(at)) for at, item in enumerate(predicates))
         assert kept.height == rows.height
         for predicate, keeps in zip(predicates, kept, strict=True):
-            chosen = select(reader.blocks, parse_predicate(predicate, reader.snapshot.schema), ALL_WEIGHTS)
+            chosen = select(planner.blocks, parse_predicate(predicate, planner.snapshot.schema), ALL_WEIGHTS)
             for number in np.unique(file[keeps.to_numpy()]):
-                assert chosen.opened[number], (predicate, reader.paths[number])
+                assert chosen.opened[number], (predicate, planner.paths[number])
     weights = pl.Series(frame_weights(rows, golden.indexed))
     ends = [(0.0, 1e-9), (0.0, 0.003), (0.0, 0.05), (0.02, 0.021), (0.3, 0.6), (0.95, 1.0)]
     for pair in ends:
         expected = sample_to_weights(pair)
-        chosen = select(reader.blocks, Unknown(), expected)
+        chosen = select(planner.blocks, Unknown(), expected)
         inside = (weights >= expected.from_) & (weights <= expected.last)
         for number in rows.filter(inside)["file"].unique():
-            assert chosen.opened[number], (pair, reader.paths[number])
+            assert chosen.opened[number], (pair, planner.paths[number])
 
 
 @pytest.mark.parametrize("name", ["legacy/v050_num3_nulls", "qbeast-spark-0.7.1/lin_float"])
 def test_cubes_close_files(name: str):
     golden = find(name)
-    reader = without_statistics(golden)
+    planner = without_statistics(golden)
     column = golden.expected[golden.indexed[0]].drop_nulls().sort()
     predicate = pl.col(column.name) <= pl.lit(column[len(column) // 8], dtype=column.dtype)
-    chosen = select(reader.blocks, parse_predicate(predicate, reader.snapshot.schema), ALL_WEIGHTS)
-    assert 0 < chosen.opened.sum() < len(reader.paths)
+    chosen = select(planner.blocks, parse_predicate(predicate, planner.snapshot.schema), ALL_WEIGHTS)
+    assert 0 < chosen.opened.sum() < len(planner.paths)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.index.decode_tags import build_index_table
+from qbeast_core.query.index.decode_tags import build_block_table
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.data.parquet_scan import scan_files
@@ -44,7 +44,7 @@ def test_plan_holds_every_block_with_its_rows(golden: Golden):
     sums = dict(blocks.group_by("path").agg(pl.col("element_count").sum()).iter_rows())
     actual = dict(counted.select("path", "num_records").iter_rows())
     assert {path: sums[path] for path in actual} == actual
-    table = build_index_table(snapshot.logged_files, snapshot.config.revisions, snapshot.schema)
+    table = build_block_table(snapshot.logged_files, snapshot.config.revisions, snapshot.schema)
     assert table.corrupt == ()
     assert sum(len(space.blocks) for space in table.spaces) == blocks.height
     assert all(space.foreign for space in table.spaces)

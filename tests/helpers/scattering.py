@@ -13,14 +13,14 @@ import polars as pl
 
 from qbeast_core.log.actions import AddFile
 from qbeast_core.table.engine.distributed import DistributedRows
-from qbeast_core.table.engine.live_files import FilesSource, read_files
-from qbeast_core.table.engine.protocol import Source
-from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.file_target import FileTarget
+from qbeast_core.table.engine.files_source import FilesSource, read_files
+from qbeast_core.table.engine.interfaces import Source
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, write_file
 from qbeast_core.table.engine.tasks.store_files import PlainTask
 from qbeast_core.table.write.options import WriteOptions
-from qbeast_core.table.write.write import WriteResult, write_rows
+from qbeast_core.table.write.write_rows import WriteResult, write_rows
 from qbeast_core.tree.space.summary import IndexSummary, SampleLimits, domain_limits, merge_summaries
 
 Place = Callable[[PlaceTask, Sequence[pl.DataFrame]], Sequence[PlacedFile]]

@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 
 from qbeast_core.log.files.old_layouts import with_blocks
-from qbeast_core.query.index.decode_tags import build_index_table
-from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.query.index.block_table import BlockTable
+from qbeast_core.query.index.decode_tags import build_block_table
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import (
     HashTransformation,
@@ -70,5 +70,5 @@ def files_frame(files: Sequence[Mapping[str, Any]], schema: pl.Schema = SCHEMA) 
     return with_blocks(frame.with_columns(pl.col("miscounted").fill_null(value=False)))
 
 
-def table(*files: Mapping[str, Any], schema: pl.Schema = SCHEMA) -> IndexTable:
-    return build_index_table(files_frame(files, schema), {1: revision()}, schema)
+def table(*files: Mapping[str, Any], schema: pl.Schema = SCHEMA) -> BlockTable:
+    return build_block_table(files_frame(files, schema), {1: revision()}, schema)

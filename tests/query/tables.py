@@ -17,8 +17,8 @@ import numpy as np
 import polars as pl
 from hypothesis import strategies as st
 
-from qbeast_core.query.index.decode_tags import build_index_table
-from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.query.index.block_table import BlockTable
+from qbeast_core.query.index.decode_tags import build_block_table
 from qbeast_core.space.coordinates import coordinates_of_numbers, to_coordinates
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.space.index_columns import NumberColumn, number_values
@@ -118,7 +118,7 @@ class Example:
     frame: pl.DataFrame
     """The rows, in the order of files, blocks and weights."""
 
-    table: IndexTable
+    table: BlockTable
     file: np.ndarray
     block: np.ndarray
     page: np.ndarray
@@ -306,7 +306,7 @@ def _assemble(
         )
         stats.append(file_statistics(frame[rows], ours=own_values, kept=draw(st.integers(0, 3)) > 0))
     files = _files_frame(tags, stats, frame.schema)
-    table = build_index_table(files, {1: revision}, frame.schema)
+    table = build_block_table(files, {1: revision}, frame.schema)
     assert not table.corrupt
     return Example(frame, table, file, block, page, weight)
 

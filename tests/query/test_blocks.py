@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from qbeast_core.query.index.decode_tags import build_index_table
+from qbeast_core.query.index.decode_tags import build_block_table
 from qbeast_core.spec.revision import staging_revision
 from tests.query.small import LEAF, SCHEMA, block, file, files_frame, revision, table
 
@@ -79,7 +79,7 @@ def test_files_of_unknown_revision_are_staging() -> None:
     files = files_frame([file(block("w", 10, (1, 2)), revision=number) for number in (1, 2, 3, 4)])
     staging = staging_revision(["x", "s"], timestamp_ms=0, table_id="t", cube_size=10).with_id(4)
     revisions = {1: revision(), 2: revision(revision_id=2, x_type="IntegerDataType"), 4: staging}
-    actual = build_index_table(files, revisions, SCHEMA)
+    actual = build_block_table(files, revisions, SCHEMA)
     assert actual.corrupt == ()
     assert actual.min_weight.tolist() == [1, ALL[0], ALL[0], ALL[0]]
     assert [space.blocks.tolist() for space in actual.spaces] == [[0]]
@@ -95,7 +95,7 @@ def test_corrupt_file_does_not_affect_others() -> None:
 
 
 def test_no_files_make_an_empty_table() -> None:
-    actual = build_index_table(files_frame([]), {1: revision()}, SCHEMA)
+    actual = build_block_table(files_frame([]), {1: revision()}, SCHEMA)
     assert len(actual) == 0
     assert actual.first_block.tolist() == [0]
     assert isinstance(actual.files, pl.DataFrame)

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from qbeast_core.query.filters.predicate import parse_predicate
-from qbeast_core.query.index.decode_tags import build_index_table
+from qbeast_core.query.index.decode_tags import build_block_table
 from qbeast_core.query.plan.select import select
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.spec.revision import Revision
@@ -54,7 +54,7 @@ def opened(
     schema = pl.Schema({"x": dtype})
     item = file(block(deep_cube(coordinate)))
     files = files_frame([item, {**item, "rules": None}], schema)
-    actual = select(build_index_table(files, {1: revision}, schema), parse_predicate(predicate, schema))
+    actual = select(build_block_table(files, {1: revision}, schema), parse_predicate(predicate, schema))
     ours, foreign = actual.opened.tolist()
     return ours, foreign
 
@@ -156,7 +156,7 @@ def test_foreign_statistics_prune_only_where_safe(
     schema = pl.Schema({"x": dtype})
     item = {"num_records": 10, "min": {"x": low}, "max": {"x": high}, "null_count": {"x": 0}}
     files = files_frame([{**item, "rules": "1"}, item], schema)
-    actual = select(build_index_table(files, {}, schema), parse_predicate(predicate, schema))
+    actual = select(build_block_table(files, {}, schema), parse_predicate(predicate, schema))
     assert tuple(actual.opened.tolist()) == kept
 
 
@@ -164,7 +164,7 @@ def test_largest_timestamp_has_millisecond_precision() -> None:
     schema = pl.Schema({"x": pl.Datetime("us")})
     bound = datetime(2020, 1, 1, 0, 0, 0, 1_000)  # noqa: DTZ001 -- timestamps without a zone are a type to test
     item = {"num_records": 1, "rules": "1", "min": {"x": bound}, "max": {"x": bound}, "null_count": {"x": 0}}
-    actual = build_index_table(files_frame([item], schema), {}, schema)
+    actual = build_block_table(files_frame([item], schema), {}, schema)
     for micros, kept in ((0, True), (999, True), (1_001, False)):
         predicate = parse_predicate(pl.col("x") == bound + timedelta(microseconds=micros), schema)
         assert select(actual, predicate).opened.tolist() == [kept]

@@ -9,7 +9,7 @@ import pytest
 from qbeast_core.log.files.old_layouts import without_copies
 from qbeast_core.query.filters.nodes import Node, Unknown
 from qbeast_core.query.filters.predicate import parse_predicate
-from qbeast_core.query.index.decode_tags import build_index_table
+from qbeast_core.query.index.decode_tags import build_block_table
 from qbeast_core.query.plan.select import Selection, select
 from qbeast_core.query.plan.weight_range import WeightRange, sample_to_weights
 from qbeast_core.space.cubes import Cubes, encode_cubes
@@ -134,7 +134,7 @@ def test_copies_are_never_read() -> None:
     assert copies.rows["f3"].tolist() == list(range(10))
     assert copies.rows["f5"] is None, "only our files have their blocks in row order"
     assert copies.rows.keys() == {"f3", "f5"}
-    actual = select(build_index_table(live, {1: revision()}, SCHEMA), Unknown())
+    actual = select(build_block_table(live, {1: revision()}, SCHEMA), Unknown())
     assert actual.opened.all()
 
 

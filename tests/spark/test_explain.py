@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 import qbeast
 import qbeast_spark_bridge as bridge
 from qbeast_core.query.sql import parse
-from qbeast_core.table.read.reader import Planner
+from qbeast_core.table.read.planner import FilterPlanner
 from qbeast_spark_bridge.datasource.source_options import ReadOptions
 from qbeast_spark_bridge.datasource.source_plan import SourcePlan
 from tests.helpers.tables import small_files
@@ -66,7 +66,9 @@ def test_text_is_parsed_once_and_a_read_planned_once(spark: SparkSession, sales:
     for name, call in calls.items():
         with (
             mock.patch.object(parse, "parse_condition", wraps=parse.parse_condition) as parsed,
-            mock.patch.object(Planner, "within", autospec=True, side_effect=Planner.within) as planned,
+            mock.patch.object(
+                FilterPlanner, "within", autospec=True, side_effect=FilterPlanner.within
+            ) as planned,
         ):
             call()
         assert (parsed.call_count, planned.call_count) == (1, 1), name

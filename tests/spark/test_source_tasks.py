@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
 import qbeast
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_spark_bridge.engine.tasks import arrow_schema, tasks_of
 from qbeast_spark_bridge.spark_schema import nullable_schema, spark_schema
@@ -38,22 +38,22 @@ def numbers(rows: int) -> pl.DataFrame:
 
 
 def plan_tasks(
-    reader: Reader, *, predicate: pl.Expr | None = None, sample: Any = None, **options: Any
+    planner: Planner, *, predicate: pl.Expr | None = None, sample: Any = None, **options: Any
 ) -> list[read_task.ReadTask]:
-    return tasks_of(reader, reader.plan(predicate, sample), **options)
+    return tasks_of(planner, planner.plan(predicate, sample), **options)
 
 
 def read(table: Path, **options: Any) -> tuple[pl.DataFrame, int]:
     """Read by tasks that went through pickle, as to another machine."""
-    reader = Reader(load_snapshot(table))
-    tasks = [pickle.loads(pickle.dumps(task)) for task in plan_tasks(reader, **options)]
+    planner = Planner(load_snapshot(table))
+    tasks = [pickle.loads(pickle.dumps(task)) for task in plan_tasks(planner, **options)]
     batches = [batch for task in tasks for batch in task.batches()]
-    names = options.get("columns") or list(reader.snapshot.schema)
-    whole = nullable_schema(spark_schema(reader.snapshot.schema_json))
+    names = options.get("columns") or list(planner.snapshot.schema)
+    whole = nullable_schema(spark_schema(planner.snapshot.schema_json))
     types = arrow_schema(StructType([whole[name] for name in names]))
     assert all(batch.schema.equals(types) for batch in batches)
     rows = pl.DataFrame(pa.Table.from_batches(batches, types))
-    return rows.cast({name: reader.snapshot.schema[name] for name in names}), len(tasks)
+    return rows.cast({name: planner.snapshot.schema[name] for name in names}), len(tasks)
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +102,14 @@ def test_tasks_are_of_about_equal_bytes(table: Path) -> None:
 
 
 def test_batches_are_large(table: Path) -> None:
-    (task,) = plan_tasks(Reader(load_snapshot(table)))
+    (task,) = plan_tasks(Planner(load_snapshot(table)))
     assert [batch.num_rows for batch in task.batches()] == [1 << 17, 200_000 - (1 << 17)]
 
 
 def test_wide_rows_come_in_smaller_batches(tmp_path: Path) -> None:
     rows = pl.DataFrame({"id": range(1000), "s": ["x" * 10_000] * 1000})
     qbeast.write_table(rows, tmp_path / "t", columns=["id"])
-    (task,) = plan_tasks(Reader(load_snapshot(tmp_path / "t")))
+    (task,) = plan_tasks(Planner(load_snapshot(tmp_path / "t")))
     with resized(source_batch_bytes=1_000_000):
         sizes = [batch.num_rows for batch in task.batches()]
     assert sum(sizes) == 1000
@@ -127,8 +127,8 @@ def test_foreign_files_are_read_whole(tmp_path: Path) -> None:
     write_deltalake(place, numbers(5_000).with_columns(pl.col("id") + 10_000), mode="append")
     actual, _ = read(place, task_bytes=1, sample=0.5)
     assert_same_rows(actual, qbeast.read_table(place, sample=0.5), key="id")
-    reader = Reader(load_snapshot(place))
-    scans = [scan for task in plan_tasks(reader, task_bytes=1) for scan in task.task.parts]
+    planner = Planner(load_snapshot(place))
+    scans = [scan for task in plan_tasks(planner, task_bytes=1) for scan in task.task.parts]
     assert sum(scan.pages is None for scan in scans) == 1
 
 
@@ -143,7 +143,7 @@ def test_deleted_rows_stay_hidden(tmp_path: Path) -> None:
 def test_task_finds_its_table_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     qbeast.write_table(numbers(10), "t", columns=["id"])
-    (task,) = plan_tasks(Reader(load_snapshot("t")))
+    (task,) = plan_tasks(Planner(load_snapshot("t")))
     monkeypatch.chdir("/")
     assert sum(batch.num_rows for batch in task.batches()) == 10
 
@@ -155,16 +155,16 @@ def test_tasks_of_many_files_stay_small(tmp_path: Path, rows: int, task_bytes: i
     place = tmp_path / "t"
     with small_files(file_rows=4):
         qbeast.write_table(numbers(rows), place, columns=["id"], cube_size=2)
-    reader = Reader(load_snapshot(place))
-    files = len(reader.paths)
+    planner = Planner(load_snapshot(place))
+    files = len(planner.paths)
     assert files > rows / 8
-    sizes = [len(pickle.dumps(task)) for task in plan_tasks(reader, task_bytes=task_bytes)]
+    sizes = [len(pickle.dumps(task)) for task in plan_tasks(planner, task_bytes=task_bytes)]
     opened = task_bytes >> 20  # opening a file counts as a megabyte
     assert len(sizes) == pytest.approx(files / opened, rel=0.2)
     assert max(sizes) < 2_000 + opened * 400
 
 
 def test_secrets_do_not_show(table: Path) -> None:
-    (task,) = plan_tasks(Reader(load_snapshot(table, storage_options={"secret": "hush"})))
+    (task,) = plan_tasks(Planner(load_snapshot(table, storage_options={"secret": "hush"})))
     assert task.task.storage_options == {"secret": "hush"}
     assert "hush" not in repr(task)

@@ -13,7 +13,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 
 ROWS = pl.select(id=pl.int_range(60_000)).with_columns(
     price=pl.col("id") * 7919 % 10_007 / 100, brand=pl.format("brand {}", pl.col("id") * 31 % 40)
@@ -32,13 +32,13 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def planned_filters(monkeypatch: pytest.MonkeyPatch) -> list[pl.Expr | None]:
     """The filters that reads are planned by from now on."""
     filters: list[pl.Expr | None] = []
-    plan = Reader.plan
+    plan = Planner.plan
 
-    def spied(self: Reader, predicate: pl.Expr | None, *others: Any, **named: Any) -> Any:
+    def spied(self: Planner, predicate: pl.Expr | None, *others: Any, **named: Any) -> Any:
         filters.append(predicate)
         return plan(self, predicate, *others, **named)
 
-    monkeypatch.setattr(Reader, "plan", spied)
+    monkeypatch.setattr(Planner, "plan", spied)
     return filters
 
 

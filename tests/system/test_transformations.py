@@ -16,8 +16,8 @@ from deltalake import write_deltalake
 
 import qbeast
 import qbeast_core
-from qbeast_core.table.index.revision import growth_of
-from qbeast_core.table.index.state import IndexState, axes_of
+from qbeast_core.table.index.choose_revision import growth_of
+from qbeast_core.table.index.live_index import Index, axes_of
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.cli.running import run_json
 from tests.helpers.tables import assert_same_rows
@@ -81,7 +81,7 @@ def _grown(_: Example, path: Path, __: pl.DataFrame) -> None:
     snapshot = load_snapshot(path)
     revision = snapshot.config.latest
     assert revision is not None
-    growth = growth_of(snapshot.files, revision, cubes=IndexState(snapshot).tree(revision).cube_count)
+    growth = growth_of(snapshot.files, revision, cubes=Index(snapshot).tree(revision).cube_count)
     is_clamped = "Quantiles" in type(revision.transformations[0]).__name__
     assert growth.outside_rows == ({"x": 0.0} if is_clamped else {})
 
@@ -162,13 +162,13 @@ READS: Stations = {
     "qbeast_core.table.read": _read,
     "qbeast_core.table.read.explain": _unused,
     "qbeast_core.table.check": _checked,
-    "qbeast_core.table.index.revision": _grown,
+    "qbeast_core.table.index.choose_revision": _grown,
     "qbeast_core.table.inspect.metrics": _counted,
     "qbeast_core.table.inspect.plot_space": _drawn,
     "qbeast_core.cli": _command_line,
 }
 WRITES: Stations = {
-    "qbeast_core.table.index.state": _restored,
+    "qbeast_core.table.index.live_index": _restored,
     "qbeast_core.table.maintenance.dialect": _respelled,
     "qbeast_core.table.write": _superseded,
 }

@@ -90,7 +90,7 @@ def history(table: qbeast.Table, *, limit: int | None) -> Answer:
     from qbeast_core.table.inspect.history import summary_of
     from qbeast_core.table.snapshot.log_files import read_history
 
-    commits = read_history(table.reader.store, version=table.version, limit=limit)  # the log's own words
+    commits = read_history(table.planner.store, version=table.version, limit=limit)  # the log's own words
     rows = [(c["version"], _time(c), c.get("operation"), summary_of(c), _writer(c)) for c in commits]
     shown = drawn(("version", "time (UTC)", "operation", "summary", "by"), rows, right=(0,))
     return Answer(parts=(shown,), data={"commits": commits})

@@ -258,7 +258,7 @@ def explain(
 def _rows(table: qbeast.Table | qbeast.CarbonTable, wanted: _ShowRequest) -> pl.LazyFrame:
     """Return the rows that are wanted, all of them, not read yet."""
     import qbeast
-    from qbeast_core.table.read.reader import different_names
+    from qbeast_core.table.read.planner import different_names
 
     where, columns = wanted.where, wanted.select
     if isinstance(table, qbeast.Table):

@@ -33,7 +33,7 @@ from qbeast_core.errors import changing
 if TYPE_CHECKING:
     import polars as pl
 
-    from qbeast_core.table.write.target import Mode
+    from qbeast_core.table.write.found_table import Mode
 
 _FORMATS: Final = ("parquet", "csv", "jsonl", "delta")
 

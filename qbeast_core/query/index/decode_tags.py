@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidMetadataError
-from qbeast_core.query.index.index_table import NO_REVISION, IndexTable, RevisionSpace
+from qbeast_core.query.index.block_table import NO_REVISION, BlockTable, RevisionSpace
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import Cubes, cube_boxes, decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
@@ -114,18 +114,18 @@ _SLICE_FILES = 2_500  # slices are decoded in parallel
 _MIN_KEYS = 4  # keys of a block; `replicated` is optional
 
 
-def build_index_table(
+def build_block_table(
     files: pl.DataFrame,
     revisions: Mapping[int, Revision],
     schema: pl.Schema,
     rehashed: Mapping[str, str] | None = None,
-) -> IndexTable:
+) -> BlockTable:
     """Build the index table of a snapshot's files. `rehashed`: see `fits_schema`.
 
     >>> files = pl.DataFrame({"path": ["a"], "num_records": [3], "revision": [1], "rules": [None],
     ...     "blocks": ['[{"cube":"","minWeight":-9,"maxWeight":9,"elementCount":3}]'], "layout": [None],
     ...     "state": [None]})
-    >>> table = build_index_table(files, {}, pl.Schema({"x": pl.Int64}))
+    >>> table = build_block_table(files, {}, pl.Schema({"x": pl.Int64}))
     >>> table.unusable.rows(), table.min_weight.tolist(), table.spaces
     ([(0, 'unknown revision')], [-2147483648], ())
     """
@@ -155,7 +155,7 @@ def build_index_table(
     contradicted = _marked(_contradicted_files(files, tagged_blocks), files.height)
     binding &= ~is_misnamed[file]
     usable = binding & ~contradicted[file]
-    return IndexTable(
+    return BlockTable(
         files=files,
         blocks=blocks.with_columns(
             _depth(blocks, revisions), pl.Series("binding", binding), pl.Series("usable", usable)
@@ -168,10 +168,10 @@ def build_index_table(
     )
 
 
-def index_of_blocks(files: pl.DataFrame, blocks: Sequence[Sequence[Block]], revision: Revision) -> IndexTable:
+def index_of_blocks(files: pl.DataFrame, blocks: Sequence[Sequence[Block]], revision: Revision) -> BlockTable:
     """Return the index table of files that this library just wrote to one revision, from their blocks.
 
-    `build_index_table` returns the same from the tags, in twenty queries: a third of the time of a small append.
+    `build_block_table` returns the same from the tags, in twenty queries: a third of the time of a small append.
     """
     width = max(characters_per_level(revision), 1)
     rows = [
@@ -186,7 +186,7 @@ def index_of_blocks(files: pl.DataFrame, blocks: Sequence[Sequence[Block]], revi
     usable, none = np.ones(frame.height, np.bool_), np.zeros(files.height, np.bool_)
     number, positions = revision.revision_id, np.arange(frame.height)
     cubes = {number: (positions, _decoded(frame, positions, len(revision.columns)))}
-    return IndexTable(
+    return BlockTable(
         files=files,
         blocks=frame,
         spaces=_spaces(cubes, {number: revision}, usable, foreign=~usable),

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.query.filters.nodes import Atom, Node, column_of
-from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.plan.coordinate_intervals import coordinate_intervals
 from qbeast_core.query.plan.draws import FileDraw
 from qbeast_core.query.plan.file_statistics import Statistics, evaluate, trusted_counts
@@ -42,7 +42,7 @@ class Selection:
     """The files, blocks and pages that a read opens."""
 
     # Index of the snapshot; file i is row i of its `files`.
-    table: IndexTable
+    table: BlockTable
     # Files to read, shape (files,). Other files hold no match.
     opened: BoolArray
     # Blocks that may hold a match, shape (blocks,).
@@ -103,7 +103,7 @@ class Selection:
 class MatchingBlocks:
     """The files and blocks that may match a filter."""
 
-    table: IndexTable
+    table: BlockTable
     # Files that may match by their statistics, shape (files,).
     files: BoolArray
     # Blocks that may match by statistics and boxes, shape (blocks,).
@@ -149,20 +149,20 @@ class MatchingBlocks:
         )
 
 
-def select(table: IndexTable, node: Node, weights: WeightRange = ALL_WEIGHTS) -> Selection:
+def select(table: BlockTable, node: Node, weights: WeightRange = ALL_WEIGHTS) -> Selection:
     """Choose what to read for a filter and a sample.
 
-    >>> from qbeast_core.query.index.decode_tags import build_index_table
+    >>> from qbeast_core.query.index.decode_tags import build_block_table
     >>> from qbeast_core.query.filters.nodes import Unknown
     >>> files = pl.DataFrame({"path": ["a"], "num_records": [3], "revision": [None], "rules": [None],
     ...     "blocks": [None], "layout": [None], "state": [None]})
-    >>> select(build_index_table(files, {}, pl.Schema()), Unknown()).reasons.to_list()
+    >>> select(build_block_table(files, {}, pl.Schema()), Unknown()).reasons.to_list()
     ['matches']
     """
     return match(table, node).within(weights)
 
 
-def match(table: IndexTable, node: Node) -> MatchingBlocks:
+def match(table: BlockTable, node: Node) -> MatchingBlocks:
     """Return what may match a filter, for any sample: callers that read several samples share the result."""
     by_file = cache(table.statistics.may_match)
     blocks = evaluate(node, len(table), lambda atom: by_file(atom)[table.file] & _of_boxes(table, atom))
@@ -184,7 +184,7 @@ def files_that_may_match(files: pl.DataFrame, node: Node) -> BoolArray:
     return evaluate(node, files.height, statistics.may_match)
 
 
-def _of_boxes(table: IndexTable, atom: Atom) -> BoolArray:
+def _of_boxes(table: BlockTable, atom: Atom) -> BoolArray:
     """Return whether the box of each block can match an atom; True for blocks without a box."""
     mask = np.ones(len(table), np.bool_)
     column = column_of(atom)
@@ -253,7 +253,7 @@ class RowCount:
 
 
 def count_rows(
-    table: IndexTable,
+    table: BlockTable,
     keeps: BoolArray,
     leaves: BoolArray,
     *,
@@ -277,7 +277,7 @@ def count_rows(
 
 
 def _read_whole(
-    table: IndexTable, keeps: BoolArray, inside: BoolArray, deleted: Mapping[int, I64Array]
+    table: BlockTable, keeps: BoolArray, inside: BoolArray, deleted: Mapping[int, I64Array]
 ) -> BoolArray:
     """Return the files to read as a whole or not at all: pages and blocks do not locate their rows."""
     hides = np.zeros(table.files.height, np.bool_)
@@ -291,7 +291,7 @@ def _read_whole(
     return whole
 
 
-def _rows_elsewhere(table: IndexTable, inside: BoolArray, selection: Selection) -> int:
+def _rows_elsewhere(table: BlockTable, inside: BoolArray, selection: Selection) -> int:
     """Return the number of rows in blocks inside of the filter, without pages and files that are read."""
     pages = table.pages
     has_pages = np.diff(pages.first_page) > 0
@@ -301,7 +301,7 @@ def _rows_elsewhere(table: IndexTable, inside: BoolArray, selection: Selection) 
 
 
 def _deleted_rows(
-    table: IndexTable, inside: BoolArray, selection: Selection, deleted: Mapping[int, I64Array]
+    table: BlockTable, inside: BoolArray, selection: Selection, deleted: Mapping[int, I64Array]
 ) -> tuple[int, int]:
     """Return the number of deleted rows: in blocks inside of the filter that are not read, and in what is read."""
     pages, is_page_read = table.pages, selection.page_mask

@@ -30,7 +30,7 @@ from qbeast_core.table.estimate.heavy_rows import heavy_rows
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.read.explain import explain
 from qbeast_core.table.read.file_scans import scans_of
-from qbeast_core.table.read.reader import Reader, ScanPlan
+from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.read.scan_task import read_scans
 from qbeast_core.tree.key_sketch import design_effect
 from qbeast_core.tree.space.evolve import default_cube_size
@@ -119,30 +119,30 @@ class Advice:
         )
 
 
-def advise(reader: Reader, queries: Sequence[Predicate], *, max_columns: int) -> Advice:
+def advise(planner: Planner, queries: Sequence[Predicate], *, max_columns: int) -> Advice:
     """Return how to index a table; see `Table.advise`."""
-    refuse_forked(reader.snapshot.uri)
+    refuse_forked(planner.snapshot.uri)
     check_request(queries, max_columns)
     queries = list(queries)
     if not queries:
         invalid_argument("queries", "must have at least one condition", value=queries)
-    plans = [explain(reader, query, None, None, argument="queries") for query in queries]
+    plans = [explain(planner, query, None, None, argument="queries") for query in queries]
     now = np.array([plan.bytes_opened for plan in plans], np.float64)
-    sample = table_sample(reader, rows=MANY_ROWS)
+    sample = table_sample(planner, rows=MANY_ROWS)
     if sample.rows.is_empty():
-        msg = f"{reader.snapshot.uri!r} has no rows. Pass the rows to qbeast.suggest_columns."
+        msg = f"{planner.snapshot.uri!r} has no rows. Pass the rows to qbeast.suggest_columns."
         raise InvalidInputError(msg, argument="queries")
-    return _Advising(reader, sample, queries, now).made(max_columns)
+    return _Advising(planner, sample, queries, now).made(max_columns)
 
 
 class _Advising:
     """The simulated tables of an advice."""
 
     def __init__(
-        self, reader: Reader, sample: TableSample, queries: Sequence[Predicate], now: F64Array
+        self, planner: Planner, sample: TableSample, queries: Sequence[Predicate], now: F64Array
     ) -> None:
         self._queries, self._now, self._sample = queries, now, sample
-        snapshot = reader.snapshot
+        snapshot = planner.snapshot
         self._newest = snapshot.config.latest
         workload = Workload.of(queries, sample.rows)
         partitions = snapshot.columns.partitions
@@ -164,7 +164,7 @@ class _Advising:
             drawn_by=sample.drawn_by,
             sample_by=snapshot.config.sample_by,
             configuration=snapshot.metadata.configuration,
-            partition_shares=_shares_of_partitions(reader, workload) if partitions else None,
+            partition_shares=_shares_of_partitions(planner, workload) if partitions else None,
         )
         self._search = Search(sample.rows, facts, workload)
         self._usual_size = default_cube_size(sample.table_rows)
@@ -249,11 +249,11 @@ class _Advising:
         return pl.DataFrame(records, schema=_ALTERNATIVES)
 
 
-def _shares_of_partitions(reader: Reader, workload: Workload) -> F64Array:
+def _shares_of_partitions(planner: Planner, workload: Workload) -> F64Array:
     """Return the share of the table's bytes in partitions that can match, shape (filters,)."""
-    snapshot = reader.snapshot
+    snapshot = planner.snapshot
     sizes = snapshot.files["size_bytes"].cast(pl.Float64).to_numpy()
-    statistics, partitions = snapshot.index.statistics, set(snapshot.columns.partitions)
+    statistics, partitions = snapshot.blocks.statistics, set(snapshot.columns.partitions)
 
     def may_match(atom: Atom) -> BoolArray:
         is_known = column_of(atom) in partitions
@@ -278,22 +278,24 @@ class TableSample:
     drawn_by: tuple[str, ...]
 
 
-def table_sample(reader: Reader, *, rows: int, max_bytes: int = _MAX_BYTES) -> TableSample:
+def table_sample(planner: Planner, *, rows: int, max_bytes: int = _MAX_BYTES) -> TableSample:
     """Read about a number of rows of a table, fewer if they take too many bytes.
 
     Rows of heavy keys are drawn one by one, as in estimates. If samples of the table are clustered, more rows are read
     than kept. Files without index are read as a whole, in parts, because the weights of their rows are not known.
     """
-    total = explain(reader, None, None, None).rows_total
-    total -= sum(len(deleted) for deleted in reader.deleted_rows.values())
+    total = explain(planner, None, None, None).rows_total
+    total -= sum(len(deleted) for deleted in planner.deleted_rows.values())
     wanted = min(rows / max(total, 1), 1.0)
-    effect = counts_of(reader.snapshot).lower_bound
+    effect = counts_of(planner.snapshot).lower_bound
     fraction = min(wanted * min(math.ceil(effect), _MAX_TIMES), 1.0)
-    frames = _read(reader, reader.plan(None, None)) if fraction == 1.0 else _sampled(reader, fraction, total)
-    kept = _within(frames, max_bytes, schema=reader.snapshot.schema, share=wanted / fraction)
+    frames = (
+        _read(planner, planner.plan(None, None)) if fraction == 1.0 else _sampled(planner, fraction, total)
+    )
+    kept = _within(frames, max_bytes, schema=planner.snapshot.schema, share=wanted / fraction)
     # Shuffled: rows with equal keys are written in the order of the input, which should not be that of this table.
     shuffled = kept.sample(fraction=1.0, shuffle=True, seed=0)
-    return TableSample(shuffled, max(total, kept.height), reader.hashed if fraction < 1.0 else ())
+    return TableSample(shuffled, max(total, kept.height), planner.hashed if fraction < 1.0 else ())
 
 
 def _ends_of(files: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
@@ -323,23 +325,23 @@ def _ends_of(files: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     return pl.concat([low.select(pl.col(known).min()), high.select(pl.col(known).max())])
 
 
-def _sampled(reader: Reader, fraction: float, total: int) -> Iterator[pl.DataFrame]:
+def _sampled(planner: Planner, fraction: float, total: int) -> Iterator[pl.DataFrame]:
     """Yield the rows of a sample, with rows of heavy keys drawn one by one."""
-    plan_of = reader.planner(None)
+    plan_of = planner.of_filter(None)
     every, plan = plan_of(None).selection, plan_of(fraction)
-    files = heavy_rows(reader, every, rows=total).files
+    files = heavy_rows(planner, every, rows=total).files
     if not files:
-        yield from _read(reader, plan)
+        yield from _read(planner, plan)
         return
-    yield from _read(reader, replace(plan, selection=draw(plan.selection, every, files, plan.weights)))
+    yield from _read(planner, replace(plan, selection=draw(plan.selection, every, files, plan.weights)))
     skipped = ScanPlan(apart(every, files), ALL_WEIGHTS, None)
-    for frame in _read(reader, skipped):
+    for frame in _read(planner, skipped):
         yield frame.sample(fraction=fraction, seed=0)
 
 
-def _read(reader: Reader, plan: ScanPlan) -> Iterator[pl.DataFrame]:
-    row_filter = reader.row_filter(plan, list(reader.snapshot.schema))
-    return read_scans(scans_of(reader, plan), row_filter, reader.files)
+def _read(planner: Planner, plan: ScanPlan) -> Iterator[pl.DataFrame]:
+    row_filter = planner.row_filter(plan, list(planner.snapshot.schema))
+    return read_scans(scans_of(planner, plan), row_filter, planner.files)
 
 
 def _within(

@@ -15,7 +15,7 @@ import polars as pl
 from qbeast_core.errors import QbeastError, UnsupportedTableError
 from qbeast_core.io.parquet.footer import stored_size
 from qbeast_core.io.stores.store import Store, map_files
-from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.spec.table_config import may_have_other_columns
 from qbeast_core.support.runtime import Progress, ProgressCallback
@@ -28,8 +28,8 @@ from qbeast_core.table.check.rows import FileCheck, check_file
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.foreign_schema import lost_key_columns, taken_name
 from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files, whole_batches
-from qbeast_core.table.engine.protocol import AnswerT, Engine, ItemT
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.engine.interfaces import AnswerT, Engine, ItemT
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.read.file_scans import file_at
 from qbeast_core.table.snapshot.log_copy import checkpoint_faults
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -60,7 +60,7 @@ def check_and_restore(
     """Check a table. Also return tags that can be restored: lost tags, and tags with faults."""
     tags: LostTags = {}
     snapshot = snapshot.with_copies
-    index, frames, notes = check_log(IndexState(snapshot))
+    index, frames, notes = check_log(Index(snapshot))
     faults, rows = [*_checkpoints(snapshot), *_presence(snapshot)], _rows(snapshot, index)
     if data:
         read = _FileReads(snapshot, engine)
@@ -83,7 +83,7 @@ def check_and_restore(
     return report, tags
 
 
-def _restorable(snapshot: Snapshot, index: IndexTable, faults: pl.DataFrame, read: _FileReads) -> LostTags:
+def _restorable(snapshot: Snapshot, index: BlockTable, faults: pl.DataFrame, read: _FileReads) -> LostTags:
     """Return the tags to restore from copies in the files."""
     spoiled = faults.filter(pl.col("code").is_in(list(OF_INDEX | OF_LAYOUT)))["path"].drop_nulls()
     files = untagged_files(snapshot, _jobs(snapshot, index), spoiled)
@@ -94,7 +94,7 @@ def _restorable(snapshot: Snapshot, index: IndexTable, faults: pl.DataFrame, rea
         return claimed
 
     def check(tagged: Snapshot, paths: Sequence[str]) -> list[Fault]:
-        return read.check([job for job in _jobs(tagged, tagged.index) if job.path in set(paths)])
+        return read.check([job for job in _jobs(tagged, tagged.blocks) if job.path in set(paths)])
 
     return fitting_tags(snapshot, proven_tags(snapshot, claimed, check))
 
@@ -117,7 +117,7 @@ def _in_order(faults: pl.DataFrame, snapshot: Snapshot) -> pl.DataFrame:
     return faults.sort(place, "code", "row", maintain_order=True)
 
 
-def _rows(snapshot: Snapshot, index: IndexTable) -> int:
+def _rows(snapshot: Snapshot, index: BlockTable) -> int:
     """Count rows by the statistics in the log, or else by blocks."""
     counts: pl.Series = snapshot.files["num_records"]
     silent = counts.is_null().arg_true().cast(pl.Int64)
@@ -178,7 +178,7 @@ class _FileReads:
         return faults
 
 
-def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
+def _jobs(snapshot: Snapshot, index: BlockTable) -> list[FileCheck]:
     latest = snapshot.config.latest
     is_lost = latest is None or lost_key_columns(latest, snapshot.schema, snapshot.columns)
     hashed = () if latest is None or is_lost else latest.hashed
@@ -203,7 +203,7 @@ def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
     return jobs
 
 
-def _copies(snapshot: Snapshot, index: IndexTable) -> list[Fault]:
+def _copies(snapshot: Snapshot, index: BlockTable) -> list[Fault]:
     paths = pl.Series("path", snapshot.data_paths, dtype=pl.String)
     is_old = snapshot.files["state"].is_not_null().alias("old")
     blocks = index.binding.with_columns(paths[index.binding["file"]], is_old[index.binding["file"]])

@@ -11,8 +11,8 @@ import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.files.replay import SPELLED_DIFFERENTLY
+from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.index.decode_tags import characters_per_level
-from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect
 from qbeast_core.spec.file_path import FilePath
@@ -21,7 +21,7 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import REVISION_PREFIX, SAMPLE_COLUMN
 from qbeast_core.table.check.faults import NO_FAULTS, Fault, fault_frame, faults_at
 from qbeast_core.table.data.foreign_schema import lost_key_columns, taken_name
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.layout.shape import FileShape
 
@@ -45,7 +45,7 @@ _LOW_BITS: Final = 16
 _CUBE_KEY: Final = ["tree", "cube"]
 
 
-def check_log(state: IndexState) -> tuple[IndexTable, list[pl.DataFrame], list[str]]:
+def check_log(state: Index) -> tuple[BlockTable, list[pl.DataFrame], list[str]]:
     """Check what the log says of a table."""
     snapshot, index = state.snapshot, state.table
     revisions = snapshot.config.revisions
@@ -96,7 +96,7 @@ def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
     return fault_frame(faults)
 
 
-def _tag_faults(files: pl.DataFrame, index: IndexTable, *, widened: bool) -> list[pl.DataFrame]:
+def _tag_faults(files: pl.DataFrame, index: BlockTable, *, widened: bool) -> list[pl.DataFrame]:
     named = index.unusable.join(files, on="file", how="left")
     if widened:  # older files are staging then, as a note reports
         named = named.filter(pl.col("reason") != "other types")
@@ -163,14 +163,14 @@ def _path_faults(snapshot: Snapshot) -> pl.DataFrame:
     return faults_at("path-encoding", pl.DataFrame({"path": wrong}, schema={"path": pl.String}), message)
 
 
-def _staging_notes(files: pl.DataFrame, index: IndexTable) -> list[str]:
+def _staging_notes(files: pl.DataFrame, index: BlockTable) -> list[str]:
     staged = files.join(index.binding, on="file", how="anti")
     rows = int(staged["num_records"].sum())
     note = f"{staged.height:,} file(s) with {rows:,} rows have no index that can be used: staging"
     return [note] if staged.height else []
 
 
-def _sample_notes(state: IndexState) -> list[str]:
+def _sample_notes(state: Index) -> list[str]:
     """Return which rows other engines may miss in a sample, or take for rows of another one."""
     name, snapshot = state.snapshot.sample_column, state.snapshot
     if name is None:
@@ -181,7 +181,7 @@ def _sample_notes(state: IndexState) -> list[str]:
     return [note] if rows else []
 
 
-def _column_notes(state: IndexState) -> list[str]:
+def _column_notes(state: Index) -> list[str]:
     """Return how many rows a reindex left to optimize."""
     rows = state.rows_of_other_columns
     note = f"{rows:,} rows are indexed by other columns than the newest revision; each optimize moves some"

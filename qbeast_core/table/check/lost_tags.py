@@ -23,8 +23,8 @@ from qbeast_core.table.check.faults import OF_INDEX, OF_LAYOUT, Fault
 from qbeast_core.table.check.file_tags import FileTags, UntaggedFile
 from qbeast_core.table.check.log import check_log
 from qbeast_core.table.check.rows import FileCheck
-from qbeast_core.table.index.fit import blocks_in_order
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.live_index import Index
+from qbeast_core.table.index.thresholds import blocks_in_order
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.key_tag import KEYS_TAG
 
@@ -88,7 +88,7 @@ def proven_tags(
     """Return the tags that a check of log and rows finds nothing wrong with. `check` reads the files at some paths."""
     tagged = with_tags(snapshot, tags)
     paths = dict(zip(snapshot.files["path"].to_list(), snapshot.data_paths, strict=True))
-    index, faults, _ = check_log(IndexState(tagged))
+    index, faults, _ = check_log(Index(tagged))
     wrong = pl.concat(faults).filter(pl.col("code").is_in(list(_SPOILED)))["path"].to_list()
     usable = {tagged.data_paths[number] for number in index.usable["file"].unique()}
     sound = [path for path in tags if paths[path] in usable.difference(wrong)]
@@ -101,7 +101,7 @@ def proven_tags(
 def fitting_tags(snapshot: Snapshot, tags: LostTags) -> LostTags:
     """Return the tags of live files that keep the order of weights, with thresholds of the live tree."""
     numbers = {path: number for number, path in enumerate(snapshot.files["path"].to_list()) if path in tags}
-    state, fitting = IndexState(snapshot), dict[str, FileTags]()
+    state, fitting = Index(snapshot), dict[str, FileTags]()
     taken = list(numbers.values())
     for revision, partition, paths in _trees(snapshot, tags, numbers):
         if snapshot.config.revisions.get(revision.revision_id) != revision:

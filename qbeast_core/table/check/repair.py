@@ -32,7 +32,7 @@ from qbeast_core.table.check.log import check_log
 from qbeast_core.table.check.lost_tags import LostTags, fitting_tags, tag_texts, with_tags
 from qbeast_core.table.commit.checkpoint import replace_checkpoints
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _ORDER: Final = ("weight-order", "threshold-order", "leaf-threshold")
@@ -167,7 +167,7 @@ def _order_after(snapshot: Snapshot, repairs: Mapping[str, FileRepair]) -> pl.Da
     staged = [path for path, repair in repairs.items() if "drop index" in repair.actions]
     gone = pl.col("path").is_in(staged)
     files = snapshot.files.with_columns(pl.when(~gone).then(pl.col(name)).alias(name) for name in TAG_KEYS)
-    _, faults, _ = check_log(IndexState(replace(snapshot, files=files)))
+    _, faults, _ = check_log(Index(replace(snapshot, files=files)))
     return pl.concat(faults).filter(pl.col("code").is_in(_ORDER)).with_columns(_usual_advice())
 
 

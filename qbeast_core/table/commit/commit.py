@@ -42,12 +42,12 @@ from qbeast_core.log.files.replay import with_adds
 from qbeast_core.log.intent import WriteIntent, already_applied, find_conflict
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable, in_commit_timestamps
 from qbeast_core.log.rebase import Rebased, rebase
-from qbeast_core.query.index.decode_tags import build_index_table, fits_schema, index_of_blocks
-from qbeast_core.query.index.index_table import NO_REVISION, IndexTable
+from qbeast_core.query.index.block_table import NO_REVISION, BlockTable
+from qbeast_core.query.index.decode_tags import build_block_table, fits_schema, index_of_blocks
 from qbeast_core.support.runtime import LOG, caller_stacklevel, new_id, now_ms
 from qbeast_core.table.commit.checkpoint import checkpoint_if_due
 from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.index.fit import breaks_order, fit_blocks, with_new_names
+from qbeast_core.table.index.thresholds import breaks_order, fit_blocks, with_new_names
 from qbeast_core.table.snapshot.log_files import fingerprint, put_commit, read_log
 from qbeast_core.table.snapshot.snapshot import (
     Snapshot,
@@ -93,7 +93,7 @@ class CommitOutcome:
     # Revision of the new files. None: they are not indexed.
     revision_id: int | None = None
     # Number of new files without index. An append stages files if a change of another writer left no place for their
-    # rows in the tree (`qbeast_core.table.index.fit`).
+    # rows in the tree (`qbeast_core.table.index.thresholds`).
     staged_files: int = 0
     # True: the table had this transaction, or the metadata, already. Nothing was written, and the data files are
     # orphans.
@@ -390,18 +390,18 @@ def _after_append(head: Snapshot, actions: Sequence[Action], info: CommitInfo) -
         fingerprint=fingerprint(head.source.store, version),
         domains={**head.domains, **domains},
     )
-    if head.decoded_index is not None:
-        vars(newest)["index"] = _index(head, head.decoded_index, files, adds)
+    if head.decoded_blocks is not None:
+        vars(newest)["blocks"] = _index(head, head.decoded_blocks, files, adds)
     keep(newest)
     return newest
 
 
-def _index(head: Snapshot, index: IndexTable, files: pl.DataFrame, adds: Sequence[AddFile]) -> IndexTable:
+def _index(head: Snapshot, index: BlockTable, files: pl.DataFrame, adds: Sequence[AddFile]) -> BlockTable:
     """Return the index of the new version, given the index of `head`."""
     new_files, tags = files[head.files.height :], [add.tags or {} for add in adds]
     numbers = {int(of_file.get("revision") or NO_REVISION) for of_file in tags}
     revision = head.config.revisions.get(numbers.pop()) if len(numbers) == 1 else None
     is_plain = all(add.blocks for add in adds) and all(of_file.get("qbeast.rules") == "1" for of_file in tags)
     if revision is None or not is_plain or not fits_schema(revision, head.schema, head.columns.rehashed):
-        return index.with_files(files, build_index_table(new_files, head.config.revisions, head.schema))
+        return index.with_files(files, build_block_table(new_files, head.config.revisions, head.schema))
     return index.with_files(files, index_of_blocks(new_files, [add.blocks or () for add in adds], revision))

@@ -23,13 +23,13 @@ from qbeast_core.table.data.compiled_rules import rules_of
 from qbeast_core.table.data.expressions import Value, value_of
 from qbeast_core.table.data.row_rules import RowRules, refuse_new_numbers
 from qbeast_core.table.data.schema import refuse_sample_column
+from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan, ChangeResult
 from qbeast_core.table.dml.feed import keeps_feed, refuse_feed_column, write_feed
-from qbeast_core.table.dml.match import NO_MATCHES
-from qbeast_core.table.dml.plan import ChangedBy, ChangePlan, ChangeResult
+from qbeast_core.table.dml.file_matches import NO_MATCHES
 from qbeast_core.table.dml.row_changes import Assignments
+from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies, replace_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
@@ -100,7 +100,7 @@ def _attempt(
 ) -> tuple[ChangeResult, Snapshot | None]:
     started = now_ms()
     _check_changeable(snapshot, change)
-    refuse_copies(IndexState(snapshot))
+    refuse_copies(Index(snapshot))
     if is_applied(snapshot, options.txn):
         return _NOTHING.result(snapshot, change.operation, dry_run=options.dry_run), snapshot
     report(options.progress, Progress("read"))

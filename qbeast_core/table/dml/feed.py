@@ -14,12 +14,12 @@ from qbeast_core.log.actions import CHANGE_FOLDER, CdcFile
 from qbeast_core.log.protocol import CHANGE_FEED, has_change_feed
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import delete_data_files, delete_files_named
-from qbeast_core.table.dml.plan import ChangePlan
+from qbeast_core.table.dml.change_plan import ChangePlan
 from qbeast_core.table.dml.write_feed import CHANGE_TYPE, FeedPart, WriteFeed
-from qbeast_core.table.engine.live_files import FilesSource
-from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.engine.files_source import FilesSource
+from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.read.file_scans import scan_of
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.rewrite.replace import Replaced
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -77,12 +77,12 @@ def _rewrites_rows(plan: ChangePlan, replaced: Replaced) -> bool:
 
 
 def _call(snapshot: Snapshot, plan: ChangePlan, replaced: Replaced, engine: Engine, prefix: str) -> WriteFeed:
-    reader = Reader(snapshot)
-    scan = plan.matches.scan or reader.plan(None, None)
+    planner = Planner(snapshot)
+    scan = plan.matches.scan or planner.plan(None, None)
     has_room = engine.has_room(_FILE_BYTES * _HELD * _AT_ONCE)
     return WriteFeed(
-        files=reader.files,
-        keep=reader.row_filter(scan, list(snapshot.schema)),
+        files=planner.files,
+        keep=planner.row_filter(scan, list(snapshot.schema)),
         change=plan.replacement.change,
         target=FilesSource(snapshot=snapshot, files=plan.replacement.files).target,
         hashed=snapshot.hashed if replaced.revision is None else replaced.revision.hashed,
@@ -97,9 +97,9 @@ def _parts(snapshot: Snapshot, plan: ChangePlan, file_bytes: int) -> list[FeedPa
     inserts = [FeedPart(added=piece) for piece in added.pieces(list(snapshot.schema), size_bytes=file_bytes)]
     if matches.scan is None:
         return inserts
-    reader = Reader(snapshot)
+    planner = Planner(snapshot)
     rows = np.cumsum(np.maximum(matches.rows, _ROWS_PER_TASK // _FILES_PER_TASK))
     cuts = np.flatnonzero(np.diff((rows - 1) // _ROWS_PER_TASK)) + 1
     groups = [group.tolist() for group in np.split(matches.files, cuts) if len(group)]
-    changes = [FeedPart(tuple(scan_of(reader, matches.scan, file) for file in group)) for group in groups]
+    changes = [FeedPart(tuple(scan_of(planner, matches.scan, file) for file in group)) for group in groups]
     return changes + inserts

@@ -12,10 +12,10 @@ from qbeast_core.errors import invalid_argument
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import Condition, Predicate, Value, condition_of
 from qbeast_core.table.dml.change import Change, assignments_of, rules_of_version
-from qbeast_core.table.dml.match import count_matches
-from qbeast_core.table.dml.plan import ChangedBy, ChangePlan
+from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan
+from qbeast_core.table.dml.file_matches import count_matches
 from qbeast_core.table.dml.row_changes import DeletedRows, UpdatedRows
-from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.rewrite.replace import Replacement
 from qbeast_core.table.snapshot.snapshot import Snapshot
 

@@ -19,7 +19,7 @@ from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.query_batches import within
 from qbeast_core.table.data.row_codec import encode_rows
-from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.read.scan_task import RowFilter, read_scans

@@ -16,13 +16,13 @@ from qbeast_core.resources import EngineName, Resources, combined
 from qbeast_core.results import FilesResult
 from qbeast_core.support.runtime import LOG, ProgressCallback
 from qbeast_core.table.engine.budget import MIN_MEMORY_BYTES, Budget, bytes_of_text
-from qbeast_core.table.engine.live_files import FilesSource, rows_and_bytes
+from qbeast_core.table.engine.file_target import FileTarget
+from qbeast_core.table.engine.files_source import FilesSource, rows_and_bytes
+from qbeast_core.table.engine.interfaces import AnswerT, ItemT, Rows, Source
 from qbeast_core.table.engine.memory import MemoryEngine
-from qbeast_core.table.engine.protocol import AnswerT, ItemT, Rows, Source
-from qbeast_core.table.engine.spill.files import SpillFolder, spool
-from qbeast_core.table.engine.spill.rows import Spill, spilled_rows
-from qbeast_core.table.engine.stream import FrameSource, OneShotSource, drain
-from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.row_sources import FrameSource, OneShotSource, drain
+from qbeast_core.table.engine.spill.spill_files import SpillFolder, spool
+from qbeast_core.table.engine.spill.spilled_rows import Spill, spilled_rows
 
 _MEMORY_VARIABLE: Final = "QBEAST_MEMORY_BYTES"
 _FOLDER_VARIABLE: Final = "QBEAST_SPILL_DIR"

@@ -20,8 +20,8 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.budget import guess_row_bytes
-from qbeast_core.table.engine.protocol import PlannedRows, Rows, unindexed_rows
-from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.file_target import FileTarget
+from qbeast_core.table.engine.interfaces import PlannedRows, Rows, unindexed_rows
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SpacePart, SummaryTask, sort_keys
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, with_blocks
 from qbeast_core.tree.key_sketch import KeySketch, design_effect
@@ -66,7 +66,7 @@ class Workers(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DistributedRows:
-    """The rows of a source that workers move; see `qbeast_core.table.engine.protocol.Rows`.
+    """The rows of a source that workers move; see `qbeast_core.table.engine.interfaces.Rows`.
 
     Workers read the rows once to summarise them, and once to place them.
     """

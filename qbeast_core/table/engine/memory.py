@@ -16,10 +16,10 @@ from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import CodedRows, FileSettings, write_data_files
 from qbeast_core.table.engine.budget import Budget
-from qbeast_core.table.engine.live_files import FilesSource
-from qbeast_core.table.engine.protocol import AnswerT, ItemT, PlannedRows, Rows, Source, unindexed_rows
-from qbeast_core.table.engine.stream import FrameSource
-from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.file_target import FileTarget
+from qbeast_core.table.engine.files_source import FilesSource
+from qbeast_core.table.engine.interfaces import AnswerT, ItemT, PlannedRows, Rows, Source, unindexed_rows
+from qbeast_core.table.engine.row_sources import FrameSource
 from qbeast_core.table.engine.tasks.store_files import PlainTask, settings_for
 from qbeast_core.tree.key_sketch import KeySketch, KeyTotal, design_effect
 from qbeast_core.tree.key_tag import keys_of_file

@@ -36,7 +36,7 @@ from qbeast_core.table.estimate.reading import Reading, Window
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import MAX_REDUCTIONS, MAX_ROUND_BYTES, PILOT_ROWS
 from qbeast_core.table.read.file_scans import scans_of
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan import known_rows
 from qbeast_core.table.read.scan_task import read_scans
 
@@ -51,7 +51,7 @@ _STEP: Final = 2.0
 
 
 def estimate_function(
-    reader: Reader,
+    planner: Planner,
     function: Function,
     limits: Limits,
     *,
@@ -70,10 +70,10 @@ def estimate_function(
     if limits.error is not None or not names:
         names.append(_OTHERS)
     # The other arguments are those of a count of rows.
-    question = question_of(reader, dict.fromkeys(names, pl.len()), limits, where=where)
-    read = tuple(reader.names_of(columns)) or question.columns[:1]
+    question = question_of(planner, dict.fromkeys(names, pl.len()), limits, where=where)
+    read = tuple(planner.names_of(columns)) or question.columns[:1]
     question = replace(question, columns=read, whole_keys=True)
-    state = _FunctionRounds(_WholeKeys(reader, question), _Call(function), replicates)
+    state = _FunctionRounds(_WholeKeys(planner, question), _Call(function), replicates)
     state.run()
     return state.estimate()
 
@@ -92,9 +92,9 @@ class _WholeKeys(Reading):
         needed = () if condition is None else condition.meta.root_names()
         columns = tuple(dict.fromkeys([*self.question.columns, *needed]))
         plan = window.plan.scan_plan
-        keep = replace(self.reader.row_filter(plan, columns), weight_column=WEIGHT)
+        keep = replace(self.planner.row_filter(plan, columns), weight_column=WEIGHT)
         with evaluating(self.question.condition, "where"):
-            for frame in read_scans(scans_of(self.reader, plan), keep, self.reader.files):
+            for frame in read_scans(scans_of(self.planner, plan), keep, self.planner.files):
                 self.rows_read += frame.height
                 rows = frame if condition is None else frame.filter(condition)
                 yield frame[WEIGHT].to_numpy(), rows.select(*self.question.columns, WEIGHT)
@@ -124,7 +124,7 @@ class _FunctionRounds:
     @property
     def rows(self) -> pl.DataFrame:
         """The matching rows, with their weights."""
-        schema = self.reading.reader.snapshot.schema
+        schema = self.reading.planner.snapshot.schema
         types = {name: schema[name] for name in self.question.columns} | {WEIGHT: pl.Int32()}
         return pl.concat([pl.DataFrame(schema=types), *self.frames])
 
@@ -260,7 +260,7 @@ class _FunctionRounds:
             bounds = (total, total)
         # The log has the squared row counts of all keys of the table. Below a filter, heavy keys are assumed to match
         # as often as others.
-        rows = known_rows(reading.reader)
+        rows = known_rows(reading.planner)
         repeats = Repeats(rows or 0, (reading.design_effect - 1) * (rows or 0))
         return (bounds is not None and seen.deviates(*bounds)) or seen.lacks_keys(repeats)
 
@@ -282,7 +282,7 @@ class _FunctionRounds:
     def estimate(self) -> Estimate:
         """Return the last answers."""
         question, reading = self.question, self.reading
-        snapshot, intervals = reading.reader.snapshot, [item.interval for item in self.answers]
+        snapshot, intervals = reading.planner.snapshot, [item.interval for item in self.answers]
         reliable = all(bool(is_reliable(interval).all()) for interval in intervals)
         columns = {
             f"{name}{end}": [None if np.isnan(number) and end else number]

@@ -19,7 +19,7 @@ from qbeast_core.query.plan.select import Selection
 from qbeast_core.sampling.key_rows import Repeats
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.table.index.key_counts import count_other_keys
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 from qbeast_core.tree.key_sketch import MAX_COUNTERS
 from qbeast_core.tree.key_tag import HeavyKeys, heaviest, parse_heavy
 
@@ -55,9 +55,9 @@ _NO_KEYS: Final = np.zeros(0, np.int32)
 NO_HEAVY_ROWS: Final = HeavyRows({}, _NO_KEYS, {})
 
 
-def heavy_rows(reader: Reader, opened: Selection, *, rows: int, whole_keys: bool = False) -> HeavyRows:
+def heavy_rows(planner: Planner, opened: Selection, *, rows: int, whole_keys: bool = False) -> HeavyRows:
     """Return the rows of the keys that are heavy among the opened rows. `whole_keys`: draw no row by itself."""
-    tags, records = reader.snapshot.files["keys"], opened.table.num_records
+    tags, records = planner.snapshot.files["keys"], opened.table.num_records
     listed: dict[int, HeavyKeys] = {}
     for number in (pl.Series(opened.opened) & _has_list(tags)).arg_true().to_list():
         heavy_keys = parse_heavy(tags[number], int(records[number]))
@@ -75,7 +75,7 @@ def heavy_rows(reader: Reader, opened: Selection, *, rows: int, whole_keys: bool
         drawn = places[number] & ~np.isin(of_file.weights, keys)
         if drawn.any():
             pairs = zip(of_file.firsts[drawn].tolist(), of_file.rows[drawn].tolist(), strict=True)
-            stretches = [Stretch.of(first, count, path=reader.paths[number]) for first, count in pairs]
+            stretches = [Stretch.of(first, count, path=planner.paths[number]) for first, count in pairs]
             is_long = [_pages_of(opened, number, stretch) > 1 for stretch in stretches]
             files[number] = FileDraw(
                 one_by_one=tuple(compress(stretches, is_long)),
@@ -86,15 +86,15 @@ def heavy_rows(reader: Reader, opened: Selection, *, rows: int, whole_keys: bool
     )
 
 
-def repeats_of(reader: Reader, opened: Selection, heavy: HeavyRows, *, min_shift: float) -> Repeats | None:
+def repeats_of(planner: Planner, opened: Selection, heavy: HeavyRows, *, min_shift: float) -> Repeats | None:
     """Return how often the other keys repeat in the opened rows; rows of files without tags count as single keys."""
     numbers = np.flatnonzero(opened.opened)
-    files = reader.snapshot.files.select("keys", "num_records")[numbers]
+    files = planner.snapshot.files.select("keys", "num_records")[numbers]
     counts = count_other_keys(files, [heavy.listed.get(number) for number in numbers.tolist()])
     rows = float(files["num_records"].sum())
     if not rows or counts.uncounted:
         return None
-    deleted = sum(len(reader.deleted_rows.get(number, _NO_ROWS)) for number in numbers.tolist())
+    deleted = sum(len(planner.deleted_rows.get(number, _NO_ROWS)) for number in numbers.tolist())
     # A filter of the index opens some cubes, whose keys are there with all rows, and deletes hit keys in proportion.
     share, kept = min(float(opened.rows_opened[numbers].sum()) / rows, 1.0), 1 - deleted / rows
     squares = counts.total.squares
@@ -103,9 +103,9 @@ def repeats_of(reader: Reader, opened: Selection, heavy: HeavyRows, *, min_shift
     return Repeats(share * rows * kept, scale * excess, scale * error, min_shift)
 
 
-def rows_without_list(reader: Reader, opened: Selection) -> int:
+def rows_without_list(planner: Planner, opened: Selection) -> int:
     """Return the number of opened rows in files without a list of heavy keys."""
-    return int(opened.rows_opened[~_has_list(reader.snapshot.files["keys"]).to_numpy()].sum())
+    return int(opened.rows_opened[~_has_list(planner.snapshot.files["keys"]).to_numpy()].sum())
 
 
 def _has_list(tags: pl.Series) -> pl.Series:

@@ -15,7 +15,7 @@ from qbeast_core.table.data.expressions import Predicate, condition_of, evaluati
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.estimate.question_expressions import refuse
 from qbeast_core.table.index.unindexed import index_call
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.snapshot.snapshot import newest_snapshot
 
 _HOWS: Final = get_args(JoinHow)
@@ -25,7 +25,7 @@ class OneVersion(Protocol):
     """A `Table`."""
 
     @property
-    def reader(self) -> Reader:
+    def planner(self) -> Planner:
         """Planner of reads."""
         ...
 
@@ -88,7 +88,7 @@ class Joined:
     # For a table: no rows, but all columns that the join adds, and `on`.
     lookup: Lookup
     # None for a frame.
-    reader: Reader | None = None
+    planner: Planner | None = None
     # Filter of the rows of the table.
     where: pl.Expr | None = None
     # Columns of the table that the rows also have; expressions must not use them.
@@ -97,7 +97,7 @@ class Joined:
     @property
     def changes_rows(self) -> bool:
         """Whether the number of rows may change."""
-        return self.reader is not None or self.lookup.how != "left"
+        return self.planner is not None or self.lookup.how != "left"
 
     @property
     def is_filter(self) -> bool:
@@ -116,11 +116,11 @@ class Joined:
 
     def needed(self, names: Collection[str]) -> Joined:
         """Return the join of a table with only the columns that expressions use."""
-        if self.reader is None:
+        if self.planner is None:
             return self
         doubtful = [name for name in names if name in self.ambiguous]
         if doubtful:
-            uri, name = self.reader.snapshot.uri, doubtful[0]
+            uri, name = self.planner.snapshot.uri, doubtful[0]
             cure = f' Rename it in one of them: Table.rename_column({name!r}, "...").'
             refuse("join", f"adds {uri!r}, which also has a column {name!r}, so it is ambiguous", cure)
         schema = self.lookup.frame.schema
@@ -128,15 +128,15 @@ class Joined:
         return self.with_rows(self.lookup.frame.select(kept))
 
 
-def joins_of(joins: object, reader: Reader) -> tuple[list[Joined], pl.Schema]:
+def joins_of(joins: object, planner: Planner) -> tuple[list[Joined], pl.Schema]:
     """Validate joins; return them, and the columns of the joined rows."""
-    result, schema = list[Joined](), reader.snapshot.schema
+    result, schema = list[Joined](), planner.snapshot.schema
     for join in () if joins is None else _listed(joins):
-        other, names = _reader_of(join.other, reader), _names(join.on)
+        other, names = _planner_of(join.other, planner), _names(join.on)
         joined = (
             _frame_join(join, names, schema)
             if other is None
-            else _table_join(join, names, reader, other, schema)
+            else _table_join(join, names, planner, other, schema)
         )
         if not joined.is_filter:
             schema = pl.Schema({**joined.lookup.frame.schema, **schema})
@@ -157,15 +157,15 @@ def _listed(joins: Any) -> Iterable[Join]:
         yield join
 
 
-def _reader_of(other: object, reader: Reader) -> Reader | None:
-    """Return the reader of a table, or of the newest version at a path; None for a frame."""
+def _planner_of(other: object, planner: Planner) -> Planner | None:
+    """Return the planner of a table, or of the newest version at a path; None for a frame."""
     if isinstance(other, str | os.PathLike):
-        path, own = cast("str | os.PathLike[str]", other), reader.snapshot.location
-        return Reader(
+        path, own = cast("str | os.PathLike[str]", other), planner.snapshot.location
+        return Planner(
             newest_snapshot(Location.of(path, own.storage_options, allow_absolute_paths=own.trusts_absolute))
         )
-    found = getattr(other, "reader", None)
-    return found if isinstance(found, Reader) else None
+    found = getattr(other, "planner", None)
+    return found if isinstance(found, Planner) else None
 
 
 def _names(on: object) -> tuple[str, ...]:
@@ -194,13 +194,15 @@ def _frame_join(join: Join, on: tuple[str, ...], schema: pl.Schema) -> Joined:
     return Joined(Lookup(frame, on, join.how))
 
 
-def _table_join(join: Join, on: tuple[str, ...], reader: Reader, other: Reader, schema: pl.Schema) -> Joined:
+def _table_join(
+    join: Join, on: tuple[str, ...], planner: Planner, other: Planner, schema: pl.Schema
+) -> Joined:
     others = other.snapshot.schema
     _check_columns(on, schema, others, "other table")
-    for side in (reader, other):
+    for side in (planner, other):
         _check_key(on, side)
-    if reader.hashed != other.hashed:
-        _refuse_keys(on, f"the order of its columns differs: {list(reader.hashed)} and {list(other.hashed)}")
+    if planner.hashed != other.hashed:
+        _refuse_keys(on, f"the order of its columns differs: {list(planner.hashed)} and {list(other.hashed)}")
     floats = [name for name in on if schema[name].is_float()]
     if floats:
         refuse("join", f"of tables cannot compare {floats}, which are floating-point numbers; cast them")
@@ -232,9 +234,9 @@ def _check_columns(on: Sequence[str], schema: pl.Schema, others: pl.Schema, what
         )
 
 
-def _check_key(on: Sequence[str], side: Reader) -> None:
+def _check_key(on: Sequence[str], side: Planner) -> None:
     """Refuse a table whose samples do not hold all rows of their keys."""
-    uri, own = side.snapshot.uri, Reader(side.snapshot).hashed
+    uri, own = side.snapshot.uri, Planner(side.snapshot).hashed
     if not side.snapshot.config.is_indexed:
         _refuse_keys(on, f"{uri!r} has no index", f" or index it: {index_call(side.snapshot)}")
     if sorted(own) != sorted(on):

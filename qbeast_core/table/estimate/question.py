@@ -32,7 +32,7 @@ from qbeast_core.table.estimate.question_expressions import (
     refuse_split_keys,
     split_groups,
 )
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 
 if TYPE_CHECKING:
     from qbeast_core.query.sql.aggregates import GroupedQuery
@@ -141,7 +141,7 @@ class Question:
 
 
 def question_of(
-    reader: Reader,
+    planner: Planner,
     aggregates: Expressions | Function,
     limits: Limits,
     *,
@@ -156,10 +156,10 @@ def question_of(
         refuse(
             "aggregates", "is a function, which only `Table.estimate` and `qbeast.estimate` call", cure=cure
         )
-    schema = reader.snapshot.schema
-    joins, joined = joins_of(join, reader)
+    schema = planner.snapshot.schema
+    joins, joined = joins_of(join, planner)
     query = _query_of(aggregates, joined, is_alone=by is None and where is None, per=per)
-    keys = _keys(reader, per, query, joined)
+    keys = _keys(planner, per, query, joined)
     if query is not None:
         aggregates, by = query.aggregates, query.by
         where = query.where if query.inner is None else query.inner.where
@@ -168,7 +168,7 @@ def question_of(
     expressions = _expressions(aggregates, "aggregates", rows)
     if not expressions:
         refuse("aggregates", "must have at least one aggregate, such as {'n': pl.len()} or \"avg(price)\"")
-    answers = _aggregates(expressions, rows, groups, reader.hashed if keys is None else ())
+    answers = _aggregates(expressions, rows, groups, planner.hashed if keys is None else ())
     pushed, late = _conditions(where, joined, frozenset(schema))
     names = _columns(answers, groups, _all((pushed, late)), joins, keys)
     columns = [name for name in names if name in schema]
@@ -189,19 +189,19 @@ def question_of(
 def _needs_whole_keys(aggregates: Aggregates, joins: Iterable[Joined], per: PerKey | None) -> bool:
     """Return whether answers combine all rows of a key."""
     combines_rows = bool(aggregates.shown) and not aggregates.counts_keys
-    return per is not None or combines_rows or any(join.reader is not None for join in joins)
+    return per is not None or combines_rows or any(join.planner is not None for join in joins)
 
 
 def _keys(
-    reader: Reader, per: Expressions | None, query: GroupedQuery | None, schema: pl.Schema
+    planner: Planner, per: Expressions | None, query: GroupedQuery | None, schema: pl.Schema
 ) -> PerKey | None:
     """Return the values per key of `per` or of an inner query."""
     if query is not None and query.inner is not None:
-        refuse_split_keys(_key_of(reader, "aggregates"), query.inner.by.values())
+        refuse_split_keys(_key_of(planner, "aggregates"), query.inner.by.values())
         return PerKey.of(query.inner.by, query.inner.aggregates, schema, query.where)
     if per is None:
         return None
-    values, keys = _expressions(per, "per", schema), _key_of(reader, "per")
+    values, keys = _expressions(per, "per", schema), _key_of(planner, "per")
     if not values:
         refuse("per", "must have at least one aggregate, such as {'n': pl.len()} or \"sum(price) AS spend\"")
     return PerKey.of({name: pl.col(name) for name in keys}, values, schema)
@@ -228,16 +228,16 @@ def _groups(
     return groups, keys
 
 
-def _key_of(reader: Reader, argument: str) -> tuple[str, ...]:
+def _key_of(planner: Planner, argument: str) -> tuple[str, ...]:
     """Return the columns of the key; raise if samples of the table do not hold all rows of their keys."""
-    if not reader.hashed:
+    if not planner.hashed:
         cure = ' Pass sample_by=["user"] to name the key and read all rows.'
         refuse(argument, "needs a key, and the table has neither an index nor a sampling key", cure)
-    if reader.hashes_differ:
-        key = list(reader.hashed)
+    if planner.hashes_differ:
+        key = list(planner.hashed)
         cure = f" Call Table.optimize(full=True), or pass sample_by={key} to read all rows."
         refuse(argument, f"needs samples by {key}, and files of older revisions are sampled by others", cure)
-    return reader.hashed
+    return planner.hashed
 
 
 def _columns(

@@ -29,7 +29,7 @@ from qbeast_core.sampling.sums import WEIGHT, Parts, Sums
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.budget import guess_row_bytes
-from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.estimate.heavy_rows import (
     NO_HEAVY_ROWS,
     HeavyRows,
@@ -43,7 +43,7 @@ from qbeast_core.table.estimate.summing import Summing
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.file_scans import scans_of
-from qbeast_core.table.read.reader import Planner, Reader, ScanPlan
+from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan
 from qbeast_core.table.read.scan_task import read_scans
 
 # If a filter opens at least this fraction of the rows, samples also read the rows that it drops: calibration to the
@@ -90,9 +90,9 @@ class Window:
         others = (window.bytes_opened for window in self.others if window is not None)
         return self.plan.bytes_opened + sum(others)
 
-    def rows_bytes(self, reader: Reader) -> int:
+    def rows_bytes(self, planner: Planner) -> int:
         """Return the approximate memory of the rows."""
-        schema = reader.snapshot.schema
+        schema = planner.snapshot.schema
         return self.plan.rows_opened * guess_row_bytes(
             pl.Schema({name: schema[name] for name in self.plan.columns})
         )
@@ -102,7 +102,7 @@ class Window:
 class Reading:
     """Plans and reads of one question, and their cost."""
 
-    reader: Reader
+    planner: Planner
     question: Question
     # Number of rows of the samples.
     rows_read: int = 0
@@ -127,9 +127,9 @@ class Reading:
         """The readings of joined tables, in the order of the joins."""
         question = replace(self.question, aggregates=_COUNT, groups={}, late=None, joins=(), per=None)
         return tuple(
-            Reading(join.reader, replace(question, pushed=join.where, columns=join.columns), joins_to=self)
+            Reading(join.planner, replace(question, pushed=join.where, columns=join.columns), joins_to=self)
             for join in self.question.joins
-            if join.reader is not None
+            if join.planner is not None
         )
 
     @property
@@ -140,8 +140,8 @@ class Reading:
     @cached_property
     def unplaced(self) -> BoolArray:
         """Files whose rows are all read: without index, or without an index of the columns to sample by."""
-        unplaced = self.reader.blocks.unplaced_files
-        if self.reader.sample_by is not None:
+        unplaced = self.planner.blocks.unplaced_files
+        if self.planner.sample_by is not None:
             return np.ones_like(unplaced)
         return np.zeros_like(unplaced) if self.question.whole_keys else unplaced
 
@@ -153,15 +153,15 @@ class Reading:
         rows = self.rows_indexed
         if rows is None:
             return None
-        return rows - self._rows_apart - self.heavy.rows_apart(self.reader.deleted_rows)
+        return rows - self._rows_apart - self.heavy.rows_apart(self.planner.deleted_rows)
 
     @cached_property
     def rows_indexed(self) -> int | None:
         """Rows of the files with an index, without deleted ones; None if the log does not have it."""
-        table, files = self.reader.blocks, ~self.unplaced
+        table, files = self.planner.blocks, ~self.unplaced
         if (table.num_records[files] < 0).any():
             return None
-        deleted = sum(len(rows) for number, rows in self.reader.deleted_rows.items() if files[number])
+        deleted = sum(len(rows) for number, rows in self.planner.deleted_rows.items() if files[number])
         return int(table.num_records[files].sum()) - deleted
 
     @cached_property
@@ -169,7 +169,7 @@ class Reading:
         """Largest magnitude of the column of each total, by number of the total, if the log has it."""
         if self.question.per is not None:
             return {}
-        files = self.reader.snapshot.files.filter(pl.Series(~self.unplaced))
+        files = self.planner.snapshot.files.filter(pl.Series(~self.unplaced))
         plain = self.question.aggregates.plain.items()
         magnitudes = {number: _farthest(files, name) for number, name in plain}
         return {number: magnitude for number, magnitude in magnitudes.items() if magnitude is not None}
@@ -177,7 +177,7 @@ class Reading:
     @cached_property
     def design_effect(self) -> float:
         """Design effect of samples of the table."""
-        return counts_of(self.reader.snapshot).lower_bound
+        return counts_of(self.planner.snapshot).lower_bound
 
     @cached_property
     def rows_opened(self) -> int:
@@ -187,7 +187,7 @@ class Reading:
     @cached_property
     def _kept(self) -> ScanPlan:
         """The read of all rows that the index does not exclude."""
-        return self._planners[True](None)
+        return self._filtered_plans[True](None)
 
     @cached_property
     def heavy(self) -> HeavyRows:
@@ -203,7 +203,7 @@ class Reading:
     def _listed(self) -> HeavyRows:
         """The heavy keys that the tags of files of this table list."""
         whole_keys = self.question.whole_keys
-        return heavy_rows(self.reader, self._kept.selection, rows=self.rows_opened, whole_keys=whole_keys)
+        return heavy_rows(self.planner, self._kept.selection, rows=self.rows_opened, whole_keys=whole_keys)
 
     @property
     def is_calibrated(self) -> bool:
@@ -222,7 +222,7 @@ class Reading:
     @property
     def _lacks_lists(self) -> bool:
         """Whether many of the opened rows are in files without a list of heavy keys."""
-        return rows_without_list(self.reader, self._kept.selection) > _MAX_UNLISTED * self.rows_opened
+        return rows_without_list(self.planner, self._kept.selection) > _MAX_UNLISTED * self.rows_opened
 
     def count(self, max_bytes: float) -> bool:
         """Count the matching rows of files with an index exactly; return whether the count is known.
@@ -248,7 +248,7 @@ class Reading:
 
     @cached_property
     def _repeats_of_all(self) -> Repeats | None:
-        return self._repeats(self._planners[False](None).selection)
+        return self._repeats(self._filtered_plans[False](None).selection)
 
     @cached_property
     def _repeats_matching(self) -> Repeats | None:
@@ -257,7 +257,7 @@ class Reading:
     def _repeats(self, opened: Selection) -> Repeats | None:
         indexed = replace(opened, opened=opened.opened & ~self.unplaced)
         min_shift = MIN_SHIFT if self.question.limits.sample is None else MIN_SHIFT_OF_SAMPLE
-        return repeats_of(self.reader, indexed, self._listed, min_shift=min_shift)
+        return repeats_of(self.planner, indexed, self._listed, min_shift=min_shift)
 
     @property
     def bounds(self) -> tuple[int, int] | None:
@@ -282,7 +282,7 @@ class Reading:
         if not count.undecided.opened.any():
             return count, None
         columns = tuple(dict.fromkeys(condition.meta.root_names()))
-        read = Plan(self.reader, ScanPlan(count.undecided, ALL_WEIGHTS, None), None, columns)
+        read = Plan(self.planner, ScanPlan(count.undecided, ALL_WEIGHTS, None), None, columns)
         left = replace(self.question, aggregates=_COUNT, groups={}, joins=(), columns=columns)
         return count, Window(read, by_key=False, left=left)
 
@@ -295,7 +295,7 @@ class Reading:
             return None
         if question.aggregates.counts_keys:
             return None
-        rest = parse_rest(condition, self.reader.snapshot.schema)
+        rest = parse_rest(condition, self.planner.snapshot.schema)
         if isinstance(rest, Unknown):
             return None
         selection = self._kept.selection
@@ -304,7 +304,7 @@ class Reading:
             selection.blocks,
             match(selection.table, rest).blocks,
             files=~self.unplaced,
-            deleted=self.reader.deleted_rows,
+            deleted=self.planner.deleted_rows,
         )
 
     def _counted_rows(self, count: RowCount, window: Window) -> int | None:
@@ -314,9 +314,9 @@ class Reading:
         return count.known + kept if self.rows_read - rows_before == count.rows_read else None
 
     @cached_property
-    def _planners(self) -> tuple[Planner, ...]:
+    def _filtered_plans(self) -> tuple[FilterPlanner, ...]:
         """Planners of reads without and with the conditions."""
-        return self.reader.planner(None), self.reader.planner(self.question.pushed)
+        return self.planner.of_filter(None), self.planner.of_filter(self.question.pushed)
 
     def read_apart(self, *, max_bytes: int) -> list[Sums]:
         """Read the rows that samples skip, once; see `HeavyRows`."""
@@ -345,7 +345,7 @@ class Reading:
         if not any(file_draw.apart for file_draw in self.heavy.files.values()):
             return None
         selection = apart(self._kept.selection, self.heavy.files)
-        plan = Plan(self.reader, replace(self._kept, selection=selection), None, self.question.columns)
+        plan = Plan(self.planner, replace(self._kept, selection=selection), None, self.question.columns)
         return Window(plan, by_key=False, left=self.question.left) if selection.opened.any() else None
 
     def _keys_apart(self) -> Window | None:
@@ -353,10 +353,10 @@ class Reading:
         if not len(self.heavy.keys):
             return None
         pushed = self._pushes(by_key=True)
-        plan = self._planners[pushed].of_keys(self.heavy.keys)
+        plan = self._filtered_plans[pushed].of_keys(self.heavy.keys)
         opened = plan.selection.opened & ~self.unplaced
         plan = replace(plan, selection=replace(plan.selection, opened=opened))
-        read = Plan(self.reader, plan, None, self.question.columns)
+        read = Plan(self.planner, plan, None, self.question.columns)
         left = self.question.left if pushed else self.question
         others = tuple(other.apart[1] for other in self.others)
         is_read = opened.any() or any(others)  # samples of joined tables skip these keys, too
@@ -400,15 +400,15 @@ class Reading:
         skips = sample is not None and indexed and not every_key
         kind = sample, pushed, indexed, by_key, skips
         if kind not in self._windows:
-            plan = self._kept if pushed and sample is None else self._planners[pushed](sample)
+            plan = self._kept if pushed and sample is None else self._filtered_plans[pushed](sample)
             if skips and self.heavy.files:
-                matching = (self._kept if pushed else self._planners[False](None)).selection
+                matching = (self._kept if pushed else self._filtered_plans[False](None)).selection
                 plan = replace(plan, selection=draw(plan.selection, matching, self.heavy.files, plan.weights))
             if skips and len(self.heavy.keys):
                 plan = replace(plan, keys=KeyChoice(self.heavy.keys, only=False))
             opened = plan.selection.opened & (self.unplaced != indexed)
             opened_plan = replace(plan, selection=replace(plan.selection, opened=opened))
-            read = Plan(self.reader, opened_plan, sample, self.question.columns)
+            read = Plan(self.planner, opened_plan, sample, self.question.columns)
             remaining = self.question.left if pushed else self.question
             range_of = (0.0, 1.0) if sample is None else fractions_of(sample)
             others = tuple(
@@ -433,7 +433,7 @@ class Reading:
         """Split a read in ranges of weights, so that the rows of joined tables fit in memory."""
         keys, sample = window.plan.scan_plan.keys, window.plan.sample
         pairs = zip(self.others, window.others, strict=True)
-        sizes = [part.rows_bytes(other.reader) for other, part in pairs if part is not None]
+        sizes = [part.rows_bytes(other.planner) for other, part in pairs if part is not None]
         count = math.ceil(_MARGIN * sum(sizes) * _ROW_COPIES / self.question.limits.memory_bytes)
         if count <= 1 or (keys is not None and keys.only):
             return [window]
@@ -452,7 +452,7 @@ class Reading:
         reads = iter(zip(self.others, window.others, strict=True))
         joins = list[Joined]()
         for join in self.question.joins:
-            if join.reader is not None:
+            if join.planner is not None:
                 other, part = next(reads)
                 join = join.with_rows(other.rows_of(join, part))  # noqa: PLW2901 - the same join
             joins.append(join)
@@ -470,7 +470,7 @@ class Reading:
             used_bytes += sum(sizes.size_bytes for sizes in self._sizes)
             if used_bytes > max_bytes:
                 message = (
-                    f"after {self.rows_read:,} rows, the rows to join from {self.reader.snapshot.uri!r} take "
+                    f"after {self.rows_read:,} rows, the rows to join from {self.planner.snapshot.uri!r} take "
                     f"{used_bytes:,} bytes of memory, more than the limit of {max_bytes:,}; no answer "
                     "was computed. Increase `memory_bytes`, allow a larger error, or filter: qbeast.Join(..., where=)"
                 )
@@ -483,11 +483,11 @@ class Reading:
         """Yield the rows that match the filter of a join, and count all rows by key."""
         plan, condition = window.plan.scan_plan, window.left.condition
         filtered = [] if condition is None else condition.meta.root_names()
-        keep = self.reader.row_filter(plan, list(dict.fromkeys([*columns, *filtered])))
+        keep = self.planner.row_filter(plan, list(dict.fromkeys([*columns, *filtered])))
         keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
         is_apart = plan.keys is not None and plan.keys.only
         with evaluating(self.question.pushed, "join"):
-            for frame in read_scans(scans_of(self.reader, plan), keep, self.reader.files):
+            for frame in read_scans(scans_of(self.planner, plan), keep, self.planner.files):
                 kept = frame if condition is None else frame.filter(condition)
                 self.rows_read += frame.height
                 if window.by_key:
@@ -533,7 +533,7 @@ class Reading:
     def summing(self) -> Summing:
         """Reads and sums the rows."""
         by_key = self.question.whole_keys or self.design_effect >= _MIN_EFFECT
-        return Summing(self.reader, self.question, self._planners, self.engine, by_key)
+        return Summing(self.planner, self.question, self._filtered_plans, self.engine, by_key)
 
     def _batches(self, window: Window) -> Iterator[Sums]:
         sizes = window.by_key and self.is_calibrated

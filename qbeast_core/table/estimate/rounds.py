@@ -18,11 +18,11 @@ from qbeast_core.sampling.recognise import TOTAL
 from qbeast_core.sampling.stopping import WIDENED, Target, is_met, next_fraction
 from qbeast_core.sampling.sums import Sums
 from qbeast_core.space.arrays import BoolArray
-from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.reading import Reading, Window
 from qbeast_core.table.estimate.result import Estimate, frame_of, notes_of
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan import known_rows
 
 # Approximate rows of the first round, the pilot, which estimates the variance of the answers.
@@ -43,11 +43,11 @@ MAX_REDUCTIONS: Final = 8
 
 
 def rounds(
-    reader: Reader, question: Question, *, progressive: bool = False, engine: Engine | None = None
+    planner: Planner, question: Question, *, progressive: bool = False, engine: Engine | None = None
 ) -> Iterator[Estimate]:
     """Yield better estimates until one is precise enough or a limit is reached."""
-    state = _Rounds(Reading(reader, question, engine=engine), progressive=progressive)
-    rows = known_rows(reader) if question.counts_rows and question.condition is None else None
+    state = _Rounds(Reading(planner, question, engine=engine), progressive=progressive)
+    rows = known_rows(planner) if question.counts_rows and question.condition is None else None
     if rows is not None:  # the log has the answer
         state.take_count(rows)
         state.look(probability=1.0)
@@ -231,9 +231,9 @@ class _Rounds:
     def estimate(self) -> Estimate:
         """Return the estimate of the last intervals."""
         question, reading = self.question, self.reading
-        snapshot = reading.reader.snapshot
+        snapshot = reading.planner.snapshot
         rows_read = sum(table.rows_read for table in reading.tables)
-        rows = [known_rows(table.reader) for table in reading.tables]
+        rows = [known_rows(table.planner) for table in reading.tables]
         known = [count for count in rows if count is not None]
         rows_total = sum(known) if len(known) == len(rows) else None
         return Estimate(
@@ -243,7 +243,9 @@ class _Rounds:
             fraction=0.0 if self.is_counted and not reading.bytes_opened else self.fraction - self.start,
             rows_read=rows_read,
             bytes_opened=reading.bytes_opened,
-            bytes_total=sum(int(table.reader.snapshot.files["size_bytes"].sum()) for table in reading.tables),
+            bytes_total=sum(
+                int(table.planner.snapshot.files["size_bytes"].sum()) for table in reading.tables
+            ),
             confidence=question.limits.confidence,
             simultaneous=question.limits.simultaneous,
             met=self.is_met if question.limits.sample is None else None,

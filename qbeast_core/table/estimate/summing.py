@@ -18,13 +18,13 @@ from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.sums import WEIGHT, Sums
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import evaluating
-from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.question_expressions import PerKey
 from qbeast_core.table.estimate.sum_task import RangeSums, TaskSums, TooLarge, gathered, sums_of
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.file_scans import scan_tasks, scans_of
-from qbeast_core.table.read.reader import Planner, Reader, ScanPlan
+from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan
 from qbeast_core.table.read.scan_task import read_scans
 
 # Maximum number of tasks that the driver reads to find a matching row.
@@ -47,10 +47,10 @@ _UNLIMITED = 1 << 62
 class Summing:
     """Reads rows, and sums them by group and key."""
 
-    reader: Reader
+    planner: Planner
     question: Question
     # Planners of reads without and with the conditions.
-    planners: tuple[Planner, ...]
+    filtered_plans: tuple[FilterPlanner, ...]
     # Reads the rows; None to read batches in this process.
     engine: Engine | None
     # Whether to sum each batch by key, which saves memory if keys have many rows.
@@ -60,7 +60,7 @@ class Summing:
 
     def nothing(self, *, sizes: bool) -> Sums:
         """Return the sums of no rows."""
-        schema, per = self.reader.snapshot.schema, self.question.per
+        schema, per = self.planner.snapshot.schema, self.question.per
         columns = {name: schema[name] for name in self.question.columns} if per is None else dict(per.schema)
         types = pl.Schema({**columns, WEIGHT: pl.Int32()})
         return self._row_sums(self.question).of(pl.DataFrame(schema=types), sizes=sizes)
@@ -82,17 +82,17 @@ class Summing:
     def ranges(self, plan: Plan) -> list[Plan]:
         """Split a read into ranges whose rows are expected to fit in memory; at least one per task."""
         columns = plan.columns
-        types = {name: self.reader.snapshot.schema[name] for name in columns} | {WEIGHT: pl.Int32()}
+        types = {name: self.planner.snapshot.schema[name] for name in columns} | {WEIGHT: pl.Int32()}
         row = pl.DataFrame({name: [None] for name in types}, types)
         ranges = math.ceil(_MARGIN * plan.rows_opened * row.estimated_size() / self._max_rows_bytes)
         if self.engine is not None:
-            ranges = max(ranges, len(scan_tasks(self.reader, plan.scan_plan, columns)))
-        return split_plan(plan, self._planner_of(plan), ranges)
+            ranges = max(ranges, len(scan_tasks(self.planner, plan.scan_plan, columns)))
+        return split_plan(plan, self._filtered_of(plan), ranges)
 
     def frames(self, plan: ScanPlan, columns: Sequence[str], *, by_key: bool) -> Iterator[pl.DataFrame]:
         """Read rows in this process, with their weights if they are read by key."""
-        keep = replace(self.reader.row_filter(plan, columns), weight_column=WEIGHT if by_key else None)
-        return read_scans(scans_of(self.reader, plan), keep, self.reader.files)
+        keep = replace(self.planner.row_filter(plan, columns), weight_column=WEIGHT if by_key else None)
+        return read_scans(scans_of(self.planner, plan), keep, self.planner.files)
 
     def _here(self, plan: Plan, left: Question, *, by_key: bool, sizes: bool) -> Iterator[tuple[int, Sums]]:
         with evaluating(self.question.condition, "where"):
@@ -109,7 +109,7 @@ class Summing:
     ) -> Sequence[tuple[int, Sums]]:
         """Read and sum by tasks of the engine."""
         engine, name = cast("Engine", self.engine), WEIGHT if by_key else None
-        tasks = scan_tasks(self.reader, plan.scan_plan, left.columns, weight_column=name)
+        tasks = scan_tasks(self.planner, plan.scan_plan, left.columns, weight_column=name)
         if tasks:
             # For all tasks from the first few, because sums with different centres cannot be added.
             self._find_centres((frame for task in tasks[:_MAX_CENTRE_TASKS] for frame in task.read()), left)
@@ -118,20 +118,20 @@ class Summing:
 
     def _whole_keys(self, plan: Plan, left: Question, *, by_key: bool) -> Iterator[_Part]:
         """Read all rows of keys in ranges of weights whose rows fit in memory."""
-        parts, planner = self.ranges(plan), self._planner_of(plan)
+        parts, filtered = self.ranges(plan), self._filtered_of(plan)
         while parts:
             narrower = list[Plan]()
             found = self._sums_of_ranges(parts, left, by_key=by_key)
             for part, (rows, sums) in zip(parts, found, strict=True):
                 if isinstance(sums, TooLarge):
-                    narrower += _narrower_plans(part, planner, sums)
+                    narrower += _narrower_plans(part, filtered, sums)
                     yield part.bytes_opened, 0, None
                 else:
                     yield part.bytes_opened, rows, sums if rows else None
             parts = narrower
 
-    def _planner_of(self, plan: Plan) -> Planner:
-        return self.planners[plan.scan_plan.predicate is not None]
+    def _filtered_of(self, plan: Plan) -> FilterPlanner:
+        return self.filtered_plans[plan.scan_plan.predicate is not None]
 
     @property
     def _max_rows_bytes(self) -> int:
@@ -148,7 +148,7 @@ class Summing:
         # A task reads a whole range.
         name = WEIGHT if by_key or len(parts) > 1 else None
         split = partial(
-            scan_tasks, self.reader, columns=left.columns, task_bytes=_UNLIMITED, weight_column=name
+            scan_tasks, self.planner, columns=left.columns, task_bytes=_UNLIMITED, weight_column=name
         )
         tasks = [task for part in parts for task in split(part.scan_plan)]
         keys = self._range_sums(left, by_key=by_key).keys
@@ -211,16 +211,16 @@ def _large(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         yield pl.concat(waiting)
 
 
-def split_plan(plan: Plan, planner: Planner, parts: int) -> list[Plan]:
+def split_plan(plan: Plan, filtered: FilterPlanner, parts: int) -> list[Plan]:
     """Split the read of all rows of keys into ranges of weights of equal width."""
     if parts <= 1:
         return [plan]
     weights = plan.scan_plan.weights
     edges = np.linspace(weights.from_, weights.to, parts + 1).round().astype(np.int64)
-    return _within(plan, planner, edges.tolist())
+    return _within(plan, filtered, edges.tolist())
 
 
-def _narrower_plans(plan: Plan, planner: Planner, large: TooLarge) -> list[Plan]:
+def _narrower_plans(plan: Plan, filtered: FilterPlanner, large: TooLarge) -> list[Plan]:
     """Split a range in halves, or before and after a key with most of the rows."""
     weights, key = plan.scan_plan.weights, large.weight
     if weights.to - weights.from_ == 1:
@@ -230,19 +230,19 @@ def _narrower_plans(plan: Plan, planner: Planner, large: TooLarge) -> list[Plan]
         )
         raise InvalidInputError(msg, argument="memory_bytes")
     inner = [(weights.from_ + weights.to) // 2] if key is None else [key, key + 1]
-    return _within(plan, planner, sorted({weights.from_, *inner, weights.to}))
+    return _within(plan, filtered, sorted({weights.from_, *inner, weights.to}))
 
 
-def _within(plan: Plan, planner: Planner, edges: Sequence[int]) -> list[Plan]:
+def _within(plan: Plan, filtered: FilterPlanner, edges: Sequence[int]) -> list[Plan]:
     """Split a read at these weights; parts that open no file are left out."""
     whole, parts = plan.scan_plan, list[Plan]()
     for weights in (WeightRange(*ends) for ends in pairwise(edges)):
         if whole.keys is not None and whole.keys.only:
             keys = whole.keys.weights
-            part = planner.of_keys(keys[(keys >= weights.from_) & (keys <= weights.last)])
+            part = filtered.of_keys(keys[(keys >= weights.from_) & (keys <= weights.last)])
             part = replace(part, weights=weights)
         else:
-            part = replace(planner.within(weights), keys=whole.keys)
+            part = replace(filtered.within(weights), keys=whole.keys)
         opened = part.selection.opened & whole.selection.opened
         part = replace(part, selection=replace(part.selection, opened=opened))
         if opened.any():

@@ -15,7 +15,7 @@ from qbeast_core.spec.column_spec import KINDS, ColumnKind, ColumnSpec, parse_co
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.support.suggestions import did_you_mean
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.tree.space.index_values import data_type_of
 
 # A list of names, `"name:kind"`, pairs of name and kind, or `pl.col`; or a mapping from name to kind (None: any kind).
@@ -27,7 +27,7 @@ _UNKNOWN_TO_JVM: Final = (pl.Int8(), pl.Int16(), pl.Datetime("us"))
 MAX_COLUMNS: Final = 40
 
 
-def specs_of_table(state: IndexState, *, redraw: bool = False) -> tuple[ColumnSpec, ...]:
+def specs_of_table(state: Index, *, redraw: bool = False) -> tuple[ColumnSpec, ...]:
     """Return the indexed columns of a table. A new revision keeps their kinds."""
     config = state.snapshot.config
     latest = config.latest

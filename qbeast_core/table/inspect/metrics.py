@@ -14,7 +14,7 @@ from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
 from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines
 from qbeast_core.table.index.key_counts import counts_of
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, choose_files, saved_share
 
 _SPREADS: Final = ("rows_per_cube", "rows_per_block", "bytes_per_file", "blocks_per_cube", "blocks_per_file")
@@ -292,10 +292,10 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     return lines
 
 
-def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
+def build_metrics(state: Index, revision: int | None = None) -> Metrics:
     """Compute the metrics of all revisions or of one; see `Table.metrics`."""
     snapshot = state.snapshot.with_copies
-    blocks = snapshot.index.binding
+    blocks = snapshot.blocks.binding
     revisions = snapshot.config.revisions
     of_file = blocks.group_by("file").agg(pl.col("revision").first())
     files = (
@@ -311,7 +311,7 @@ def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
     if revision is not None and revision not in numbers:
         problem = f"must be one of the table's, {numbers}"
         invalid_argument("revision", problem, value=revision, known=numbers)
-    counts = _count_blocks(IndexState(snapshot).in_trees(blocks), files, revisions)
+    counts = _count_blocks(Index(snapshot).in_trees(blocks), files, revisions)
     return Metrics(
         version=snapshot.version,
         revisions=tuple(
@@ -325,7 +325,7 @@ def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
     )
 
 
-def _health(state: IndexState) -> Health:
+def _health(state: Index) -> Health:
     """Return whether an optimize without options would rewrite files."""
     if state.snapshot.copies:  # optimize refuses such a table
         return Health(needs_optimize=False, reasons=("it holds copies of rows: upgrade the table first",))

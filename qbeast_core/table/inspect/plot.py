@@ -14,10 +14,10 @@ from qbeast_core.query.plan.coordinate_intervals import reach
 from qbeast_core.query.plan.weight_range import Sample
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import require
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.index.unindexed import latest_revision
 from qbeast_core.table.read.explain import Plan, explain
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,8 +40,8 @@ class PlotOptions:
     axes: Axes | None = None
 
 
-def plot_table(reader: Reader, kind: PlotKind, options: PlotOptions) -> Figure:
-    """Draw a picture of the version of a reader; see `Table.plot`."""
+def plot_table(planner: Planner, kind: PlotKind, options: PlotOptions) -> Figure:
+    """Draw a picture of a version; see `Table.plot`."""
     kinds = get_args(PlotKind)
     if kind not in kinds:
         problem = f"must be one of {', '.join(kinds)}"
@@ -51,7 +51,7 @@ def plot_table(reader: Reader, kind: PlotKind, options: PlotOptions) -> Figure:
 
     draw, size = _KINDS[kind]
     axes = options.axes if options.axes is not None else new_axes(size)
-    draw(reader, axes, options)
+    draw(planner, axes, options)
     figure = axes.get_figure(root=True)
     if figure is None:
         msg = "these axes do not belong to a figure"
@@ -59,49 +59,49 @@ def plot_table(reader: Reader, kind: PlotKind, options: PlotOptions) -> Figure:
     return figure
 
 
-def _tree(reader: Reader, axes: Axes, options: PlotOptions) -> None:
+def _tree(planner: Planner, axes: Axes, options: PlotOptions) -> None:
     from qbeast_core.table.inspect.drawings import draw_tree  # noqa: PLC0415 - loads matplotlib
 
-    revision = _revision(reader, options.revision)
-    draw_tree(axes, IndexState(reader.snapshot).binding(revision), revision)
+    revision = _revision(planner, options.revision)
+    draw_tree(axes, Index(planner.snapshot).binding(revision), revision)
 
 
-def _space(reader: Reader, axes: Axes, options: PlotOptions) -> None:
+def _space(planner: Planner, axes: Axes, options: PlotOptions) -> None:
     from qbeast_core.table.inspect.drawings import title  # noqa: PLC0415 - loads matplotlib
     from qbeast_core.table.inspect.plot_space import draw_space  # noqa: PLC0415 - loads matplotlib
 
-    revision = _revision(reader, options.revision)
+    revision = _revision(planner, options.revision)
     columns = _two_columns(revision, options.columns)
-    plan = explain(reader, options.predicate, options.sample, None)
+    plan = explain(planner, options.predicate, options.sample, None)
     caption = f"{_query_text(plan)}: {plan.share:.1%} of the bytes"
-    box = _box(reader, options.predicate, revision, columns)
-    # Plan again: the first plan of a reader may not have decoded the cubes of skipped files.
-    all_blocks = reader.plan(plan.scan_plan.predicate, options.sample)
+    box = _box(planner, options.predicate, revision, columns)
+    # Plan again: the first plan of a version may not have decoded the cubes of skipped files.
+    all_blocks = planner.plan(plan.scan_plan.predicate, options.sample)
     draw_space(axes, all_blocks.selection, box, revision, columns)
     title(axes, caption)
 
 
 def _box(
-    reader: Reader, predicate: pl.Expr | None, revision: Revision, columns: tuple[str, str]
+    planner: Planner, predicate: pl.Expr | None, revision: Revision, columns: tuple[str, str]
 ) -> tuple[float, float, float, float] | None:
     """Return the box of possible matches along two columns. None: anywhere, or nowhere."""
     if predicate is None or not revision.transformations:
         return None
-    node = parse_predicate(predicate, reader.snapshot.schema)
+    node = parse_predicate(predicate, planner.snapshot.schema)
     spaces = dict(zip(revision.columns, revision.transformations, strict=True))
     (left, right), (bottom, top) = (reach(node, name, spaces[name]) for name in columns)
     whole = (left, right, bottom, top) == (0.0, 1.0, 0.0, 1.0)
     return None if whole or left > right or bottom > top else (left, right, bottom, top)
 
 
-def _fraction(reader: Reader, axes: Axes, options: PlotOptions) -> None:
+def _fraction(planner: Planner, axes: Axes, options: PlotOptions) -> None:
     from qbeast_core.table.inspect.drawings import draw_fraction  # noqa: PLC0415 - loads matplotlib
 
     fractions = sorted(_FRACTIONS if options.fractions is None else options.fractions)
     if not fractions or fractions[0] <= 0:
         invalid_argument("fractions", "must be above 0, one at least", value=fractions)
     columns = None if options.columns is None else list(options.columns)
-    plans = [explain(reader, options.predicate, fraction, columns) for fraction in fractions]
+    plans = [explain(planner, options.predicate, fraction, columns) for fraction in fractions]
     rows = f"{plans[0].rows_total:,} rows" + (
         "" if options.predicate is None else f" where {_shown(options.predicate)}"
     )
@@ -114,12 +114,12 @@ def _fraction(reader: Reader, axes: Axes, options: PlotOptions) -> None:
     )
 
 
-def _revision(reader: Reader, number: int | None) -> Revision:
+def _revision(planner: Planner, number: int | None) -> Revision:
     """Return a revision, by default the newest one that has files."""
-    revisions = reader.snapshot.config.revisions
+    revisions = planner.snapshot.config.revisions
     if number is None:
-        live = {*reader.snapshot.files["revision"].drop_nulls()} & {*revisions}
-        return revisions[max(live)] if live else latest_revision(reader.snapshot)
+        live = {*planner.snapshot.files["revision"].drop_nulls()} & {*revisions}
+        return revisions[max(live)] if live else latest_revision(planner.snapshot)
     if number not in revisions:
         problem = f"must be one of the table's, {list(revisions)}"
         invalid_argument("revision", problem, value=number, known=list(revisions))
@@ -149,7 +149,7 @@ def _shown(predicate: pl.Expr) -> str:
     return text if len(text) <= 70 else f"{text[:69]}…"
 
 
-_KINDS: Final[dict[PlotKind, tuple[Callable[[Reader, Axes, PlotOptions], None], tuple[float, float]]]] = {
+_KINDS: Final[dict[PlotKind, tuple[Callable[[Planner, Axes, PlotOptions], None], tuple[float, float]]]] = {
     "tree": (_tree, (9.0, 4.8)),
     "space": (_space, (7.0, 6.2)),
     "fraction": (_fraction, (6.4, 4.8)),

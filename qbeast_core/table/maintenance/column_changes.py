@@ -21,7 +21,7 @@ from qbeast_core.spec.table_config import BLOCKS_DIALECT
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.commit.commit import commit_metadata
 from qbeast_core.table.data.schema import case_problems, check_sample_column, name_problems
-from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.index.unindexed import refuse_unindexed
 from qbeast_core.table.maintenance.metadata import result_of
 from qbeast_core.table.maintenance.widen import rewrite_all

@@ -39,8 +39,8 @@ from qbeast_core.table.data.file_scan import open_files
 from qbeast_core.table.data.foreign_schema import refuse_mapping
 from qbeast_core.table.data.found_instead import log_instead
 from qbeast_core.table.data.schema import listed_names, refuse_names
+from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.column_choice import (
     check_columns,
     column_texts,

@@ -22,7 +22,7 @@ from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.data.compiled_rules import RuleError, constraint_of
 from qbeast_core.table.data.row_rules import Check
 from qbeast_core.table.data.schema import name_problems
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan import scan
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
@@ -139,7 +139,7 @@ def add_constraint(snapshot: Snapshot, name: str, expression: str) -> tuple[Meta
     check = _compiled(name, expression, snapshot.schema)
     broken = _broken(snapshot, check)
     if broken:
-        example = check.example(scan(Reader(snapshot)))
+        example = check.example(scan(Planner(snapshot)))
         raise check.violation(broken, example, argument="expression")
 
     def conflict_with(newest: Snapshot) -> str | None:
@@ -198,4 +198,4 @@ def _refuse(expression: str, reason: str, cause: BaseException) -> NoReturn:
 
 def _broken(snapshot: Snapshot, check: Check) -> int:
     """Return the number of rows that break a rule."""
-    return int(scan(Reader(snapshot)).filter(check.broken).select(pl.len()).collect().item())
+    return int(scan(Planner(snapshot)).filter(check.broken).select(pl.len()).collect().item())

@@ -28,8 +28,8 @@ from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms, repo
 from qbeast_core.table.commit.commit import CommitOutcome, commit
 from qbeast_core.table.data.foreign_schema import refuse_taken_name
 from qbeast_core.table.data.schema import refuse_sample_column
+from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.tasks.passes import SummariseTask
 from qbeast_core.table.index.column_choice import (
     IndexColumns,
@@ -37,11 +37,11 @@ from qbeast_core.table.index.column_choice import (
     refuse_collations,
     specs_of_overwrite,
 )
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.index.unindexed import latest_revision
 from qbeast_core.table.maintenance.convert import indexed_metadata
 from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
 from qbeast_core.table.rewrite.publish import with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies
@@ -135,7 +135,7 @@ def _result(snapshot: Snapshot, outcome: CommitOutcome | None, moved: OptimizeRe
         transformers=latest.transformer_kinds,
         cube_size=latest.desired_cube_size,
         rows=0 if moved is None else moved.rows,
-        rows_left=IndexState(snapshot).rows_of_other_columns,
+        rows_left=Index(snapshot).rows_of_other_columns,
     )
 
 
@@ -148,7 +148,7 @@ def _attempt(
     latest = latest_revision(snapshot)
     # As for an append, the newest revision has to be known.
     check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings="settings")
-    refuse_copies(IndexState(snapshot))
+    refuse_copies(Index(snapshot))
     specs = _specs(snapshot, options)
     size = options.cube_size or latest.desired_cube_size
     intent = WriteIntent(mode="metadata", brings="settings")
@@ -223,7 +223,7 @@ def _revision(
     snapshot: Snapshot, specs: tuple[ColumnSpec, ...], size: int, options: ReindexOptions, engine: Engine
 ) -> Revision | None:
     """Return the new revision, or None if the newest one has these columns and this cube size."""
-    newest, uri = IndexState(snapshot).newest, snapshot.uri
+    newest, uri = Index(snapshot).newest, snapshot.uri
     wish = IndexWish(
         specs,
         size,
@@ -307,7 +307,7 @@ def _ranges(snapshot: Snapshot, names: list[str]) -> dict[str, ColumnBounds] | N
 def _summary(snapshot: Snapshot, names: list[str], engine: Engine, *, sampled: bool) -> IndexSummary:
     """Summarise columns: of a sample of the rows, or of all rows if the sample is small or not allowed."""
     rows = snapshot.counted_rows
-    if sampled and rows > _SAMPLED_ROWS and IndexState(snapshot).newest is not None:
+    if sampled and rows > _SAMPLED_ROWS and Index(snapshot).newest is not None:
         summary = _summarised(snapshot, names, engine, _SAMPLED_ROWS / rows)
         if summary.rows >= _SAMPLED_ROWS // 2:  # else few keys have most rows
             return summary
@@ -316,9 +316,9 @@ def _summary(snapshot: Snapshot, names: list[str], engine: Engine, *, sampled: b
 
 def _summarised(snapshot: Snapshot, names: list[str], engine: Engine, sample: float | None) -> IndexSummary:
     size = int(snapshot.files["size_bytes"].sum())
-    reader = Reader(snapshot)
-    plan, task_bytes = reader.plan(None, sample), max(TASK_BYTES, size // _MAX_TASKS)
-    tasks = list(enumerate(scan_tasks(reader, plan, names, task_bytes=task_bytes)))
+    planner = Planner(snapshot)
+    plan, task_bytes = planner.plan(None, sample), max(TASK_BYTES, size // _MAX_TASKS)
+    tasks = list(enumerate(scan_tasks(planner, plan, names, task_bytes=task_bytes)))
     parts = engine.map(SummariseTask(tuple(names)), tasks, at_once=1)
     nothing = summarise(snapshot.schema.to_frame(), names)
     return merge_summaries([nothing, *parts])

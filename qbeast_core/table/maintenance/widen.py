@@ -29,8 +29,8 @@ from qbeast_core.log.type_names import TypeLike
 from qbeast_core.results import MetadataResult
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
-from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.engine.interfaces import Engine
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.maintenance.metadata import result_of, types_of
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import Replacement, refuse_copies, replace_rows
@@ -104,7 +104,7 @@ def rewrite_all(
     Also return the number of new files. Conflicts with all files that other writers add meanwhile.
     """
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="columns")
-    refuse_copies(IndexState(snapshot))
+    refuse_copies(Index(snapshot))
     replacement = Replacement(files=np.arange(snapshot.files.height))
     replaced = replace_rows(changed, replacement, "keep", engine=engine)
     metrics = {**replaced.metrics(snapshot.files), "numOutputRows": replaced.rows}

@@ -27,7 +27,7 @@ from qbeast_core.query.filters.nodes import (
     column_of,
 )
 from qbeast_core.query.filters.predicate import conjuncts, disjuncts, parse_predicate
-from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.plan.coordinate_intervals import coordinate_intervals
 from qbeast_core.query.plan.select import match
 from qbeast_core.query.plan.weight_range import Sample
@@ -41,7 +41,7 @@ from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.row_codec import RowCodec
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.read.file_scans import all_pages, page_request
-from qbeast_core.table.read.reader import Reader, ScanPlan
+from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.read.scan import pushed_down, warn_of_sample
 from qbeast_core.tree.key_sketch import CLUSTERED
 
@@ -64,7 +64,7 @@ class Plan:
     Bytes include everything that is read from data files: pages, dictionaries, page directories and footers.
     """
 
-    reader: Reader
+    planner: Planner
     scan_plan: ScanPlan
     sample: Sample | None
     columns: tuple[str, ...]
@@ -75,7 +75,7 @@ class Plan:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the request. Unpickling plans the read again from the log."""
         request = (self.sample, self.columns, self.where, self.beside)
-        return _planned_again, (self.reader, self.scan_plan.predicate, *request)
+        return _planned_again, (self.planner, self.scan_plan.predicate, *request)
 
     @cached_property
     def files(self) -> pl.DataFrame:
@@ -87,16 +87,16 @@ class Plan:
         ``"replicated copies"``).
         """
         chosen = self.scan_plan.selection
-        ranges = [self._ranges_of(number) for number in range(len(self.reader.paths))]
+        ranges = [self._ranges_of(number) for number in range(len(self.planner.paths))]
         sizes = [None if r is None else r.bytes_total for r in ranges]
         dicts = [None if r is None else [{"start": s, "length": n} for s, n in r.data] for r in ranges]
         files = pl.DataFrame(
             {
-                "path": pl.Series(self.reader.paths, dtype=pl.String),
+                "path": pl.Series(self.planner.paths, dtype=pl.String),
                 "opened": chosen.opened,
                 "pages_opened": chosen.pages_opened,
                 # From all blocks: a plan may not have decoded the tags of skipped files.
-                "pages_total": np.diff(self.reader.blocks.pages.first_page),
+                "pages_total": np.diff(self.planner.blocks.pages.first_page),
                 "ranges": pl.Series(dicts, dtype=_RANGES),
                 "bytes_opened": pl.Series(sizes, dtype=pl.Int64).fill_null(self._sizes),
                 "reason": chosen.reasons,
@@ -106,7 +106,7 @@ class Plan:
 
     def _copies(self, schema: pl.Schema) -> pl.DataFrame:
         """Return the files of copies (format 11), which no read opens."""
-        snapshot = self.reader.snapshot
+        snapshot = self.planner.snapshot
         paths = snapshot.with_copies.data_paths[snapshot.files.height :]
         skipped = {"opened": False, "pages_opened": 0, "pages_total": 0, "ranges": [], "bytes_opened": 0}
         rows = [{"path": path, **skipped, "reason": "replicated copies"} for path in paths]
@@ -121,7 +121,7 @@ class Plan:
     @cached_property
     def bytes_total(self) -> int:
         """Size of all live data files."""
-        return int(self.reader.snapshot.logged_files["size_bytes"].sum())
+        return int(self.planner.snapshot.logged_files["size_bytes"].sum())
 
     @cached_property
     def rows_opened(self) -> int:
@@ -135,7 +135,7 @@ class Plan:
         table, uncounted = self.scan_plan.selection.table, self._uncounted
         block_rows = np.bincount(table.file, table.rows, table.files.height).astype(np.int64)
         rows = np.where(table.num_records < 0, block_rows, table.num_records)
-        logged = self.reader.snapshot.with_copies.index if self.reader.snapshot.copies else table
+        logged = self.planner.snapshot.with_copies.blocks if self.planner.snapshot.copies else table
         copies = logged.rows[logged.file >= table.files.height]
         return int(rows[~uncounted].sum() + copies.sum()) + self._footer_rows(uncounted)
 
@@ -147,8 +147,8 @@ class Plan:
 
     def _footer_rows(self, files: BoolArray) -> int:
         """Return the number of rows of some files from their footers."""
-        reader, numbers = self.reader, np.flatnonzero(files).tolist()
-        return sum(map_files(reader.store, partial(_rows_of_footer, reader), numbers))
+        planner, numbers = self.planner, np.flatnonzero(files).tolist()
+        return sum(map_files(planner.store, partial(_rows_of_footer, planner), numbers))
 
     @property
     def share(self) -> float:
@@ -163,7 +163,7 @@ class Plan:
         use, or the part is not supported. An OR is one part. It skips no file if one of its sides does not.
         """
         table = self.scan_plan.selection.table
-        schema = self.reader.snapshot.schema
+        schema = self.planner.snapshot.schema
         reasons = {} if self.where is None else _unused_conditions(self.where, schema, table)
         return {**self.beside, **reasons}
 
@@ -187,33 +187,33 @@ class Plan:
     @cached_property
     def _keys(self) -> KeyCounts:
         """Counts of keys in the files that the filter opens, without the sample."""
-        chosen = self.scan_plan if self.sample is None else self.reader.plan(self.scan_plan.predicate, None)
-        files = self.reader.snapshot.files.filter(pl.Series(chosen.selection.opened))
-        if self.reader.sample_by is not None:  # the tags count other keys
+        chosen = self.scan_plan if self.sample is None else self.planner.plan(self.scan_plan.predicate, None)
+        files = self.planner.snapshot.files.filter(pl.Series(chosen.selection.opened))
+        if self.planner.sample_by is not None:  # the tags count other keys
             files = files.with_columns(keys=pl.lit(None, pl.String))
         return count_keys(files)
 
     @cached_property
     def _needed(self) -> list[str]:
         """Columns to read."""
-        return self.reader.row_filter(self.scan_plan, self.columns).needed
+        return self.planner.row_filter(self.scan_plan, self.columns).needed
 
     def _needed_of(self, number: int) -> list[str]:
         """Return the columns to read from one file: a sample reads the columns of its revision."""
-        indexed = self.reader.other_columns(self.scan_plan.selection.table, number)
+        indexed = self.planner.other_columns(self.scan_plan.selection.table, number)
         if indexed is None:
             return self._needed
-        return self.reader.row_filter(self.scan_plan, self.columns).hashing(indexed).needed
+        return self.planner.row_filter(self.scan_plan, self.columns).hashing(indexed).needed
 
     def _stored_of(self, number: int) -> list[str]:
         """Return the columns to read from one file by their names there."""
-        snapshot = self.reader.snapshot
+        snapshot = self.planner.snapshot
         return list(RowCodec(snapshot.columns, self._needed_of(number), snapshot.schema).stored_schema)
 
     @property
     def _sizes(self) -> pl.Series:
         """Sizes of the live data files."""
-        return self.reader.snapshot.files["size_bytes"]
+        return self.planner.snapshot.files["size_bytes"]
 
     def _ranges_of(self, number: int) -> PageRanges | None:
         """Return the ranges to read from one file. None: the whole file."""
@@ -223,7 +223,7 @@ class Plan:
         if request is None:
             return None
         try:
-            return self.reader.files.pages.ranges(request, self._stored_of(number))
+            return self.planner.files.pages.ranges(request, self._stored_of(number))
         except PagesUnavailable:
             return None  # the read also falls back to the whole file
 
@@ -232,24 +232,24 @@ class Plan:
         request = self._request_of(number)
         if request is not None:
             with suppress(PagesUnavailable):
-                return self.reader.files.pages.bytes_of(request, self._stored_of(number))
+                return self.planner.files.pages.bytes_of(request, self._stored_of(number))
         return int(self._sizes[number])
 
     def _request_of(self, number: int) -> PageRequest | None:
         """Return the pages to read from an opened file. None: the whole file."""
         chosen = self.scan_plan.selection
-        request = page_request(self.reader.snapshot, chosen, number)
-        if request is None and not set(self._needed_of(number)) >= set(self.reader.snapshot.schema):
+        request = page_request(self.planner.snapshot, chosen, number)
+        if request is None and not set(self._needed_of(number)) >= set(self.planner.snapshot.schema):
             return all_pages(
-                self.reader.snapshot, chosen, number
+                self.planner.snapshot, chosen, number
             )  # fewer bytes than the file, because of `columns`
         return request
 
     def to_json(self) -> str:
         """Return the plan as JSON, with `files` as a list of objects."""
         facts = {
-            "uri": self.reader.snapshot.uri,
-            "version": self.reader.snapshot.version,
+            "uri": self.planner.snapshot.uri,
+            "version": self.planner.snapshot.version,
             "where": None if self.where is None else str(self.where),
             "columns": self.columns,
             "sample": self.sample,
@@ -274,7 +274,7 @@ class Plan:
 
     @property
     def _title(self) -> str:
-        return f"Plan of {self.reader.snapshot.uri}, version {self.reader.snapshot.version}"
+        return f"Plan of {self.planner.snapshot.uri}, version {self.planner.snapshot.version}"
 
     def _facts(self) -> dict[str, str]:
         files = self.files
@@ -294,7 +294,7 @@ class Plan:
             **({"unused": unused} if unused else {}),
             **(
                 {}
-                if self.reader.snapshot.config.is_indexed
+                if self.planner.snapshot.config.is_indexed
                 else {"index": "none; statistics of files skip files"}
             ),
             "sample": "none" if self.sample is None else f"{self.sample}{self._sampling_key}",
@@ -307,7 +307,7 @@ class Plan:
 
     @property
     def _sampling_key(self) -> str:
-        names = self.reader.snapshot.config.sample_by
+        names = self.planner.snapshot.config.sample_by
         return f" of the values of {', '.join(names)}" if names else ""
 
     def _clustering(self) -> str:
@@ -320,21 +320,21 @@ class Plan:
         return f"{bound}{effect:.2f}{where}{effect_text if effect > CLUSTERED else ''}"
 
 
-def _rows_of_footer(reader: Reader, number: int) -> int:
-    size = int(reader.snapshot.files["size_bytes"][number])
+def _rows_of_footer(planner: Planner, number: int) -> int:
+    size = int(planner.snapshot.files["size_bytes"][number])
     try:
-        return int(read_footer(reader.store, reader.paths[number], size).num_rows)
+        return int(read_footer(planner.store, planner.paths[number], size).num_rows)
     except (Unreadable, FileNotFoundError):  # a read will raise an error that names the file
         return 0
 
 
-def _planned_again(reader: Reader, predicate: pl.Expr | None, sample: Sample | None, *request: Any) -> Plan:
+def _planned_again(planner: Planner, predicate: pl.Expr | None, sample: Sample | None, *request: Any) -> Plan:
     """Unpickle a plan."""
-    return Plan(reader, reader.plan(predicate, sample), sample, *request)
+    return Plan(planner, planner.plan(predicate, sample), sample, *request)
 
 
 def explain(
-    reader: Reader,
+    planner: Planner,
     predicate: Predicate | None,
     sample: Sample | None,
     columns: list[str] | None,
@@ -342,21 +342,21 @@ def explain(
     argument: str = "where",
 ) -> Plan:
     """Plan a read without reading rows; see `Table.explain`. `argument` names the condition in messages."""
-    refuse_forked(reader.snapshot.uri)
-    where = filter_of(predicate, reader.snapshot.schema, argument=argument)
-    pushed, names = pushed_down(reader.snapshot.schema, where, columns)
-    plan = reader.plan(pushed, sample)
-    warn_of_sample(reader, sample, plan)
-    return Plan(reader, plan, sample, tuple(names), where)
+    refuse_forked(planner.snapshot.uri)
+    where = filter_of(predicate, planner.snapshot.schema, argument=argument)
+    pushed, names = pushed_down(planner.snapshot.schema, where, columns)
+    plan = planner.plan(pushed, sample)
+    warn_of_sample(planner, sample, plan)
+    return Plan(planner, plan, sample, tuple(names), where)
 
 
-def _unused_conditions(where: pl.Expr, schema: pl.Schema, table: IndexTable) -> dict[str, str]:
+def _unused_conditions(where: pl.Expr, schema: pl.Schema, table: BlockTable) -> dict[str, str]:
     """Return the parts of a filter (joined by AND) that skip no file, with the reason and an alternative."""
     reasons = {str(part): _reasons(part, schema, table) for part in conjuncts(where)}
     return {part: "; ".join(dict.fromkeys(texts)) for part, texts in reasons.items() if texts}
 
 
-def _reasons(part: pl.Expr, schema: pl.Schema, table: IndexTable) -> list[str]:
+def _reasons(part: pl.Expr, schema: pl.Schema, table: BlockTable) -> list[str]:
     """Return why a part skips no file; empty if it does, or could in a larger table."""
     if not part.meta.root_names():  # a constant
         return []
@@ -376,7 +376,7 @@ def _reasons(part: pl.Expr, schema: pl.Schema, table: IndexTable) -> list[str]:
     return [_LATER] if pushed is None else _of_node(node, schema, table)
 
 
-def _of_node(node: Node, schema: pl.Schema, table: IndexTable) -> list[str]:
+def _of_node(node: Node, schema: pl.Schema, table: BlockTable) -> list[str]:
     match node:
         case Unknown():
             return [_NOT_SUPPORTED]
@@ -392,7 +392,7 @@ def _of_node(node: Node, schema: pl.Schema, table: IndexTable) -> list[str]:
             return [] if reason is None else [reason]
 
 
-def _of_atom(atom: Atom, schema: pl.Schema, table: IndexTable) -> str | None:
+def _of_atom(atom: Atom, schema: pl.Schema, table: BlockTable) -> str | None:
     """Return why the index cannot use a comparison. None: it can."""
     if isinstance(atom, IsNotNull) or (isinstance(atom, Compare) and atom.op == "!="):
         return _ONE_VALUE_LESS

@@ -16,7 +16,7 @@ from qbeast_core.query.plan.select import Selection
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.support.sizing import Sizing
 from qbeast_core.table.data.file_scan import FileScan
-from qbeast_core.table.read.reader import Reader, ScanPlan
+from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -30,7 +30,7 @@ _SMALL_BYTES: Final = 4 << 20
 
 
 def scan_tasks(
-    reader: Reader,
+    planner: Planner,
     plan: ScanPlan,
     columns: Sequence[str] | None = None,
     *,
@@ -39,45 +39,45 @@ def scan_tasks(
 ) -> list[ScanTask]:
     """Split a read into tasks; see `Table.scan_tasks`. `weight_column` adds a column with the weights of rows."""
     check_whole_number("task_bytes", task_bytes, 1)
-    keep = replace(reader.row_filter(plan, reader.names_of(columns)), weight_column=weight_column)
-    split = _split(reader, plan, task_bytes)
+    keep = replace(planner.row_filter(plan, planner.names_of(columns)), weight_column=weight_column)
+    split = _split(planner, plan, task_bytes)
     lists = {None, *(scan.hashed for scans in split for scan in scans)}
     needed = dict.fromkeys(name for hashed in lists for name in keep.hashing(hashed).needed)
     keep = replace(keep, schema=pl.Schema({name: keep.schema[name] for name in needed}))
     return [
         ScanTask(
-            uri=reader.store.uri,
-            version=reader.snapshot.version,
+            uri=planner.store.uri,
+            version=planner.snapshot.version,
             parts=scans,
             keep=keep,
-            storage_options=dict(reader.snapshot.storage_options),
-            allow_absolute_paths=reader.store.allow_absolute_paths,
-            columns=reader.snapshot.columns,
+            storage_options=dict(planner.snapshot.storage_options),
+            allow_absolute_paths=planner.store.allow_absolute_paths,
+            columns=planner.snapshot.columns,
         )
         for scans in split
     ]
 
 
-def scans_of(reader: Reader, plan: ScanPlan) -> list[FileScan]:
+def scans_of(planner: Planner, plan: ScanPlan) -> list[FileScan]:
     """Return all files and pages that a read opens."""
-    return [scan_of(reader, plan, number) for number in _opened(plan)]
+    return [scan_of(planner, plan, number) for number in _opened(plan)]
 
 
-def scan_of(reader: Reader, plan: ScanPlan, number: int) -> FileScan:
+def scan_of(planner: Planner, plan: ScanPlan, number: int) -> FileScan:
     """Return the pages of one file that a read opens, or the file."""
-    snapshot, selection = reader.snapshot, plan.selection
+    snapshot, selection = planner.snapshot, plan.selection
     whole = file_at(snapshot, number)
-    reader.store.locate(whole.path)  # raise for an invalid path here, not in a worker
+    planner.store.locate(whole.path)  # raise for an invalid path here, not in a worker
     pages = page_request(snapshot, selection, number)
     # Polars reads few files of an object store at the same time. Small files are read by page, with more requests.
-    if pages is None and reader.store.local_root is None and whole.size_bytes <= _SMALL_BYTES:
+    if pages is None and planner.store.local_root is None and whole.size_bytes <= _SMALL_BYTES:
         pages = all_pages(snapshot, selection, number)
     return replace(
         whole,
         pages=pages,
         hidden=snapshot.deleted_rows.get(number),
         draw=selection.drawn.get(number),
-        hashed=reader.other_columns(selection.table, number),
+        hashed=planner.other_columns(selection.table, number),
     )
 
 
@@ -121,13 +121,13 @@ def _pages_of(snapshot: Snapshot, selection: Selection, number: int, pages: I64A
     )
 
 
-def _split(reader: Reader, plan: ScanPlan, task_bytes: int) -> list[tuple[FileScan, ...]]:
+def _split(planner: Planner, plan: ScanPlan, task_bytes: int) -> list[tuple[FileScan, ...]]:
     """Split a read into parts of about equal cost, in the order of files.
 
     The cost of a file is the size of the pages to read plus `OPEN_COST_BYTES`. Files larger than a part are split
     between pages if their pages are known.
     """
-    pieces = [piece for number in _opened(plan) for piece in _pieces(reader, plan, number, task_bytes)]
+    pieces = [piece for number in _opened(plan) for piece in _pieces(planner, plan, number, task_bytes)]
     if not pieces:
         return []
     costs = np.array([cost for _, cost in pieces])
@@ -143,11 +143,13 @@ def _opened(plan: ScanPlan) -> list[int]:
     return numbers
 
 
-def _pieces(reader: Reader, plan: ScanPlan, number: int, task_bytes: int) -> Iterator[tuple[FileScan, float]]:
+def _pieces(
+    planner: Planner, plan: ScanPlan, number: int, task_bytes: int
+) -> Iterator[tuple[FileScan, float]]:
     """Yield the parts of one file and their costs."""
-    scan = scan_of(reader, plan, number)
+    scan = scan_of(planner, plan, number)
     if scan.pages is None and scan.size_bytes > task_bytes:
-        scan = replace(scan, pages=all_pages(reader.snapshot, plan.selection, number))
+        scan = replace(scan, pages=all_pages(planner.snapshot, plan.selection, number))
     if scan.pages is None:
         yield scan, scan.size_bytes + OPEN_COST_BYTES
         return

@@ -20,7 +20,7 @@ from qbeast_core.query.plan.weight_range import Sample, fractions_of, sample_to_
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.read.file_scans import scans_of
-from qbeast_core.table.read.reader import Reader, ScanPlan, log_read, warn_of_full_read
+from qbeast_core.table.read.planner import Planner, ScanPlan, log_read, warn_of_full_read
 from qbeast_core.table.read.scan_task import read_scans
 
 _Source: TypeAlias = Callable[
@@ -37,40 +37,40 @@ _HIDDEN: Final = (own_column("rows"), own_column("never"))
 _MIN_EXPECTED: Final = 20
 
 
-def scan(reader: Reader, sample: Sample | None = None, *, expand: bool = False) -> pl.LazyFrame:
+def scan(planner: Planner, sample: Sample | None = None, *, expand: bool = False) -> pl.LazyFrame:
     """Return the snapshot as a LazyFrame."""
     if sample is not None:
         # Raise for an invalid sample now, not at `collect`.
-        warn_of_sample(reader, sample, reader.plan(None, sample))
+        warn_of_sample(planner, sample, planner.plan(None, sample))
 
-    lazy = _counting(reader, sample)
+    lazy = _counting(planner, sample)
     if not expand:
         return lazy
-    return lazy.with_columns(pl.lit(sampling_weight(reader, sample), pl.Float64).alias(SAMPLING_WEIGHT))
+    return lazy.with_columns(pl.lit(sampling_weight(planner, sample), pl.Float64).alias(SAMPLING_WEIGHT))
 
 
-def sampling_weight(reader: Reader, sample: Sample | None) -> float:
+def sampling_weight(planner: Planner, sample: Sample | None) -> float:
     """Return the number of rows that each sampled row represents."""
-    if SAMPLING_WEIGHT in reader.snapshot.schema:
+    if SAMPLING_WEIGHT in planner.snapshot.schema:
         msg = f"expand adds a column {SAMPLING_WEIGHT!r}, and the table has one"
         raise InvalidInputError(msg, argument="expand")
     probability = 1.0 if sample is None else sample_to_weights(sample).probability
     return 1.0 / (probability or 1.0)
 
 
-def _counting(reader: Reader, sample: Sample | None) -> pl.LazyFrame:
+def _counting(planner: Planner, sample: Sample | None) -> pl.LazyFrame:
     """Return all rows as a LazyFrame that detects queries which need only the number of rows.
 
     If a query needs no column, Polars requests the first one. Here the first column has a name that no query uses, so
     it is requested only in this case, perhaps with columns of the filter. The second hidden column prevents a request
     of all columns, for which Polars passes no list.
     """
-    shown = pl.Schema({**dict.fromkeys(_HIDDEN, pl.Null()), **reader.snapshot.schema})
-    return lazy_frame(partial(_rows_or_heights, reader, sample), shown).drop(_HIDDEN)
+    shown = pl.Schema({**dict.fromkeys(_HIDDEN, pl.Null()), **planner.snapshot.schema})
+    return lazy_frame(partial(_rows_or_heights, planner, sample), shown).drop(_HIDDEN)
 
 
 def _rows_or_heights(
-    reader: Reader,
+    planner: Planner,
     sample: Sample | None,
     with_columns: list[str] | None,
     predicate: pl.Expr | None,
@@ -79,29 +79,29 @@ def _rows_or_heights(
 ) -> Iterator[pl.DataFrame]:
     """Read rows with hidden columns for Polars, or count them if only their number is needed."""
     filtered = [] if predicate is None else predicate.meta.root_names()
-    columns = [*_HIDDEN, *reader.snapshot.schema] if with_columns is None else with_columns
+    columns = [*_HIDDEN, *planner.snapshot.schema] if with_columns is None else with_columns
     if _HIDDEN[0] in columns and set(columns) <= {_HIDDEN[0], *filtered}:
-        yield from _first_rows(_nulls(reader, columns, _heights(reader, predicate, sample)), n_rows)
+        yield from _first_rows(_nulls(planner, columns, _heights(planner, predicate, sample)), n_rows)
         return
     shown = [name for name in columns if name not in _HIDDEN]
     missing = [pl.lit(None).alias(name) for name in columns if name in _HIDDEN]
-    for frame in _first_rows(_rows(reader, sample, shown, predicate, n_rows), n_rows):
+    for frame in _first_rows(_rows(planner, sample, shown, predicate, n_rows), n_rows):
         yield frame.with_columns(missing).select(columns) if missing else frame
 
 
 def _rows(
-    reader: Reader, sample: Sample | None, columns: list[str], predicate: pl.Expr | None, limit: int | None
+    planner: Planner, sample: Sample | None, columns: list[str], predicate: pl.Expr | None, limit: int | None
 ) -> Iterator[pl.DataFrame]:
     """Yield the rows of a filter and a sample, in frames of bounded size. The limit is only a hint."""
-    plan = reader.plan(predicate, sample)
-    log_read(reader, plan, sample)
-    row_filter = reader.row_filter(plan, columns)
-    yield from read_scans(scans_of(reader, plan), row_filter, reader.files, limit=limit)
+    plan = planner.plan(predicate, sample)
+    log_read(planner, plan, sample)
+    row_filter = planner.row_filter(plan, columns)
+    yield from read_scans(scans_of(planner, plan), row_filter, planner.files, limit=limit)
 
 
-def _nulls(reader: Reader, columns: list[str], counts: Iterator[int]) -> Iterator[pl.DataFrame]:
+def _nulls(planner: Planner, columns: list[str], counts: Iterator[int]) -> Iterator[pl.DataFrame]:
     """Yield frames of nulls with these numbers of rows. Only their heights are used; they need little memory."""
-    types = {name: dtype for name, dtype in reader.snapshot.schema.items() if name in columns}
+    types = {name: dtype for name, dtype in planner.snapshot.schema.items() if name in columns}
     nulls = [pl.lit(None, dtype).alias(name) for name, dtype in types.items()]
     for count in counts:
         rows = pl.select(pl.repeat(None, count, dtype=pl.Null).alias(_HIDDEN[0]))
@@ -175,70 +175,70 @@ def pushed_down(
     return requests[0] if requests else (pl.lit(value=False), list(columns or schema))
 
 
-def warn_of_sample(reader: Reader, sample: Sample | None, plan: ScanPlan) -> None:
+def warn_of_sample(planner: Planner, sample: Sample | None, plan: ScanPlan) -> None:
     """Warn if a sample reads all files, or is empty by the index although many rows were expected.
 
     No file is read: a sample that begins at 0 is empty if no block begins below its end. Files without index may hold
     rows of the sample, so they prevent the warning. `plan` is the plan of the read, which may have a filter.
     """
-    if sample is None or reader.weights_of(sample).is_full:  # raises if a sample needs other arguments
+    if sample is None or planner.weights_of(sample).is_full:  # raises if a sample needs other arguments
         return
-    warn_of_full_read(reader)
+    warn_of_full_read(planner)
     first, last = fractions_of(sample)
-    rows = reader.snapshot.counted_rows
+    rows = planner.snapshot.counted_rows
     expected = (last - first) * rows
     if expected < _MIN_EXPECTED or plan.selection.opened.any():
         return
-    if plan.predicate is not None and reader.plan(None, sample).selection.opened.any():
+    if plan.predicate is not None and planner.plan(None, sample).selection.opened.any():
         return
     many = "choose a sampling key of many values: overwrite with sample_by=[...]."
-    if not reader.snapshot.config.sample_by:
+    if not planner.snapshot.config.sample_by:
         many = "index a column of many values as well: Table.reindex."
     message = (
-        f"the sample {sample} of {reader.snapshot.uri!r} holds no row; about {expected:,.0f} of {rows:,} rows were "
-        f"expected: rows with equal values of {list(reader.hashed)} enter a sample together (cluster sampling), "
+        f"the sample {sample} of {planner.snapshot.uri!r} holds no row; about {expected:,.0f} of {rows:,} rows were "
+        f"expected: rows with equal values of {list(planner.hashed)} enter a sample together (cluster sampling), "
         f"and there are few such values. Take a larger sample, or {many}"
     )
     warnings.warn(message, EmptySampleWarning, stacklevel=caller_stacklevel())
 
 
-def _heights(reader: Reader, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[int]:
+def _heights(planner: Planner, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[int]:
     """Yield the number of rows of a read in parts. The first part is known without a read of data files."""
-    plan = reader.plan(predicate, sample)
-    count = _log_count(reader, plan) if plan.weights.is_full else None
+    plan = planner.plan(predicate, sample)
+    count = _log_count(planner, plan) if plan.weights.is_full else None
     if count is not None:
         plan = replace(plan, selection=count.undecided)
         yield count.known
-    log_read(reader, plan, sample)
+    log_read(planner, plan, sample)
     filtered = [] if predicate is None else predicate.meta.root_names()
-    column = next(iter([*filtered, *reader.hashed, *reader.snapshot.schema]))
-    for frame in read_scans(scans_of(reader, plan), reader.row_filter(plan, [column]), reader.files):
+    column = next(iter([*filtered, *planner.hashed, *planner.snapshot.schema]))
+    for frame in read_scans(scans_of(planner, plan), planner.row_filter(plan, [column]), planner.files):
         yield frame.height
 
 
-def known_rows(reader: Reader) -> int | None:
+def known_rows(planner: Planner) -> int | None:
     """Return the number of rows of a version from the log. None: a file is not counted.
 
     >>> import qbeast
     >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
-    >>> known_rows(qbeast.open_table("ids").reader)
+    >>> known_rows(qbeast.open_table("ids").planner)
     1000
     """
-    counts = reader.snapshot.files["num_records"]
+    counts = planner.snapshot.files["num_records"]
     if counts.null_count():
         return None
-    return int(counts.sum()) - sum(len(hidden) for hidden in reader.deleted_rows.values())
+    return int(counts.sum()) - sum(len(hidden) for hidden in planner.deleted_rows.values())
 
 
-def max_rows(reader: Reader, plan: ScanPlan) -> int | None:
+def max_rows(planner: Planner, plan: ScanPlan) -> int | None:
     """Return the maximum number of rows of a read, from the log. None: the log does not count the rows."""
-    count = _log_count(reader, plan)
+    count = _log_count(planner, plan)
     return None if count is None else count.known + count.rows_read
 
 
-def _log_count(reader: Reader, plan: ScanPlan) -> RowCount | None:
+def _log_count(planner: Planner, plan: ScanPlan) -> RowCount | None:
     table, keeps = plan.selection.table, plan.selection.blocks
     # Blocks that hold no row of the opposite of the filter match completely: they are counted without a read.
-    opposite = Nothing() if plan.predicate is None else parse_rest(plan.predicate, reader.snapshot.schema)
+    opposite = Nothing() if plan.predicate is None else parse_rest(plan.predicate, planner.snapshot.schema)
     files = np.ones(table.files.height, np.bool_)
-    return count_rows(table, keeps, match(table, opposite).blocks, files=files, deleted=reader.deleted_rows)
+    return count_rows(table, keeps, match(table, opposite).blocks, files=files, deleted=planner.deleted_rows)

@@ -13,7 +13,7 @@ from qbeast_core.query.plan.weight_range import Sample, fraction_below
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
 from qbeast_core.table.read.file_scans import scans_of
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan import max_rows, pushed_down
 from qbeast_core.table.read.scan_task import read_scans
 
@@ -28,7 +28,7 @@ _NO_WEIGHTS: Final = pl.Schema({"weight": pl.Int32, "rows": pl.Int64})
 
 
 def sample_of_rows(
-    reader: Reader, rows: int | None, sample: Sample | None, where: Predicate | None = None
+    planner: Planner, rows: int | None, sample: Sample | None, where: Predicate | None = None
 ) -> Sample | None:
     """Return the sample with a number of rows.
 
@@ -39,25 +39,25 @@ def sample_of_rows(
         return sample
     refuse_rows(rows, sample)
     if where is None:
-        return sample_of_table(reader, rows)
-    condition = condition_of(where, reader.snapshot.schema).expr
-    pushed, columns = pushed_down(reader.snapshot.schema, condition, reader.hashed)
-    plan_of = reader.planner(pushed)
+        return sample_of_table(planner, rows)
+    condition = condition_of(where, planner.snapshot.schema).expr
+    pushed, columns = pushed_down(planner.snapshot.schema, condition, planner.hashed)
+    plan_of = planner.of_filter(pushed)
 
     def lowest(fraction: float) -> pl.DataFrame:
         plan = plan_of(fraction)
-        keep = replace(reader.row_filter(plan, columns), weight_column=_WEIGHT)
-        frames = read_scans(scans_of(reader, plan), keep, reader.files)
+        keep = replace(planner.row_filter(plan, columns), weight_column=_WEIGHT)
+        frames = read_scans(scans_of(planner, plan), keep, planner.files)
         return _lowest((frame.filter(condition)[_WEIGHT] for frame in frames), rows)
 
     with evaluating(where):
-        return fraction_of_matches(rows, max_rows(reader, plan_of(None)), lowest)
+        return fraction_of_matches(rows, max_rows(planner, plan_of(None)), lowest)
 
 
-def sample_of_table(reader: Reader, rows: int) -> float:
+def sample_of_table(planner: Planner, rows: int) -> float:
     """Return the fraction of a table with about this number of rows, based on the log."""
-    hidden = sum(len(deleted) for deleted in reader.deleted_rows.values())
-    total = reader.snapshot.counted_rows - hidden
+    hidden = sum(len(deleted) for deleted in planner.deleted_rows.values())
+    total = planner.snapshot.counted_rows - hidden
     return min(rows / total, 1.0) if total > 0 else 1.0
 
 

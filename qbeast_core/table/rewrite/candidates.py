@@ -14,7 +14,7 @@ from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import weight_to_fraction
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.index.state import STAGED, IndexState
+from qbeast_core.table.index.live_index import STAGED, Index
 from qbeast_core.tree.layout.gain import Blocks, Gain
 from qbeast_core.tree.space.index_values import text_column
 
@@ -67,7 +67,7 @@ class Scope:
     # the oldest up to this fraction of their bytes.
     fraction: float | None = None
 
-    def at(self, state: IndexState) -> Scope:
+    def at(self, state: Index) -> Scope:
         """Return the scope in a version."""
         if not self.newest:
             return self
@@ -91,13 +91,13 @@ class Choice:
     files: I64Array
     reasons: list[RewriteReason]
 
-    def frame(self, state: IndexState) -> pl.DataFrame:
+    def frame(self, state: Index) -> pl.DataFrame:
         """Return `path` (decoded), `rows`, `bytes`, `revision_id` (null: none), `reason`."""
         files = state.files[self.files].drop("file")
         return files.with_columns(pl.Series("reason", self.reasons, dtype=pl.String))
 
 
-def choose_files(state: IndexState, scope: Scope) -> Choice:
+def choose_files(state: Index, scope: Scope) -> Choice:
     """Return the files to rewrite, each with the first reason that holds."""
     if not state.snapshot.config.is_indexed:
         return _choose_without_index(state, scope)
@@ -137,7 +137,7 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     return Choice(numbers, [names[index] for index in first[numbers].tolist()])
 
 
-def _choose_without_index(state: IndexState, scope: Scope) -> Choice:
+def _choose_without_index(state: Index, scope: Scope) -> Choice:
     """Return the files of a table without index to rewrite: only files of one partition are joined."""
     files, sizes = state.snapshot.files, _sizes(state.snapshot.files)
     named = np.full(files.height, scope.full)
@@ -153,7 +153,7 @@ def _choose_without_index(state: IndexState, scope: Scope) -> Choice:
     return Choice(numbers, reasons[numbers].tolist())
 
 
-def saved_share(state: IndexState, choice: Choice) -> float:
+def saved_share(state: Index, choice: Choice) -> float:
     """Return the share of the rows that filters open now, which they would not open after a rewrite, in [0, 1].
 
     It is an estimate for the files of the newest revision.
@@ -173,7 +173,7 @@ def saved_share(state: IndexState, choice: Choice) -> float:
     return max(float((saved / np.maximum(opened, 1.0)).mean()), 0.0)
 
 
-def _within(state: IndexState, scope: Scope, staged: BoolArray) -> BoolArray:
+def _within(state: Index, scope: Scope, staged: BoolArray) -> BoolArray:
     """Return which files are within `Scope.fraction`."""
     files = state.snapshot.files
     if scope.fraction is None:
@@ -190,7 +190,7 @@ def _within(state: IndexState, scope: Scope, staged: BoolArray) -> BoolArray:
     return within
 
 
-def _to_move(state: IndexState, scope: Scope) -> BoolArray:
+def _to_move(state: Index, scope: Scope) -> BoolArray:
     """Return the oldest files that are indexed by other columns, up to a share of the table's bytes."""
     files = state.snapshot.files
     chosen = np.zeros(files.height, np.bool_)
@@ -210,7 +210,7 @@ def has_exact_layout(files: pl.DataFrame) -> BoolArray:
     return is_exact
 
 
-def _lacks_samples(state: IndexState) -> BoolArray:
+def _lacks_samples(state: Index) -> BoolArray:
     """Return which files have no values of the table's sample column that can be trusted."""
     has_column = state.snapshot.sample_column is not None
     return ~state.has_samples if has_column else np.zeros(state.snapshot.files.height, np.bool_)
@@ -278,7 +278,7 @@ def _overfull(gains: _Gains, tree: int, rows: I64Array, among: BoolArray, anyway
 class _Gains:
     """The gain of rewrites within a revision, for each tree."""
 
-    def __init__(self, state: IndexState, revision: Revision | None) -> None:
+    def __init__(self, state: Index, revision: Revision | None) -> None:
         self.state, self._revision = state, revision
         self.cube_size = 0 if revision is None else revision.desired_cube_size
 

@@ -25,9 +25,9 @@ from qbeast_core.results import RewriteResult
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.table.commit.commit import CommitOutcome
+from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.index.state import STAGED, IndexState
+from qbeast_core.table.index.live_index import STAGED, Index
 from qbeast_core.table.index.unindexed import refuse_unindexed
 from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, Choice, Scope, choose_files
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
@@ -129,7 +129,7 @@ def _scopes(snapshot: Snapshot, options: OptimizeOptions) -> list[Scope]:
     if options.revision == STAGING_REVISION_ID:
         return [Scope(**shared)]
     if older and options.revision != revisions[-1]:
-        chosen = (IndexState(snapshot).revision_of == options.revision).tolist()
+        chosen = (Index(snapshot).revision_of == options.revision).tolist()
         return [
             Scope(newest=True, older=True, paths=frozenset(compress(snapshot.data_paths, chosen)), **shared)
         ]
@@ -138,7 +138,7 @@ def _scopes(snapshot: Snapshot, options: OptimizeOptions) -> list[Scope]:
 
 def _older_scopes(snapshot: Snapshot, newest: Scope) -> list[Scope]:
     """Return a scope for each other revision that has files, one commit each."""
-    state = IndexState(snapshot)
+    state = Index(snapshot)
     among = [newest.paths is None or path in newest.paths for path in snapshot.data_paths]
     ids = sorted(set(state.revision_of[among].tolist()) - {STAGED, newest.at(state).revision})
     return [
@@ -191,13 +191,13 @@ def _round(snapshot: Snapshot, scope: Scope, options: OptimizeOptions, engine: E
 def _are_live(before: Snapshot, now: Snapshot, scope: Scope) -> bool:
     """Return whether the chosen files are still live."""
     columns = ["path", "deletion_vector"]
-    chosen = before.files[choose_files(IndexState(before), scope).files].select(columns)
+    chosen = before.files[choose_files(Index(before), scope).files].select(columns)
     live = now.files.select(columns)
     return chosen.join(live, on=columns, how="anti", nulls_equal=True).is_empty()
 
 
 def _attempt(snapshot: Snapshot, scope: Scope, options: OptimizeOptions, engine: Engine) -> _Round:
-    state = IndexState(snapshot)
+    state = Index(snapshot)
     refuse_copies(state)
     scope = scope.at(state)
     choice = choose_files(state, scope)
@@ -234,7 +234,7 @@ def _attempt(snapshot: Snapshot, scope: Scope, options: OptimizeOptions, engine:
     return _Round(pl.concat([plan, moved]), (replaced, outcome))
 
 
-def _placement(state: IndexState, scope: Scope, options: OptimizeOptions) -> Placement:
+def _placement(state: Index, scope: Scope, options: OptimizeOptions) -> Placement:
     if options.into == "new":
         return "redraw"
     revision = state.snapshot.config.revisions.get(scope.revision or STAGING_REVISION_ID)
@@ -267,8 +267,8 @@ def _result(rounds: Sequence[_Round], options: OptimizeOptions, snapshot: Snapsh
         new_revision=any(step.is_new for step in replaced),
         commits=len(replaced),
         attempts=sum(outcome.attempts for outcome in outcomes),
-        files_left=int(IndexState(snapshot).clustered_by_others.sum()),
-        rows_left=IndexState(snapshot).rows_of_other_columns,
+        files_left=int(Index(snapshot).clustered_by_others.sum()),
+        rows_left=Index(snapshot).rows_of_other_columns,
     )
 
 

@@ -17,15 +17,15 @@ from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import LOG, Progress, ProgressCallback, new_id, now_ms, report
 from qbeast_core.table.data.data_files import delete_data_files, delete_files_named
-from qbeast_core.table.engine.live_files import FilesSource, all_rows, live_scans
+from qbeast_core.table.engine.files_source import FilesSource, all_rows, live_scans
+from qbeast_core.table.engine.interfaces import Engine, PlannedRows, Rows
 from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.protocol import Engine, PlannedRows, Rows
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.row_change import ChangeFile, FileToChange, RowChange
 from qbeast_core.table.engine.tasks.store_files import rows_of
-from qbeast_core.table.index.revision import choose_revision, wish_of_table
-from qbeast_core.table.index.state import NO_BLOCKS, IndexState, new_blocks
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.index.choose_revision import choose_revision, wish_of_table
+from qbeast_core.table.index.live_index import NO_BLOCKS, Index, new_blocks
+from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.rewrite.candidates import has_exact_layout
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.layout.existing import ExistingTree
@@ -124,7 +124,7 @@ def replace_rows(
     return replaced
 
 
-def refuse_copies(state: IndexState) -> None:
+def refuse_copies(state: Index) -> None:
     """Raise if a table holds copies of rows: they would be read as rows."""
     uri = state.snapshot.uri
     if state.snapshot.copies:
@@ -148,7 +148,7 @@ class _Replacing:
     ) -> None:
         self.snapshot, self.state, self.engine, self.progress = (
             snapshot,
-            IndexState(snapshot),
+            Index(snapshot),
             engine,
             progress,
         )
@@ -388,7 +388,7 @@ def _change_in_place(
     snapshot: Snapshot, files: I64Array, change: RowChange | None, engine: Engine
 ) -> InPlace:
     """Rewrite the files whose rows keep their places. The new files are deleted if this fails."""
-    newest = IndexState(snapshot).newest
+    newest = Index(snapshot).newest
     if newest is None or change is None:
         return InPlace()
     files = files[_can_keep_blocks(snapshot, newest)[files]]
@@ -396,10 +396,10 @@ def _change_in_place(
     if not len(files) or not engine.has_room(int(needed.max())):
         return InPlace()
     at_once = _AT_ONCE if engine.has_room(int(needed.max()) * _AT_ONCE) else 1
-    reader, operation, names = Reader(snapshot), new_id(), list(snapshot.copied_schema)
+    planner, operation, names = Planner(snapshot), new_id(), list(snapshot.copied_schema)
     call = ChangeFile(
-        files=reader.files,
-        keep=all_rows(reader, names),
+        files=planner.files,
+        keep=all_rows(planner, names),
         target=FilesSource(snapshot=snapshot, files=files).target,
         revision=newest,
         operation=operation,
@@ -428,7 +428,7 @@ def _change_in_place(
 def _can_keep_blocks(snapshot: Snapshot, newest: Revision) -> BoolArray:
     """Return which files belong to the newest revision, follow the exact rules, and have no deletion vector."""
     files = snapshot.files
-    of_newest = IndexState(snapshot).revision_of == newest.revision_id
+    of_newest = Index(snapshot).revision_of == newest.revision_id
     mask: BoolArray = of_newest & has_exact_layout(files) & ~files["has_deletion_vector"].to_numpy()
     return mask
 
@@ -436,7 +436,7 @@ def _can_keep_blocks(snapshot: Snapshot, newest: Revision) -> BoolArray:
 def _blocks(snapshot: Snapshot, files: I64Array) -> dict[int, tuple[Block, ...]]:
     """Return the blocks of each file in the order of the file."""
     by_file: dict[int, list[Block]] = {file: [] for file in files.tolist()}
-    of_files = IndexState(snapshot).blocks.filter(pl.col("file").is_in(files.tolist()))
+    of_files = Index(snapshot).blocks.filter(pl.col("file").is_in(files.tolist()))
     columns = ["file", "cube", "min_weight", "max_weight", "rows"]
     for file, cube, low, high, rows in of_files.select(columns).iter_rows():
         by_file[file].append(Block(cube=cube, min_weight=low, max_weight=high, element_count=rows))

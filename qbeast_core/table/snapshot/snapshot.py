@@ -45,8 +45,8 @@ from qbeast_core.log.files.old_layouts import NO_COPIES, CopiedRows, without_cop
 from qbeast_core.log.files.replay import LogState, domains_of, files_with_tags, needs_removes, whole_files
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.query.index.decode_tags import build_index_table
-from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.query.index.block_table import BlockTable
+from qbeast_core.query.index.decode_tags import build_block_table
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import TableConfig
@@ -146,7 +146,7 @@ class Snapshot:
     @property
     def size_bytes(self) -> int:
         """Approximate memory of the version: files (also in `deltalake`), index and cached footers."""
-        index_bytes = 0 if self.decoded_index is None else self.decoded_index.size_bytes
+        index_bytes = 0 if self.decoded_blocks is None else self.decoded_blocks.size_bytes
         files_bytes = int(self.files.estimated_size()) * _COPIES_OF_FILES
         return files_bytes + index_bytes + self.source.pages.size_bytes
 
@@ -156,9 +156,9 @@ class Snapshot:
         return sample_column_of(self.metadata.configuration, self.schema, self.columns)
 
     @cached_property
-    def index(self) -> IndexTable:
+    def blocks(self) -> BlockTable:
         """The blocks of all live files. An append sets it, if the index of the version before is decoded."""
-        return build_index_table(self.files, self.config.revisions, self.schema, self.columns.rehashed)
+        return build_block_table(self.files, self.config.revisions, self.schema, self.columns.rehashed)
 
     @property
     def partitions(self) -> pl.DataFrame:
@@ -184,9 +184,9 @@ class Snapshot:
         return self.files.select("size_bytes", pl.col("rules").is_null() | changed).rows()
 
     @property
-    def decoded_index(self) -> IndexTable | None:
+    def decoded_blocks(self) -> BlockTable | None:
         """The index, or None if the tags are not decoded yet."""
-        return self.index if "index" in self.__dict__ else None
+        return self.blocks if "blocks" in self.__dict__ else None
 
     @cached_property
     def row_id_columns(self) -> RowIdColumns | None:

@@ -21,8 +21,8 @@ from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.write.found_table import Mode
 from qbeast_core.table.write.key_columns import PartitionBy, SampleBy
-from qbeast_core.table.write.target import Mode
 from qbeast_core.tree.space.fit_space import ColumnBounds
 from qbeast_core.tree.space.index_values import to_index_column
 

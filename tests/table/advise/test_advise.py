@@ -150,7 +150,7 @@ def test_deleted_rows_do_not_count(tmp_path: Path) -> None:
     table = write(tmp_path / "t", ["order"])
     delete(tmp_path / "t", list(range(0, ROWS // 5, 2)))
     table.refresh()
-    sample = table_sample(table.reader, rows=10_000)
+    sample = table_sample(table.planner, rows=10_000)
     assert sample.table_rows == table.count() == ROWS - ROWS // 10
     assert set(sample.rows.rows()) <= set(table.read().rows())
     assert names(table.advise(["price > 5000"])) == ["price"]
@@ -194,7 +194,7 @@ def test_sample_by_own_columns_is_like_the_table(
 def test_sample_of_clustered_table_has_all_keys(tmp_path: Path) -> None:
     rows = pl.select(key=pl.int_range(60_000) % 20, id=pl.int_range(60_000))
     table = write(tmp_path / "t", ["key"], rows)
-    sample = table_sample(table.reader, rows=6_000)
+    sample = table_sample(table.planner, rows=6_000)
     counts = sample.rows["key"].value_counts()["count"]
     assert sample.table_rows == 60_000
     assert len(counts) == 20
@@ -202,7 +202,7 @@ def test_sample_of_clustered_table_has_all_keys(tmp_path: Path) -> None:
 
 
 def test_sample_stays_within_bytes(by_order: qbeast.Table) -> None:
-    sample = table_sample(by_order.reader, rows=ROWS, max_bytes=200_000)
+    sample = table_sample(by_order.planner, rows=ROWS, max_bytes=200_000)
     assert 0 < sample.rows.estimated_size() <= 200_000
     assert sample.table_rows == ROWS
     assert sample.rows["order"].mean() == pytest.approx(ROWS / 8, rel=0.2)

@@ -19,19 +19,19 @@ from qbeast_core.table.dml.change import Change, ChangeOptions, run_change
 from qbeast_core.table.dml.matched import Delete, Update
 from qbeast_core.table.dml.merge.clauses import Clauses
 from qbeast_core.table.dml.merge.merge import Merge
-from qbeast_core.table.dml.merge.source import FrameMergeSource
+from qbeast_core.table.dml.merge.merge_source import FrameMergeSource
 from qbeast_core.table.engine import distributed, memory
+from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.engine.stream import FrameSource
-from qbeast_core.table.index import state as state_module
+from qbeast_core.table.engine.row_sources import FrameSource
+from qbeast_core.table.index import live_index as state_module
 from qbeast_core.table.read import scan_task
 from qbeast_core.table.rewrite import optimize as optimize_module
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
 from qbeast_core.table.snapshot import snapshot as snapshot_module
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.options import WriteOptions
-from qbeast_core.table.write.write import write_rows
+from qbeast_core.table.write.write_rows import write_rows
 from tests.helpers import scattering
 from tests.helpers.invariants import check_invariants
 from tests.helpers.scattering import PartsEngine, PartsSource

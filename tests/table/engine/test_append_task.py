@@ -26,11 +26,11 @@ from qbeast_core.errors import (
     TableNotFoundError,
 )
 from qbeast_core.spec.block import Block
-from qbeast_core.table.engine.tasks import append as append_part
-from qbeast_core.table.index import fit as fit_blocks
-from qbeast_core.table.index.fit import blocks_in_order
-from qbeast_core.table.write import append as append_commit
-from qbeast_core.table.write.append import begin_append, publish_parts
+from qbeast_core.table.engine.tasks import append_task as append_part
+from qbeast_core.table.index import thresholds as fit_blocks
+from qbeast_core.table.index.thresholds import blocks_in_order
+from qbeast_core.table.write import append_by_tasks as append_commit
+from qbeast_core.table.write.append_by_tasks import begin_append, publish_parts
 from qbeast_core.tree.space.index_values import frame_weights
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants, read_log

@@ -15,7 +15,7 @@ import pytest
 import qbeast
 from qbeast_core.table.estimate.question import Limits, question_of
 from qbeast_core.table.estimate.reading import Reading
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 from tests.helpers.scattering import PartsEngine
 from tests.helpers.tables import first_plans_by_statistics
 
@@ -81,9 +81,9 @@ def test_count_equals_all_rows(
     table: qbeast.Table, deleted: qbeast.Table, where: str | pl.Expr, engine: Any
 ) -> None:
     for item in (table, deleted):
-        request = question_of(item.reader, {"n": pl.len()}, Limits.of(error=0.1), where=where)
-        for reader in (item.reader, Reader(item.reader.snapshot)):
-            reading = Reading(reader, request, engine=engine)
+        request = question_of(item.planner, {"n": pl.len()}, Limits.of(error=0.1), where=where)
+        for planner in (item.planner, Planner(item.planner.snapshot)):
+            reading = Reading(planner, request, engine=engine)
             unplaced = 0
             with first_plans_by_statistics():
                 window = reading.without_index()

@@ -37,7 +37,7 @@ def rows(count: int = 60_000, heavy: float = 0.4) -> pl.DataFrame:
 def parts_of(table: qbeast.Table, where: str | None, *, tasks: bool = False) -> list[pl.DataFrame]:
     """The rows of each round, from `CUTS` to `CUTS`, and those that are read apart."""
     limits, asked = Limits.of(sample=0.1), {"n": pl.col("id").count()}
-    reading = Reading(table.reader, question_of(table.reader, asked, limits, where=where))
+    reading = Reading(table.planner, question_of(table.planner, asked, limits, where=where))
     actual: list[pl.DataFrame] = []
     windows = [reading.between(start, end, by_key=True) for start, end in pairwise(CUTS)]
     for window in [*windows, *reading.apart]:
@@ -45,12 +45,12 @@ def parts_of(table: qbeast.Table, where: str | None, *, tasks: bool = False) -> 
         if window is not None:
             plan, columns = window.plan.scan_plan, ["x", "id", "w"]
             if tasks:
-                sent = pickle.dumps(scan_tasks(table.reader, plan, columns, task_bytes=1))
+                sent = pickle.dumps(scan_tasks(table.planner, plan, columns, task_bytes=1))
                 made = pickle.loads(sent)  # noqa: S301 - our own
                 frames += [frame for task in made for frame in task.read()]
             else:
-                keep = table.reader.row_filter(plan, columns)
-                frames += read_scans(scans_of(table.reader, plan), keep, table.reader.files)
+                keep = table.planner.row_filter(plan, columns)
+                frames += read_scans(scans_of(table.planner, plan), keep, table.planner.files)
         actual.append(pl.concat(frames))
     return actual
 

@@ -407,8 +407,8 @@ def test_answer_shows_itself(table: qbeast.Table) -> None:
 @pytest.mark.parametrize("options", [pytest.param({"sample": 0.4}, marks=pytest.mark.sweep), {"error": 0.05}])
 def test_tasks_of_an_engine_answer_the_same(table: qbeast.Table, options: dict[str, Any]) -> None:
     limits, where = Limits.of(**options), "id > 20000 AND x < 18"
-    question = question_of(table.reader, ASKED, limits, by="kind", where=where)
-    actual = list(rounds_of(table.reader, question, engine=PartsEngine()))[-1]
+    question = question_of(table.planner, ASKED, limits, by="kind", where=where)
+    actual = list(rounds_of(table.planner, question, engine=PartsEngine()))[-1]
     here = table.estimate(ASKED, by="kind", where="id > 20000 AND x < 18", **options)
     assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
     assert (actual.rows_read, actual.bytes_opened) == (here.rows_read, here.bytes_opened)
@@ -422,13 +422,13 @@ def test_variances_keep_digits_without_first_rows(tmp_path: Path, engine: Any) -
     table = qbeast.open_table(tmp_path / "t")
     few = table.scan().tail(5).collect().select("id", few=pl.lit("yes"))
     question = question_of(
-        table.reader,
+        table.planner,
         {"v": pl.col("x").var()},
         Limits.of(sample=1.0),
         where="few = 'yes'",
         join=(few, "id"),
     )
-    actual = list(rounds_of(table.reader, question, engine=engine))[-1]
+    actual = list(rounds_of(table.planner, question, engine=engine))[-1]
     expected = far.join(few, on="id")["x"].var()
     assert actual.frame["v"].item() == pytest.approx(expected, rel=1e-9)
 
@@ -469,7 +469,7 @@ def test_rows_without_index_are_counted_exactly(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [200, pytest.param(1_200, marks=pytest.mark.sweep)])
 def test_condition_with_many_parts_works(table: qbeast.Table, count: int) -> None:
     many = functools.reduce(operator.and_, [pl.col("id") != -item for item in range(count)])
-    request = question_of(table.reader, {"n": pl.len()}, Limits.of(sample=0.1), where=many)
+    request = question_of(table.planner, {"n": pl.len()}, Limits.of(sample=0.1), where=many)
     assert request.pushed is not None
     assert request.pushed.meta.eq(many)
 

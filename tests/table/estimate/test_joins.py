@@ -90,14 +90,14 @@ def test_join_of_all_rows_equals_polars(
 ) -> None:
     events, orders = tables
     question = question_of(
-        events.reader,
+        events.planner,
         answers(how),
         Limits.of(sample=1.0),
         by="kind",
         where="fare < 80",
         join=(orders, "user", how),
     )
-    actual = list(rounds(events.reader, question, engine=engine))[-1].frame
+    actual = list(rounds(events.planner, question, engine=engine))[-1].frame
     joined = events.read("fare < 80").join(orders.read(), on="user", how=how)
     expected = joined.group_by("kind").agg(
         **{name: pl.Expr.cast(e, pl.Float64) for name, e in answers(how).items()}
@@ -266,15 +266,15 @@ def test_joined_rows_stay_within_memory(tables: tuple[qbeast.Table, qbeast.Table
     events, orders = tables
     limits = Limits.of(sample=1.0)
     asked = {"s": "sum(cost)", "n": "count(*)"}
-    question = question_of(events.reader, asked, limits, join=(orders, "user"))
-    (plenty,) = rounds(events.reader, question)
+    question = question_of(events.planner, asked, limits, join=(orders, "user"))
+    (plenty,) = rounds(events.planner, question)
     (little,) = rounds(
-        events.reader, replace(question, limits=replace(limits, memory_bytes=60_000))
+        events.planner, replace(question, limits=replace(limits, memory_bytes=60_000))
     )  # ranges of users
     assert_frame_equal(little.frame, plenty.frame, rel_tol=1e-9)
     assert little.rows_read == plenty.rows_read
     with pytest.raises(qbeast.InvalidInputError, match=r"the rows to join from .* take .* bytes of memory"):
-        list(rounds(events.reader, replace(question, limits=replace(limits, memory_bytes=1_500))))
+        list(rounds(events.planner, replace(question, limits=replace(limits, memory_bytes=1_500))))
 
 
 @pytest.mark.parametrize("how", HOWS)

@@ -134,7 +134,7 @@ def table(tmp_path_factory: pytest.TempPathFactory, rows: pl.DataFrame) -> qbeas
 def heavy_keys(table: qbeast.Table) -> pl.Series:
     """Return the users whose rows are read apart."""
     limits, per = Limits.of(sample=0.2), {"trips": pl.len()}
-    heavy = Reading(table.reader, question_of(table.reader, {"n": pl.len()}, limits, per=per)).heavy.keys
+    heavy = Reading(table.planner, question_of(table.planner, {"n": pl.len()}, limits, per=per)).heavy.keys
     users = table.scan().select(pl.col("user").unique()).collect()
     return users["user"].filter(pl.Series(np.isin(frame_weights(users, ("user",)), heavy)))
 
@@ -391,13 +391,13 @@ def test_ranges_keep_the_limit_of_bytes(table: qbeast.Table) -> None:
 @pytest.mark.parametrize("start", [0.0, 0.1])
 def test_ranges_hold_each_sampled_row_once(table: qbeast.Table, rows: pl.DataFrame, start: float) -> None:
     limits, per = Limits.of(sample=(start, 0.7)), {"trips": pl.len()}
-    reading = Reading(table.reader, question_of(table.reader, {"n": pl.len()}, limits, per=per))
+    reading = Reading(table.planner, question_of(table.planner, {"n": pl.len()}, limits, per=per))
     window = reading.between(start, 0.7, by_key=True)
     assert window is not None
-    parts = split_plan(window.plan, table.reader.planner(None), 7)
+    parts = split_plan(window.plan, table.planner.of_filter(None), 7)
     assert len(parts) == 7
     frames = [
-        frame for part in parts for task in scan_tasks(table.reader, part.scan_plan) for frame in task.read()
+        frame for part in parts for task in scan_tasks(table.planner, part.scan_plan) for frame in task.read()
     ]
     apart = heavy_keys(table)
     expected_rows = sampled(rows, ["user"], (start, 0.7)).filter(

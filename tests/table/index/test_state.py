@@ -11,7 +11,7 @@ import pytest
 
 import qbeast
 from qbeast_core.query.index.decode_tags import decode_tags
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.tables import small_files
 
@@ -42,13 +42,13 @@ def test_tags_of_a_version_are_decoded_once(table: Path) -> None:
 
 def test_impossible_blocks_limit_appends_but_not_rewrites(table: Path) -> None:
     snapshot = load_snapshot(table)
-    state = IndexState(snapshot)
+    state = Index(snapshot)
     revision = state.newest
     assert revision is not None
     wrong = snapshot.files.with_columns(
         num_records=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit(1)).otherwise("num_records")
     )
-    spoilt = IndexState(replace(snapshot, files=wrong))
+    spoilt = Index(replace(snapshot, files=wrong))
     assert spoilt.binding(revision).drop("usable").equals(state.binding(revision).drop("usable"))
     assert set(spoilt.blocks["file"]) == set(state.blocks["file"]) - {0}
     assert spoilt.files["revision_id"].to_list() == [None, *state.files["revision_id"][1:]]

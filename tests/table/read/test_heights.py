@@ -90,7 +90,7 @@ def test_counts_known_from_log_read_no_bytes(unread: qbeast.Table, name: str) ->
 
 def test_only_undecided_pages_are_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, opened = qbeast.open_table(path), dict[str, int]()
-    ours = type(table.reader.files.pages)
+    ours = type(table.planner.files.pages)
     read = ours.read_batches
 
     def counted(self: Any, requests: Any, columns: Any, *rest: Any, **options: Any) -> Any:

@@ -65,11 +65,11 @@ def test_pages_around_hidden_rows(path: Path, query: str) -> None:
 
 def test_parts_of_a_file_are_read_together(path: Path) -> None:
     table = qbeast.open_table(path)
-    plan = table.reader.plan(pl.col("id") < 30_000, None)
-    (scan,) = scans_of(table.reader, plan)
+    plan = table.planner.plan(pl.col("id") < 30_000, None)
+    (scan,) = scans_of(table.planner, plan)
     assert scan.pages is not None
-    keep = table.reader.row_filter(plan, ["id", "x", "s"])
-    frames = read_scans(scan.split(7), keep, table.reader.files)
+    keep = table.planner.row_filter(plan, ["id", "x", "s"])
+    frames = read_scans(scan.split(7), keep, table.planner.files)
     assert_frame_equal(pl.concat(frames).sort("id"), expected(path, where="id < 30000"))
 
 
@@ -85,7 +85,7 @@ def test_estimates_skip_hidden_rows(path: Path) -> None:
 
 def test_counts_read_undecided_pages(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, read = qbeast.open_table(path), list[int]()
-    ours = type(table.reader.files.pages)
+    ours = type(table.planner.files.pages)
     batches = ours.read_batches
 
     def counted(self: Any, requests: Any, *rest: Any, **options: Any) -> Any:

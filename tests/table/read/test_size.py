@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 import qbeast
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 
 FILES, BLOCKS = 4_000, 5
 STATED = 950
@@ -20,7 +20,7 @@ STATED = 950
 
 
 @pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
+def planner(tmp_path_factory: pytest.TempPathFactory) -> Planner:
     """The reader of a table of thousands of files, after some filters."""
     folder = tmp_path_factory.mktemp("many") / "t"
     rows = pl.DataFrame({name: np.linspace(0, 1, 1000) for name in "xyz"})
@@ -35,8 +35,8 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
     table = qbeast.open_table(folder)
     for at in (0.3, 0.5):
         assert table.explain(pl.col("x") < at).rows_opened > 0
-    assert table.snapshot.index.binding.height == FILES * BLOCKS
-    return table.reader
+    assert table.snapshot.blocks.binding.height == FILES * BLOCKS
+    return table.planner
 
 
 def renamed(add: dict[str, Any], number: int) -> dict[str, Any]:
@@ -72,11 +72,11 @@ def hanging_bytes(thing: object, seen: dict[int, object]) -> int:
     return sum(hanging_bytes(part, seen) for part in parts)
 
 
-def test_table_fits_in_documented_memory(reader: Reader) -> None:
-    assert reader.snapshot.size_bytes / (FILES * BLOCKS) <= STATED
+def test_table_fits_in_documented_memory(planner: Planner) -> None:
+    assert planner.snapshot.size_bytes / (FILES * BLOCKS) <= STATED
 
 
-def test_size_counts_everything_the_table_holds(reader: Reader) -> None:
-    held_by_deltalake = 2.5 * reader.snapshot.files.estimated_size()  # measured: benchmarks/NOTES.md
-    rows_held = hanging_bytes(reader, {}) + held_by_deltalake
-    assert rows_held <= reader.snapshot.size_bytes <= 1.5 * rows_held
+def test_size_counts_everything_the_table_holds(planner: Planner) -> None:
+    held_by_deltalake = 2.5 * planner.snapshot.files.estimated_size()  # measured: benchmarks/NOTES.md
+    rows_held = hanging_bytes(planner, {}) + held_by_deltalake
+    assert rows_held <= planner.snapshot.size_bytes <= 1.5 * rows_held

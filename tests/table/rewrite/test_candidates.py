@@ -11,9 +11,9 @@ import pytest
 
 from qbeast_core.log.actions import Protocol
 from qbeast_core.log.columns.stored import PLAIN
-from qbeast_core.query.index.decode_tags import build_index_table
+from qbeast_core.query.index.decode_tags import build_block_table
 from qbeast_core.spec.block import Block, dump_blocks
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.rewrite.candidates import Scope, choose_files
 from tests.helpers.intents import revision
 
@@ -49,7 +49,7 @@ class File:
 
 def state_of(
     *files: File, cube_size: int = 10**9, no_files: bool = False, sample_column: str | None = None
-) -> IndexState:
+) -> Index:
     overrides = {"revision": pl.Int64, "blocks": pl.String, "rules": pl.String, "layout": pl.String}
     frame = pl.DataFrame([file.columns(at) for at, file in enumerate(files)], schema_overrides=overrides)
     frame = frame.with_columns(pl.lit(None, pl.String).alias("state"))
@@ -67,12 +67,12 @@ def state_of(
         config=Mock(revisions=revisions, latest=item),
         protocol=Protocol(min_reader_version=1, min_writer_version=2),
         columns=PLAIN,
-        index=build_index_table(frame, revisions, schema),
+        index=build_block_table(frame, revisions, schema),
     )
-    return IndexState(snapshot)
+    return Index(snapshot)
 
 
-def chosen(state: IndexState, scope: Scope = ALL) -> dict[int, str]:
+def chosen(state: Index, scope: Scope = ALL) -> dict[int, str]:
     choice = choose_files(state, scope)
     return dict(zip(choice.files.tolist(), choice.reasons, strict=True))
 

@@ -15,7 +15,7 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.query.index.decode_tags import decode_tags
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.index.key_counts import counts_of
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.snapshot.delta import DeltaSource
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, newest_snapshot, read_live_files
 from tests.helpers.examples import examples
@@ -36,7 +36,7 @@ def table(tmp_path: Path) -> Path:
 def placed(snapshot: Snapshot) -> pl.DataFrame:
     """What is known of each block, by the path of its file instead of its number."""
     named = snapshot.files.select("path").with_row_index("file").cast({"file": pl.Int64})
-    return IndexState(snapshot).table.binding.join(named, on="file").drop("file").sort("path", "cube")
+    return Index(snapshot).table.binding.join(named, on="file").drop("file").sort("path", "cube")
 
 
 def assert_as_loaded(known: Snapshot) -> None:

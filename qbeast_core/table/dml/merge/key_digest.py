@@ -12,7 +12,7 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError
 from qbeast_core.query.filters.nodes import Node, Nothing, Operand, Unknown, all_of, compare, is_in
-from qbeast_core.table.dml.merge.rules import MergeRules
+from qbeast_core.table.dml.merge.merge_rules import MergeRules
 from qbeast_core.table.read.scan_task import RowFilter
 from qbeast_core.tree.space.index_values import frame_weights
 

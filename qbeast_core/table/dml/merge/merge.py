@@ -18,13 +18,13 @@ from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.row_rules import RowRules, drawn_for
 from qbeast_core.table.data.schema import case_problems, name_problems, refuse_sample_column
 from qbeast_core.table.dml.change import Change, assignments_of, required_columns, rules_of_version
-from qbeast_core.table.dml.match import FileMatches, live_rows
+from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan
+from qbeast_core.table.dml.file_matches import FileMatches, live_rows
 from qbeast_core.table.dml.merge.clauses import Clauses
-from qbeast_core.table.dml.merge.rules import MergeRules, fit_source, fitted_columns
-from qbeast_core.table.dml.merge.source import MergeSource
-from qbeast_core.table.dml.plan import ChangedBy, ChangePlan
+from qbeast_core.table.dml.merge.merge_rules import MergeRules, fit_source, fitted_columns
+from qbeast_core.table.dml.merge.merge_source import MergeSource
 from qbeast_core.table.dml.row_changes import Assignments
-from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.rewrite.replace import Replacement
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import with_schema

@@ -12,7 +12,7 @@ from qbeast_core.errors import InputChangedError
 from qbeast_core.space.arrays import I32Array, U64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.frames import ArrowStream
-from qbeast_core.table.engine.target import FileTarget, RowShape
+from qbeast_core.table.engine.file_target import FileTarget, RowShape
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.tree.layout.grid import grid_columns
 from qbeast_core.tree.layout.outline import Outline

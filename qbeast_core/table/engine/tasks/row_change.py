@@ -20,7 +20,7 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
-from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.tasks.store_files import settings_for, store_sorted
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
 from qbeast_core.tree.layout.shape import FileShape

@@ -15,7 +15,7 @@ from qbeast_core.space.arrays import I32Array
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import FileSettings, delete_data_files, store_file
 from qbeast_core.table.data.frames import FrameLike
-from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.tree.layout.pack import page_rows_for, rows_per_file
 from qbeast_core.tree.layout.shape import FileShape
 

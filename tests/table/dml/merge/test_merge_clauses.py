@@ -16,9 +16,9 @@ from deltalake import write_deltalake
 
 import qbeast
 from qbeast_core.io.stores.location import Location, open_store
-from qbeast_core.table.dml.merge import rules as merge_rules
+from qbeast_core.table.dml.merge import merge_rules
 from qbeast_core.table.dml.merge.clauses import Clauses
-from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
+from qbeast_core.table.dml.merge.merge_rules import MergedFiles, MergeRules
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.engine.tasks.added_rows import store_rows
 from tests.helpers.changes import changes, spread

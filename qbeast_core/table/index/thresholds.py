@@ -15,7 +15,7 @@ from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.index.state import IndexState, broken_blocks, new_blocks
+from qbeast_core.table.index.live_index import Index, broken_blocks, new_blocks
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 
@@ -34,7 +34,7 @@ def fit_blocks(intent: WriteIntent, snapshot: Snapshot) -> WriteIntent:
     if intent.mode != "append" or intent.removes or intent.new_revision or revision is None or not indexed:
         return intent
     files = [add.blocks or () for add in indexed]
-    state = IndexState(snapshot)
+    state = Index(snapshot)
     live = state.binding(revision)
     live = live if _knows(snapshot, revision) else live.clear()
     trees = state.with_partitions(indexed)[1].tolist()
@@ -59,7 +59,7 @@ def breaks_order(intent: WriteIntent, snapshot: Snapshot) -> bool:
     gone = pl.Series(snapshot.data_paths, dtype=pl.String).is_in(list(removed)).to_numpy()
     revision = intent.revision
     beside = not intent.new_revision and _knows(snapshot, revision)
-    state = IndexState(snapshot)
+    state = Index(snapshot)
     new = new_blocks(intent.adds, state.with_partitions(intent.adds)[1])
     return bool(state.disorder(gone, new, revision if beside else None))
 

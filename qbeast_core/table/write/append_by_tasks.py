@@ -16,14 +16,14 @@ from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.data.frames import to_frame
 from qbeast_core.table.data.row_rules import drawn_for
-from qbeast_core.table.engine.tasks.append import AppendedPart, AppendTask
-from qbeast_core.table.index.fit import fit_blocks
+from qbeast_core.table.engine.tasks.append_task import AppendedPart, AppendTask
 from qbeast_core.table.index.key_counts import warn_if_growing
 from qbeast_core.table.index.partition_sizes import warn_if_small
+from qbeast_core.table.index.thresholds import fit_blocks
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
+from qbeast_core.table.write.found_table import find_target
 from qbeast_core.table.write.options import WriteOptions
-from qbeast_core.table.write.plan import prepare, rows_intent
-from qbeast_core.table.write.target import find_target
+from qbeast_core.table.write.planned_table import prepare, rows_intent
 
 
 def begin_append(

@@ -14,13 +14,13 @@ from qbeast_core.query.filters.predicate import parse_predicate
 from qbeast_core.query.plan.select import select
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray, I64Array
-from qbeast_core.table.dml.match import UNKNOWN, live_rows
-from qbeast_core.table.dml.merge.rules import DoubledKeys, MergedRows, MergeRules, NewKeys
-from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.dml.file_matches import UNKNOWN, live_rows
+from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedRows, MergeRules, NewKeys
+from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.tasks.added_rows import AddedRows, FrameRows
 from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.read.file_scans import scan_of
-from qbeast_core.table.read.reader import Reader, ScanPlan
+from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 # Maximum number of rows of the table that are matched at once: enough to amortise the join.
@@ -87,12 +87,12 @@ class FrameMergeSource:
         keys = [
             is_in(Operand(name, schema[name]), frame[name], nulls_equal=False) for name in rules.clauses.keys
         ]
-        reader, live = Reader(snapshot), live_rows(snapshot)
-        plan = scan_plan(rules, reader, keys)
+        planner, live = Planner(snapshot), live_rows(snapshot)
+        plan = scan_plan(rules, planner, keys)
         files = np.flatnonzero(plan.selection.opened & (True if among is None else among))
         chunks = list(_chunks(files, live, self.rows_at_once))
-        opened = [[scan_of(reader, plan, file) for file in chunk.tolist()] for chunk in chunks]
-        call = rules.matching(reader.files, reader.row_filter(plan, rules.match_columns()), frame)
+        opened = [[scan_of(planner, plan, file) for file in chunk.tolist()] for chunk in chunks]
+        call = rules.matching(planner.files, planner.row_filter(plan, rules.match_columns()), frame)
         matched = np.zeros(frame.height, np.bool_)
         counts = np.zeros((3, len(live)), np.int64)
         for chunk, (source_rows, by_file) in zip(chunks, engine.map(call, opened, at_once=1), strict=True):
@@ -101,13 +101,13 @@ class FrameMergeSource:
         return _matches(rules, frame, matched, counts, plan)
 
 
-def scan_plan(rules: MergeRules, reader: Reader, keys: Sequence[Node]) -> ScanPlan:
+def scan_plan(rules: MergeRules, planner: Planner, keys: Sequence[Node]) -> ScanPlan:
     """Plan which files to open: files with possible matches, or with rows to delete because they have none."""
     not_matched = rules.conditions.not_matched
     nodes = [all_of(keys)]
     if rules.clauses.when_not_matched_by_source == "delete":
         nodes.append(Unknown() if not_matched.constant else parse_predicate(not_matched.expr, rules.schema))
-    return ScanPlan(select(reader.blocks, any_of(nodes), ALL_WEIGHTS), ALL_WEIGHTS, None)
+    return ScanPlan(select(planner.blocks, any_of(nodes), ALL_WEIGHTS), ALL_WEIGHTS, None)
 
 
 def _matches(

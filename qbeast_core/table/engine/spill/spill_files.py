@@ -49,7 +49,7 @@ def identity(batch: PlacedBatch) -> PlacedBatch:
 
 
 class SpilledRows:
-    """Rows in the order of a source, see `qbeast_core.table.engine.protocol.Source`."""
+    """Rows in the order of a source, see `qbeast_core.table.engine.interfaces.Source`."""
 
     def __init__(self, folder: SpillFolder, path: str, empty: pl.DataFrame) -> None:
         self._folder, self._path, self.empty = folder, path, empty

@@ -23,8 +23,8 @@ from qbeast_core.errors import (
 from qbeast_core.io.stores.store import Store
 from qbeast_core.query.filters.nodes import Node, Unknown
 from qbeast_core.query.filters.predicate import understand
-from qbeast_core.query.index.decode_tags import build_index_table
-from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.query.index.block_table import BlockTable
+from qbeast_core.query.index.decode_tags import build_block_table
 from qbeast_core.query.plan.select import MatchingBlocks, Selection, files_that_may_match, match
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, KeyChoice, Sample, WeightRange, sample_to_weights
 from qbeast_core.space.arrays import I32Array, I64Array
@@ -56,26 +56,26 @@ class ScanPlan:
     keys: KeyChoice | None = None
 
 
-class Planner:
+class FilterPlanner:
     """Plans reads of one filter. The filter is parsed once."""
 
-    def __init__(self, reader: Reader, predicate: pl.Expr | None) -> None:
-        self._reader, self._predicate = reader, predicate
+    def __init__(self, planner: Planner, predicate: pl.Expr | None) -> None:
+        self._planner, self._predicate = planner, predicate
 
     @cached_property
     def _matches(self) -> tuple[MatchingBlocks, bool]:
-        schema, predicate = self._reader.snapshot.schema, self._predicate
+        schema, predicate = self._planner.snapshot.schema, self._predicate
         node, compares = (Unknown(), False) if predicate is None else understand(predicate, schema)
-        return match(self._reader.blocks_for(node), node), compares
+        return match(self._planner.blocks_for(node), node), compares
 
     def __call__(self, sample: Sample | None) -> ScanPlan:
         """Choose files and pages for a sample."""
-        return self.within(self._reader.weights_of(sample))
+        return self.within(self._planner.weights_of(sample))
 
     def within(self, weights: WeightRange) -> ScanPlan:
         """Choose files and pages for a range of weights."""
         blocks, compares = self._matches
-        reads_all = self._reader.sample_by is not None and not weights.is_empty
+        reads_all = self._planner.sample_by is not None and not weights.is_empty
         selection = blocks.within(ALL_WEIGHTS if reads_all else weights)
         return ScanPlan(selection, weights, self._predicate, compares)
 
@@ -86,7 +86,7 @@ class Planner:
         return ScanPlan(blocks.of_keys(keys), ALL_WEIGHTS, self._predicate, compares, choice)
 
 
-class Reader:
+class Planner:
     """Plans reads of a snapshot. Safe to share between threads."""
 
     def __init__(self, snapshot: Snapshot, sample_by: tuple[str, ...] | None = None) -> None:
@@ -95,9 +95,9 @@ class Reader:
         self.sample_by = sample_by
         self._is_planned = False
 
-    def __reduce__(self) -> tuple[type[Reader], tuple[Snapshot, tuple[str, ...] | None]]:
+    def __reduce__(self) -> tuple[type[Planner], tuple[Snapshot, tuple[str, ...] | None]]:
         """Pickle the arguments only. Cached parts of files are read again."""
-        return Reader, (self.snapshot, self.sample_by)
+        return Planner, (self.snapshot, self.sample_by)
 
     @property
     def store(self) -> Store:
@@ -129,7 +129,7 @@ class Reader:
             if revision.hashed != self.hashed
         }
 
-    def other_columns(self, table: IndexTable, number: int) -> tuple[str, ...] | None:
+    def other_columns(self, table: BlockTable, number: int) -> tuple[str, ...] | None:
         """Return the columns whose hash is the weight of the rows of a file. None: the columns of the newest revision.
 
         Files without a usable index have no revision: their rows have the weights of the newest one.
@@ -142,11 +142,11 @@ class Reader:
         return self.snapshot.data_paths
 
     @cached_property
-    def blocks(self) -> IndexTable:
+    def blocks(self) -> BlockTable:
         """Blocks of all live files. Warns of invalid tags and settings."""
-        return self._warned(self.snapshot.index)
+        return self._warned(self.snapshot.blocks)
 
-    def blocks_for(self, node: Node) -> IndexTable:
+    def blocks_for(self, node: Node) -> BlockTable:
         """Return the blocks that a filter needs: all blocks, except for the first filter on a table of many files.
 
         Decoding all tags takes longer than one narrow filter, so the first filter skips the tags of files that
@@ -154,16 +154,16 @@ class Reader:
         """
         is_first, self._is_planned = not self._is_planned, True
         snapshot, files = self.snapshot, self.snapshot.files
-        if is_first and files.height >= sizing().many_files and snapshot.decoded_index is None:
+        if is_first and files.height >= sizing().many_files and snapshot.decoded_blocks is None:
             needed = files_that_may_match(files, node)
             if needed.sum() <= sizing().max_needed * files.height:
                 tag = pl.when(pl.Series(needed))
                 files = files.with_columns(tag.then("blocks"), tag.then("layout"))
                 revisions, rehashed = snapshot.config.revisions, snapshot.columns.rehashed
-                return self._warned(build_index_table(files, revisions, snapshot.schema, rehashed))
+                return self._warned(build_block_table(files, revisions, snapshot.schema, rehashed))
         return self.blocks
 
-    def _warned(self, table: IndexTable) -> IndexTable:
+    def _warned(self, table: BlockTable) -> BlockTable:
         faults = self.snapshot.config.faults
         if faults:
             message = (
@@ -188,12 +188,12 @@ class Reader:
 
     def plan(self, predicate: pl.Expr | None, sample: Sample | None) -> ScanPlan:
         """Choose files and pages for a read."""
-        return self.planner(predicate)(sample)
+        return self.of_filter(predicate)(sample)
 
-    def planner(self, predicate: pl.Expr | None) -> Planner:
+    def of_filter(self, predicate: pl.Expr | None) -> FilterPlanner:
         """Return the planner of reads of one filter."""
         refuse_forked(self.snapshot.uri)
-        return Planner(self, predicate)
+        return FilterPlanner(self, predicate)
 
     def weights_of(self, sample: Sample | None) -> WeightRange:
         """Return the weights of the rows of a sample. Raise if the weights of rows are not known."""
@@ -249,52 +249,52 @@ def different_names(columns: Sequence[str], known: Sequence[str], *, argument: s
     return names
 
 
-def log_read(reader: Reader, plan: ScanPlan, sample: Sample | None) -> None:
+def log_read(planner: Planner, plan: ScanPlan, sample: Sample | None) -> None:
     """Log the number of files and rows that a read opens."""
     if not LOG.isEnabledFor(logging.DEBUG):  # the sums take time
         return
-    chosen, snapshot = plan.selection, reader.snapshot
+    chosen, snapshot = plan.selection, planner.snapshot
     opened, files, rows = int(chosen.opened.sum()), len(chosen.opened), int(chosen.rows_opened.sum())
     text = "version %d of %s: reads %d of %d files, %d of %d rows; filter %s, sample %s"
     version = (snapshot.version, snapshot.uri)
     LOG.debug(text, *version, opened, files, rows, snapshot.counted_rows, plan.predicate, sample)
 
 
-def sampled_by(reader: Reader, columns: Sequence[str] | None) -> Reader:
-    """Return the reader whose samples select rows by the hash of these columns; None: by the index of the table.
+def sampled_by(planner: Planner, columns: Sequence[str] | None) -> Planner:
+    """Return the planner whose samples select rows by the hash of these columns; None: by the index of the table.
 
     If the index is of these columns, it is used.
     """
     if columns is None:
-        return reader
-    schema = reader.snapshot.schema
+        return planner
+    schema = planner.snapshot.schema
     names = different_names(columns, list(schema), argument="sample_by")
     unfit = {name: schema[name] for name in names if not can_be_hashed(schema[name])}
     if unfit:
         problem = f"must name columns with a hash; no hash is known for the types of {unfit}"
         invalid_argument("sample_by", problem, value=names)
-    if tuple(names) == reader.hashed and not reader.hashes_differ:
-        return reader
-    return Reader(reader.snapshot, tuple(names))
+    if tuple(names) == planner.hashed and not planner.hashes_differ:
+        return planner
+    return Planner(planner.snapshot, tuple(names))
 
 
-def reader_of_estimate(reader: Reader, columns: Sequence[str] | None, sample: Sample | None) -> Reader:
-    """Return the reader of an estimate: without an index on these columns, it reads all rows. Warn of that."""
-    reader = sampled_by(reader, columns)
-    reader.weights_of(sample)  # raises if a sample needs other arguments
-    warn_of_full_read(reader)
-    return reader
+def planner_of_estimate(planner: Planner, columns: Sequence[str] | None, sample: Sample | None) -> Planner:
+    """Return the planner of an estimate: without an index on these columns, it reads all rows. Warn of that."""
+    planner = sampled_by(planner, columns)
+    planner.weights_of(sample)  # raises if a sample needs other arguments
+    warn_of_full_read(planner)
+    return planner
 
 
-def warn_of_full_read(reader: Reader) -> None:
+def warn_of_full_read(planner: Planner) -> None:
     """Warn, once per table, if samples read all files."""
-    snapshot = reader.snapshot
-    reads_all = reader.sample_by is not None or not snapshot.config.is_indexed
+    snapshot = planner.snapshot
+    reads_all = planner.sample_by is not None or not snapshot.config.is_indexed
     if not reads_all or snapshot.metadata.id in _WARNED:
         return
     if snapshot.config.is_indexed:
-        columns = list(reader.hashed)
-        now = Reader(snapshot).hashed
+        columns = list(planner.hashed)
+        now = Planner(snapshot).hashed
         reason = f"is sampled by {list(now)}, not by {columns}"
         cure = f"Leave sample_by out to sample by {list(now)}, or write a table with sample_by={columns}"
     else:

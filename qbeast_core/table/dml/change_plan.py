@@ -12,8 +12,8 @@ import polars as pl
 from qbeast_core.results import RewriteResult
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.commit.commit import CommitOutcome
-from qbeast_core.table.dml.match import FileMatches
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.dml.file_matches import FileMatches
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.rewrite.replace import Replaced, Replacement
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -149,7 +149,7 @@ class ChangePlan:
 
     def _plan(self, snapshot: Snapshot, gone: BoolArray) -> pl.DataFrame:
         """Return `ChangeResult.plan`."""
-        files, replacement = IndexState(snapshot).files, self.replacement
+        files, replacement = Index(snapshot).files, self.replacement
         matched, actions = np.zeros(len(gone), np.int64), np.full(len(gone), None, dtype=object)
         matched[self.matches.files] = self.matches.rows
         actions[gone] = "order of weights"

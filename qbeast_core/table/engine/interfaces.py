@@ -17,7 +17,7 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.space.arrays import F64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import ProgressCallback
-from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.tree.key_sketch import KeySketch
 from qbeast_core.tree.layout.existing import ExistingTree
 from qbeast_core.tree.space.summary import IndexSummary

@@ -15,7 +15,7 @@ from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.revision import Revision
 
-# Revision of files without one, in `IndexTable.blocks`.
+# Revision of files without one, in `BlockTable.blocks`.
 NO_REVISION: Final = -1
 
 
@@ -34,7 +34,7 @@ class RevisionSpace:
 
 
 @dataclass(frozen=True, eq=False)  # no slots: derived columns are cached
-class IndexTable:
+class BlockTable:
     """The index of a snapshot: one row per block, in the order of files and of blocks in each file.
 
     Every file has at least one block. A file without readable tags has one block without a cube, which may hold any
@@ -94,7 +94,7 @@ class IndexTable:
     def _where(self, mask: pl.Series) -> pl.DataFrame:
         return self.blocks if mask.all() else self.blocks.filter(mask)
 
-    def with_files(self, files: pl.DataFrame, new: IndexTable) -> IndexTable:
+    def with_files(self, files: pl.DataFrame, new: BlockTable) -> BlockTable:
         """Return the table extended by `new`, the table of the last files of `files`."""
         shift = self.files.height
         blocks = self.blocks.vstack(new.blocks.with_columns(new.blocks["file"] + shift))
@@ -102,7 +102,7 @@ class IndexTable:
         for space in new.spaces:
             key = space.revision.revision_id, space.foreign
             spaces[key] = _extended(spaces.get(key), space, shift=len(self))
-        return IndexTable(
+        return BlockTable(
             files=files,
             # Rechunk rarely: it copies the whole frame.
             blocks=blocks if blocks.n_chunks() <= _MAX_CHUNKS else blocks.rechunk(),

@@ -21,8 +21,9 @@ from qbeast_core.table.data.data_files import FileSettings, delete_data_files
 from qbeast_core.table.data.query_batches import has_any_width
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.distributed import DistributedRows
-from qbeast_core.table.engine.protocol import Rows, Source
-from qbeast_core.table.engine.spill.files import (
+from qbeast_core.table.engine.file_target import FileTarget
+from qbeast_core.table.engine.interfaces import Rows, Source
+from qbeast_core.table.engine.spill.spill_files import (
     FAST,
     PLAIN,
     PlacedBatch,
@@ -35,7 +36,6 @@ from qbeast_core.table.engine.spill.files import (
     map_ahead,
     sampled,
 )
-from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import OrderedRows, PlacedFile, ordered_files, store_ordered
 from qbeast_core.table.engine.tasks.store_files import PlainTask, settings_for

@@ -15,7 +15,7 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import QuantilesTransformation
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
 from qbeast_core.table.index.column_choice import check_columns, specs_of_table
-from qbeast_core.table.index.state import IndexState, bounded_columns
+from qbeast_core.table.index.live_index import Index, bounded_columns
 from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision
 from qbeast_core.tree.space.fit_space import KNOT_CHARACTERS, Growth, ValueRange
 from qbeast_core.tree.space.index_values import to_index_column
@@ -36,7 +36,7 @@ class ChosenRevision:
 def choose_revision(
     wish: IndexWish,
     summary_of: Callable[[Sequence[str]], IndexSummary],
-    state: IndexState | None,
+    state: Index | None,
     *,
     uri: str,
     now_ms: int,
@@ -58,7 +58,7 @@ def choose_revision(
     return ChosenRevision(revision, is_new=revision is not current, rows=summary.rows)
 
 
-def wish_of_table(state: IndexState, *, redraw: bool = False) -> IndexWish:
+def wish_of_table(state: Index, *, redraw: bool = False) -> IndexWish:
     """Return the index options of a table for a rewrite of its rows."""
     snapshot = state.snapshot
     latest, dialect = snapshot.config.latest, dialect_of(snapshot)

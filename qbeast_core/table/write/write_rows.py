@@ -24,11 +24,12 @@ from qbeast_core.support.runtime import LOG, Progress, now_ms, report
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.data.row_rules import drawn_for, with_numbers
+from qbeast_core.table.engine.file_target import FileTarget
+from qbeast_core.table.engine.interfaces import Engine, PlannedRows, Rows, Source
 from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.protocol import Engine, PlannedRows, Rows, Source
-from qbeast_core.table.engine.stream import FrameSource, OneShotSource, required_columns
-from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.row_sources import FrameSource, OneShotSource, required_columns
 from qbeast_core.table.engine.tasks.store_files import rows_of
+from qbeast_core.table.index.choose_revision import ChosenRevision, choose_revision
 from qbeast_core.table.index.key_counts import (
     KeyCounts,
     count_keys,
@@ -39,12 +40,11 @@ from qbeast_core.table.index.key_counts import (
     with_write,
 )
 from qbeast_core.table.index.partition_sizes import warn_if_small
-from qbeast_core.table.index.revision import ChosenRevision, choose_revision
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
+from qbeast_core.table.write.found_table import find_target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options, is_applied
-from qbeast_core.table.write.plan import PlannedTable, prepare, rows_intent
-from qbeast_core.table.write.target import find_target_once_created
+from qbeast_core.table.write.planned_table import PlannedTable, prepare, rows_intent
 
 # Identity columns that draw numbers, and how many they reserved; None: as many as there are rows.
 _Numbers: TypeAlias = tuple[Sequence[Identity], int | None]

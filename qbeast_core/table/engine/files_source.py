@@ -20,11 +20,11 @@ from qbeast_core.space.arrays import I64Array
 from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.data.query_batches import has_any_width, within
 from qbeast_core.table.engine.budget import guess_row_bytes
-from qbeast_core.table.engine.target import FileTarget, RowShape
+from qbeast_core.table.engine.file_target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.row_change import RowChange, RowFunction
 from qbeast_core.table.read.file_scans import file_at
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -123,7 +123,7 @@ def rows_and_bytes(snapshot: Snapshot, files: I64Array) -> tuple[I64Array, I64Ar
 def _file_frames(snapshot: Snapshot, files: I64Array, names: Sequence[str]) -> Iterator[pl.DataFrame]:
     """Yield the rows of some live files in frames of bounded size."""
     scans = live_scans(snapshot, files.tolist(), names)
-    yield from read_scans(scans, all_rows(Reader(snapshot), names), snapshot.data_files)
+    yield from read_scans(scans, all_rows(Planner(snapshot), names), snapshot.data_files)
 
 
 def live_scans(snapshot: Snapshot, numbers: Sequence[int], names: Sequence[str]) -> list[FileScan]:
@@ -140,9 +140,9 @@ def needs_row_ids(snapshot: Snapshot, names: Sequence[str]) -> bool:
     return not set(snapshot.row_id_columns or ()).isdisjoint(names)
 
 
-def all_rows(reader: Reader, names: Sequence[str]) -> RowFilter:
+def all_rows(planner: Planner, names: Sequence[str]) -> RowFilter:
     """Return the filter that keeps all rows, with these columns."""
-    return RowFilter(tuple(names), reader.snapshot.copied_schema, reader.hashed, ALL_WEIGHTS)
+    return RowFilter(tuple(names), planner.snapshot.copied_schema, planner.hashed, ALL_WEIGHTS)
 
 
 def _uncompressed_bytes(snapshot: Snapshot, file: int) -> int:

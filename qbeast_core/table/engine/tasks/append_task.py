@@ -17,7 +17,7 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import CodedRows, FileSettings, delete_data_files, write_data_files
 from qbeast_core.table.data.frames import FrameLike
-from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.tasks.store_files import PlainTask, rows_of, settings_for, store_sorted
 from qbeast_core.tree.layout.existing import ExistingTree, partitions_of
 from qbeast_core.tree.layout.index_plan import plan_index

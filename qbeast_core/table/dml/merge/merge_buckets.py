@@ -18,7 +18,7 @@ import polars as pl
 from qbeast_core.io.stores.location import Location
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.support.joins import own_column
-from qbeast_core.table.dml.match import live_rows
+from qbeast_core.table.dml.file_matches import live_rows
 from qbeast_core.table.dml.merge.key_digest import (
     KeyDigest,
     digest_of,
@@ -28,8 +28,8 @@ from qbeast_core.table.dml.merge.key_digest import (
     merge_digests,
 )
 from qbeast_core.table.dml.merge.match_rows import join_source
-from qbeast_core.table.dml.merge.rules import DoubledKeys, MergedFiles, MergeRules, NewKeys
-from qbeast_core.table.dml.merge.source import (
+from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedFiles, MergeRules, NewKeys
+from qbeast_core.table.dml.merge.merge_source import (
     MAX_ROWS_MATCHED,
     FrameMergeSource,
     MergeMatches,
@@ -37,13 +37,13 @@ from qbeast_core.table.dml.merge.source import (
     scan_plan,
 )
 from qbeast_core.table.engine.choice import LocalEngine
-from qbeast_core.table.engine.protocol import Engine, Source
-from qbeast_core.table.engine.spill.files import PlacedBatch, SpilledRange, identity, map_ahead
-from qbeast_core.table.engine.spill.rows import Spill
-from qbeast_core.table.engine.stream import FrameSource
+from qbeast_core.table.engine.interfaces import Engine, Source
+from qbeast_core.table.engine.row_sources import FrameSource
+from qbeast_core.table.engine.spill.spill_files import PlacedBatch, SpilledRange, identity, map_ahead
+from qbeast_core.table.engine.spill.spilled_rows import Spill
 from qbeast_core.table.engine.tasks.added_rows import SUFFIX, StoredPart, StoredRows, as_bytes
 from qbeast_core.table.read.file_scans import scan_of
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan_task import read_scans
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -141,9 +141,9 @@ class _Matching:
         spill: Spill,
         among: BoolArray | None,
     ) -> None:
-        self._rules, self._reader, self._digest, self._spill = rules, Reader(snapshot), digest, spill
+        self._rules, self._planner, self._digest, self._spill = rules, Planner(snapshot), digest, spill
         self._on = list(rules.clauses.keys)
-        self.scan = scan_plan(rules, self._reader, key_nodes(rules, digest))
+        self.scan = scan_plan(rules, self._planner, key_nodes(rules, digest))
         self._live = live_rows(snapshot)
         self._files = np.flatnonzero(self.scan.selection.opened & (True if among is None else among))
         self._source: list[SpilledRange] = []
@@ -220,9 +220,9 @@ class _Matching:
 
     def _keys_of(self, number: int) -> pl.DataFrame:
         """Return the distinct keys of a file that can match."""
-        keep = key_filter(self._rules, self._reader.row_filter(self.scan, self._on), self._digest)
-        scan = scan_of(self._reader, self.scan, number)
-        frames = [frame.select(self._on).unique() for frame in read_scans([scan], keep, self._reader.files)]
+        keep = key_filter(self._rules, self._planner.row_filter(self.scan, self._on), self._digest)
+        scan = scan_of(self._planner, self.scan, number)
+        frames = [frame.select(self._on).unique() for frame in read_scans([scan], keep, self._planner.files)]
         empty = self._empty_keys
         if not frames:
             return empty
@@ -297,11 +297,11 @@ class _Matching:
             part.delete()
 
     def _judged(self, number: int, source: pl.DataFrame) -> I64Array:
-        rules, reader = self._rules, self._reader
-        keep = reader.row_filter(self.scan, rules.match_columns())
-        _, counts = rules.matching(reader.files, keep, source)([scan_of(reader, self.scan, number)])
+        rules, planner = self._rules, self._planner
+        keep = planner.row_filter(self.scan, rules.match_columns())
+        _, counts = rules.matching(planner.files, keep, source)([scan_of(planner, self.scan, number)])
         if counts.any():
-            self.stored_by_file[reader.snapshot.data_paths[number]] = self._store(source)
+            self.stored_by_file[planner.snapshot.data_paths[number]] = self._store(source)
         return counts[:, 0]
 
     def _store(self, rows: pl.DataFrame) -> str:

@@ -22,7 +22,7 @@ from qbeast_core.table.data.query_batches import (
     within,
 )
 from qbeast_core.table.engine.budget import guess_row_bytes
-from qbeast_core.table.engine.protocol import Source
+from qbeast_core.table.engine.interfaces import Source
 
 
 @runtime_checkable

@@ -13,8 +13,8 @@ import polars as pl
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.columns.file_values import typed_partitions
 from qbeast_core.log.domains import clustered_by_others, is_clustered
+from qbeast_core.query.index.block_table import NO_REVISION, BlockTable
 from qbeast_core.query.index.decode_tags import fits_schema
-from qbeast_core.query.index.index_table import NO_REVISION, IndexTable
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.space.cubes import Cubes, decode_cubes
@@ -61,7 +61,7 @@ class Disorder:
 
 
 @dataclass(frozen=True, eq=False)  # no slots: derived values are cached
-class IndexState:
+class Index:
     """The files of a snapshot by revision, and their blocks."""
 
     snapshot: Snapshot
@@ -77,9 +77,9 @@ class IndexState:
         return latest if fits else None
 
     @property
-    def table(self) -> IndexTable:
+    def table(self) -> BlockTable:
         """The blocks of all files, with masks of valid blocks."""
-        return self.snapshot.index
+        return self.snapshot.blocks
 
     @property
     def blocks(self) -> pl.DataFrame:
@@ -129,7 +129,7 @@ class IndexState:
         """Return one row per block of all files with valid tags; see `Table.blocks`."""
         snapshot = self.snapshot.with_copies
         path = pl.Series("path", snapshot.data_paths, dtype=pl.String)
-        return snapshot.index.readable.select(
+        return snapshot.blocks.readable.select(
             pl.lit(path).gather(pl.col("file")).alias("path"),
             pl.col("revision").replace(NO_REVISION, None).alias("revision_id"),
             "cube",
@@ -306,9 +306,9 @@ class IndexState:
 
 
 def new_blocks(adds: Sequence[AddFile], trees: I64Array) -> pl.DataFrame:
-    """Return the blocks of files that are not committed yet, in the columns of `IndexState`.
+    """Return the blocks of files that are not committed yet, in the columns of `Index`.
 
-    `trees` are the numbers of the files' trees, see `IndexState.with_partitions`.
+    `trees` are the numbers of the files' trees, see `Index.with_partitions`.
     """
     rows = [
         (NEW_FILE, tree, block.cube, block.min_weight, block.max_weight, block.element_count)

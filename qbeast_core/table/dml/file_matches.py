@@ -10,9 +10,9 @@ import numpy as np
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.expressions import Condition
 from qbeast_core.table.dml.count_rows import AT_ONCE, CountRows
-from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.read.file_scans import scan_of
-from qbeast_core.table.read.reader import Reader, ScanPlan
+from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 # Number of rows of a file whose rows the log does not count.
@@ -50,20 +50,20 @@ def count_matches(
     Statistics and cubes exclude files and pages that cannot hold a match. Of the others, only the columns of the
     condition are read.
     """
-    reader, live = Reader(snapshot), live_rows(snapshot)
+    planner, live = Planner(snapshot), live_rows(snapshot)
     candidates = np.ones(len(live), np.bool_) if among is None else among
     if condition.constant is not None:
         # No row is tested. Files whose rows the log does not count are read to count them.
         files = np.flatnonzero(candidates & (live != 0)) if condition.constant else np.zeros(0, np.int64)
         unknown = files[live[files] == UNKNOWN]
-        plan = reader.plan(None, None)
-        call = CountRows(reader.files, reader.row_filter(plan, list(snapshot.schema)[:1]), None)
-        live[unknown] = _count(reader, plan, unknown, call, engine)
+        plan = planner.plan(None, None)
+        call = CountRows(planner.files, planner.row_filter(plan, list(snapshot.schema)[:1]), None)
+        live[unknown] = _count(planner, plan, unknown, call, engine)
         return _matches(files, live[files], live, plan)
-    plan = reader.plan(condition.expr, None)
+    plan = planner.plan(condition.expr, None)
     files = np.flatnonzero(plan.selection.opened & candidates)
-    call = CountRows(reader.files, reader.row_filter(plan, condition.columns[:1]), condition.text)
-    counts = _count(reader, plan, files, call, engine)
+    call = CountRows(planner.files, planner.row_filter(plan, condition.columns[:1]), condition.text)
+    counts = _count(planner, plan, files, call, engine)
     return _matches(files, counts, live, plan)
 
 
@@ -72,14 +72,14 @@ def _matches(files: I64Array, counts: I64Array, live: I64Array, plan: ScanPlan) 
     return FileMatches(files[matching], counts[matching], live[files[matching]], plan)
 
 
-def _count(reader: Reader, plan: ScanPlan, files: I64Array, call: CountRows, engine: Engine) -> I64Array:
-    opened = [scan_of(reader, plan, file) for file in files.tolist()]
+def _count(planner: Planner, plan: ScanPlan, files: I64Array, call: CountRows, engine: Engine) -> I64Array:
+    opened = [scan_of(planner, plan, file) for file in files.tolist()]
     return np.array(engine.map(call, opened, at_once=AT_ONCE), np.int64)
 
 
 def live_rows(snapshot: Snapshot) -> I64Array:
     """Return the number of rows that a read returns of each file, or `UNKNOWN`; shape (files,)."""
-    rows = Reader(snapshot).blocks.num_records.copy()  # `UNKNOWN` where the blocks contradict the log
+    rows = Planner(snapshot).blocks.num_records.copy()  # `UNKNOWN` where the blocks contradict the log
     for file, hidden in snapshot.deleted_rows.items():
         if rows[file] != UNKNOWN:
             rows[file] -= len(hidden)

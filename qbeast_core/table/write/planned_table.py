@@ -34,7 +34,7 @@ from qbeast_core.table.data.foreign_schema import (
 )
 from qbeast_core.table.data.row_rules import RowRules
 from qbeast_core.table.data.schema import check_sample_column, fit_frame, refuse_sample_column
-from qbeast_core.table.engine.target import FileTarget, RowShape
+from qbeast_core.table.engine.file_target import FileTarget, RowShape
 from qbeast_core.table.index.column_choice import (
     check_columns,
     refuse_collations,
@@ -42,7 +42,7 @@ from qbeast_core.table.index.column_choice import (
     specs_of_overwrite,
     specs_of_table,
 )
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.key_columns import partition_columns, sampling_key, with_sampling_key
 from qbeast_core.table.write.options import WriteOptions, parse_column_stats
@@ -62,7 +62,7 @@ class PlannedTable:
     # The requested index: columns, cube size, dialect, ranges.
     wish: IndexWish
     # Index of the table to append to. None: a new index begins.
-    state: IndexState | None
+    state: Index | None
     # Rules of the table for the rows.
     rules: RowRules | None
     # Columns that the table is clustered by.
@@ -98,7 +98,7 @@ def prepare(
 ) -> PlannedTable:
     """Return the table after a write of rows with these columns. In a new schema, `required` ones allow no nulls."""
     appending = target is not None and options.mode == "append"
-    state = IndexState(target) if target is not None and appending else None
+    state = Index(target) if target is not None and appending else None
     latest = target.config.latest if target is not None else None
     dialect = _dialect(options, target)
     if target is not None and dialect == "qbeast-spark":
@@ -207,7 +207,7 @@ def _with_computed(frame: pl.DataFrame, target: Snapshot | None, rules: RowRules
 
 
 def _specs(
-    target: Snapshot | None, state: IndexState | None, options: WriteOptions, schema: pl.Schema
+    target: Snapshot | None, state: Index | None, options: WriteOptions, schema: pl.Schema
 ) -> tuple[ColumnSpec, ...]:
     """Return the columns to index: the requested columns, or the columns of the table."""
     columns = options.columns
