@@ -22,7 +22,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.type_names import NAMES, type_of
 from qbeast_core.resources import Resources
 from qbeast_core.table.engine.choice import budget_of, spill_folder_of
-from qbeast_core.table.engine.spill.spill_files import SpillFolder
+from qbeast_core.table.engine.spill.spill_folder import SpillFolder
 
 SourceFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "delta"]
 

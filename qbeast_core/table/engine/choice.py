@@ -21,7 +21,8 @@ from qbeast_core.table.engine.files_source import FilesSource, rows_and_bytes
 from qbeast_core.table.engine.interfaces import AnswerT, ItemT, Rows, Source
 from qbeast_core.table.engine.memory import MemoryEngine
 from qbeast_core.table.engine.row_sources import FrameSource, OneShotSource, drain
-from qbeast_core.table.engine.spill.spill_files import SpillFolder, spool
+from qbeast_core.table.engine.spill.spill_files import spool
+from qbeast_core.table.engine.spill.spill_folder import SpillFolder
 from qbeast_core.table.engine.spill.spilled_rows import Spill, spilled_rows
 
 _MEMORY_VARIABLE: Final = "QBEAST_MEMORY_BYTES"

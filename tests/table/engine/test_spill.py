@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import qbeast
 from qbeast_core.table.engine import budget, choice
 from qbeast_core.table.engine.spill import spill_files
-from qbeast_core.table.engine.spill.spill_files import SpillFolder
+from qbeast_core.table.engine.spill.spill_folder import SpillFolder
 from qbeast_core.tree.space.summary import SampleLimits
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants

@@ -52,7 +52,7 @@ def create(path: Path, rows: pl.DataFrame, layout: str, **options: Any) -> qbeas
     return qbeast.open_table(path)
 
 
-@examples(2, sweep=90)
+@examples(1, sweep=90)
 @given(
     layout=st.sampled_from(["index", "key"]),
     count=st.integers(1, 400),

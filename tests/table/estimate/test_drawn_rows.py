@@ -45,7 +45,7 @@ def parts_of(table: qbeast.Table, where: str | None, *, tasks: bool = False) -> 
         if window is not None:
             plan, columns = window.plan.scan_plan, ["x", "id", "w"]
             if tasks:
-                sent = pickle.dumps(scan_tasks(table.planner, plan, columns, task_bytes=1))
+                sent = pickle.dumps(scan_tasks(table.planner, plan, columns, task_bytes=10_000))
                 made = pickle.loads(sent)  # noqa: S301 - our own
                 frames += [frame for task in made for frame in task.read()]
             else:

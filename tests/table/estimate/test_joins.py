@@ -269,7 +269,7 @@ def test_joined_rows_stay_within_memory(tables: tuple[qbeast.Table, qbeast.Table
     question = question_of(events.planner, asked, limits, join=(orders, "user"))
     (plenty,) = rounds(events.planner, question)
     (little,) = rounds(
-        events.planner, replace(question, limits=replace(limits, memory_bytes=60_000))
+        events.planner, replace(question, limits=replace(limits, memory_bytes=150_000))
     )  # ranges of users
     assert_frame_equal(little.frame, plenty.frame, rel_tol=1e-9)
     assert little.rows_read == plenty.rows_read

@@ -37,7 +37,7 @@ def column_lists(draw: st.DrawFn, schema: pl.Schema) -> list[str]:
     return [name + draw(st.sampled_from(kinds_of(schema[name]))) for name in chosen]
 
 
-@examples(2, sweep=45, parent=RELAXED)
+@examples(1, sweep=45, parent=RELAXED)
 @given(
     data=st.data(), case=cases(most_frames=1, most_rows=25).filter(lambda case: case.dialect == "documented")
 )
@@ -72,6 +72,7 @@ def test_reindex_commits_only_metadata(tmp_path: Path) -> None:
     check_version(tmp_path, ROWS)
 
 
+@pytest.mark.sweep
 def test_each_optimize_moves_a_quarter_of_bytes(tmp_path: Path) -> None:
     table, moved = new(tmp_path), 0
     table.reindex(["b"])

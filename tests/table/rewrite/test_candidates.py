@@ -67,7 +67,7 @@ def state_of(
         config=Mock(revisions=revisions, latest=item),
         protocol=Protocol(min_reader_version=1, min_writer_version=2),
         columns=PLAIN,
-        index=build_block_table(frame, revisions, schema),
+        blocks=build_block_table(frame, revisions, schema),
     )
     return Index(snapshot)
 

@@ -1,15 +1,11 @@
-"""Temporary files of rows in the order of a source or by data file, their locked folder, and reads ahead."""
+"""Temporary files of rows in the order of a source or by data file, and reads ahead."""
 
 from __future__ import annotations
 
-import errno
-import os
-import tempfile
-import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -18,11 +14,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from qbeast_core.errors import StorageError
 from qbeast_core.io.parquet.encodings import with_short_values
-from qbeast_core.io.stores.temporary_folder import TemporaryFolder
 from qbeast_core.space.arrays import I64Array, U64Array
 from qbeast_core.table.data.query_batches import within
+from qbeast_core.table.engine.spill.spill_folder import SpillFolder
 from qbeast_core.table.engine.tasks.added_rows import as_bytes
 
 _KEYS: Final = "sort key"  # the last column, accessed by position: other columns may have any name
@@ -262,55 +257,6 @@ def _numbers(column: Any) -> U64Array:
 def _frame(table: Any, schema: pl.Schema) -> pl.DataFrame:
     frame = pl.DataFrame(table)
     return frame.cast({name: schema[name] for name in frame.columns if frame.schema[name] != schema[name]})
-
-
-_PREFIX: Final = "qbeast-spill-"
-
-
-class SpillFolder:
-    """New folder in `parent`, locked until it is closed or the process ends.
-
-    Folders of killed processes of the same user are removed first.
-    """
-
-    def __init__(self, parent: str | os.PathLike[str] | None) -> None:
-        self.parent = Path(tempfile.gettempdir() if parent is None else parent)
-        with self.writing():  # access to a folder of another user may fail
-            exists = self.parent.is_dir()
-        if not exists:
-            msg = (
-                f"there is no folder {str(self.parent)!r} to spill rows to. Make it, or name "
-                "another one with `spill_dir`."
-            )
-            raise StorageError(msg, path=str(self.parent), argument="spill_dir")
-        with self.writing():
-            self._folder = TemporaryFolder(self.parent, _PREFIX)
-        self.path = self._folder.path
-
-    def new_path(self) -> str:
-        """Return the path of a new file."""
-        return str(self.path / uuid.uuid4().hex)
-
-    def close(self) -> None:
-        """Remove the folder and its files."""
-        self._folder.close()
-
-    @contextmanager
-    def writing(self) -> Generator[None]:
-        """Convert errors of the system to a `StorageError` about the folder, not the table."""
-        try:
-            yield
-        except StorageError:
-            raise
-        except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            problem = "has no room left" if full else f"cannot be used: {error.strerror or error}"
-            msg = (
-                f"the folder for rows that do not fit in memory, {str(self.parent)!r}, {problem}, "
-                "and the temporary files are removed. Pass another folder with `spill_dir` (with room for "
-                "the rows twice), or more memory with `memory_bytes`."
-            )
-            raise StorageError(msg, path=str(self.parent), argument="spill_dir") from error
 
 
 ItemT = TypeVar("ItemT")

@@ -29,13 +29,13 @@ from qbeast_core.table.engine.spill.spill_files import (
     PlacedBatch,
     SpilledRange,
     SpilledRows,
-    SpillFolder,
     SpillWriter,
     by_range,
     identity,
     map_ahead,
     sampled,
 )
+from qbeast_core.table.engine.spill.spill_folder import SpillFolder
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import OrderedRows, PlacedFile, ordered_files, store_ordered
 from qbeast_core.table.engine.tasks.store_files import PlainTask, settings_for
