@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -38,7 +39,7 @@ def test_failed_tasks_leave_no_feed(
 
     def with_a_missing_file(reader: Any, scan: Any, number: int) -> Any:
         parts = scan_of(reader, scan, number)
-        return type(parts)(whole=("missing.parquet",)) if number == last else parts
+        return replace(parts, path="missing.parquet") if number == last else parts
 
     monkeypatch.setattr(feed, "scan_of", with_a_missing_file)
     monkeypatch.setattr(feed, "_ROWS_PER_TASK", 1)
