@@ -17,9 +17,9 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import delete_files
 from qbeast_core.table.dml.file_matches import live_rows
+from qbeast_core.table.dml.merge.frame_source import MergeMatches, scan_plan
 from qbeast_core.table.dml.merge.key_digest import KeyColumn, KeyDigest, key_filter, key_nodes, merge_digests
 from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedFiles, MergeRules
-from qbeast_core.table.dml.merge.merge_source import MergeMatches, scan_plan
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.tasks.added_rows import StoredRows, stored_by
 from qbeast_core.table.read.file_scans import scan_of

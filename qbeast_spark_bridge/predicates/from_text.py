@@ -16,9 +16,9 @@ from qbeast_core.query.sql.functions import function_arguments
 from qbeast_core.query.sql.lower import COMPARISONS, Lowering, names_of, type_of
 from qbeast_core.query.sql.operators import ANY, ONE, pattern_pieces
 from qbeast_core.query.sql.parse import case_parts, operands, without_parentheses
-from qbeast_core.query.sql.values import INTEGERS, MAX_DIGITS, Interval, largest
+from qbeast_core.query.sql.values import INTEGERS, MAX_DIGITS, Period, largest
 from qbeast_spark_bridge.predicates.text_functions import FUNCTIONS, cast, moved
-from qbeast_spark_bridge.predicates.typed_sql import Part, align, refuse, typed_literal
+from qbeast_spark_bridge.predicates.typed_sql import SqlPart, align, refuse, typed_literal
 from qbeast_spark_bridge.spark_schema import quoted
 
 _SIGNS: Final[dict[type[exp.Expr], str]] = {**COMPARISONS, exp.NullSafeEQ: "<=>"}
@@ -44,14 +44,14 @@ class _Translator:
     def __init__(self, schema: pl.Schema) -> None:
         self.lowering = Lowering(schema, partial(datetime.now, UTC))
 
-    def truth(self, node: exp.Expr) -> Part:
+    def truth(self, node: exp.Expr) -> SqlPart:
         """Translate a condition."""
         part = self.part(node)
         if part.dtype not in _TRUTH:
             refuse(node)
-        return Part("CAST(NULL AS BOOLEAN)", pl.Boolean()) if part.dtype == pl.Null() else part
+        return SqlPart("CAST(NULL AS BOOLEAN)", pl.Boolean()) if part.dtype == pl.Null() else part
 
-    def part(self, node: exp.Expr) -> Part:
+    def part(self, node: exp.Expr) -> SqlPart:
         """Translate an expression; constants are computed here, as for Polars."""
         node = without_parentheses(node)
         if node.find(exp.Column, exp.Dot) is None:
@@ -64,10 +64,10 @@ class _Translator:
             refuse(node)
         return function(node, *map(self.part, function_arguments(node)))
 
-    def constant(self, node: exp.Expr) -> Part:
+    def constant(self, node: exp.Expr) -> SqlPart:
         """Translate a constant."""
         constant = self.lowering.value(node)
-        if isinstance(constant.const, Interval):
+        if isinstance(constant.const, Period):
             refuse(node)
         try:
             value: Any = constant.const if constant.is_number_const else pl.select(constant.expr).item()
@@ -76,64 +76,66 @@ class _Translator:
         is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
         return _number(value) if is_number else typed_literal(value, constant.dtype)
 
-    def column(self, node: exp.Expr) -> Part:
+    def column(self, node: exp.Expr) -> SqlPart:
         """Translate the name of a column or field."""
         column = self.lowering.value(node)
         dtype = next(iter(pl.Schema({"": column.dtype}).values()))
         path = names_of(node)
         if any("${" in field for field in path[1:]):  # Spark would substitute it
             refuse(node)
-        return Part(".".join(map(quoted, path)), dtype)
+        return SqlPart(".".join(map(quoted, path)), dtype)
 
 
-def _chain(translator: _Translator, node: exp.Expr) -> Part:
+def _chain(translator: _Translator, node: exp.Expr) -> SqlPart:
     word = " AND " if isinstance(node, exp.And) else " OR "
-    return Part(f"({word.join(translator.truth(operand).expr for operand in operands(node))})", pl.Boolean())
+    return SqlPart(
+        f"({word.join(translator.truth(operand).expr for operand in operands(node))})", pl.Boolean()
+    )
 
 
-def _not(translator: _Translator, node: exp.Expr) -> Part:
-    return Part(f"(NOT {translator.truth(node.this).expr})", pl.Boolean())
+def _not(translator: _Translator, node: exp.Expr) -> SqlPart:
+    return SqlPart(f"(NOT {translator.truth(node.this).expr})", pl.Boolean())
 
 
-def _compare(translator: _Translator, node: exp.Expr) -> Part:
+def _compare(translator: _Translator, node: exp.Expr) -> SqlPart:
     return _compared(_SIGNS[type(node)], translator.part(node.this), translator.part(node.expression), node)
 
 
-def _compared(sign: str, left: Part, right: Part, node: exp.Expr) -> Part:
+def _compared(sign: str, left: SqlPart, right: SqlPart, node: exp.Expr) -> SqlPart:
     (left, right), dtype = align([left, right], node)
     if dtype.is_nested():
         refuse(node)
-    return Part(f"({left.expr} {sign} {right.expr})", pl.Boolean())
+    return SqlPart(f"({left.expr} {sign} {right.expr})", pl.Boolean())
 
 
-def _distinct(translator: _Translator, node: exp.Expr) -> Part:
+def _distinct(translator: _Translator, node: exp.Expr) -> SqlPart:
     same = _compared("<=>", translator.part(node.this), translator.part(node.expression), node)
-    return Part(f"(NOT {same.expr})", pl.Boolean())
+    return SqlPart(f"(NOT {same.expr})", pl.Boolean())
 
 
-def _is(translator: _Translator, node: exp.Expr) -> Part:
+def _is(translator: _Translator, node: exp.Expr) -> SqlPart:
     if isinstance(node.expression, exp.Null):
-        return Part(f"({translator.part(node.this).expr} IS NULL)", pl.Boolean())
+        return SqlPart(f"({translator.part(node.this).expr} IS NULL)", pl.Boolean())
     value = "TRUE" if node.expression.this else "FALSE"
-    return Part(f"({translator.truth(node.this).expr} <=> {value})", pl.Boolean())
+    return SqlPart(f"({translator.truth(node.this).expr} <=> {value})", pl.Boolean())
 
 
-def _between(translator: _Translator, node: exp.Expr) -> Part:
+def _between(translator: _Translator, node: exp.Expr) -> SqlPart:
     value, low, high = (translator.part(node.args[name]) for name in ("this", "low", "high"))
     sides = _compared(">=", value, low, node).expr, _compared("<=", value, high, node).expr
-    return Part(f"({' AND '.join(sides)})", pl.Boolean())
+    return SqlPart(f"({' AND '.join(sides)})", pl.Boolean())
 
 
-def _in(translator: _Translator, node: exp.Expr) -> Part:
+def _in(translator: _Translator, node: exp.Expr) -> SqlPart:
     value, *items = align([translator.part(item) for item in (node.this, *node.expressions)], node.this)[0]
     if value.dtype == pl.Null():
         return translator.truth(exp.Null())
     if value.dtype.is_nested():
         refuse(node)
-    return Part(f"({value.expr} IN ({', '.join(item.expr for item in items)}))", pl.Boolean())
+    return SqlPart(f"({value.expr} IN ({', '.join(item.expr for item in items)}))", pl.Boolean())
 
 
-def _like(translator: _Translator, node: exp.Expr) -> Part:
+def _like(translator: _Translator, node: exp.Expr) -> SqlPart:
     escape = ""
     if isinstance(node, exp.Escape):
         node, escape = without_parentheses(node.this), str(node.expression.this)
@@ -148,18 +150,18 @@ def _like(translator: _Translator, node: exp.Expr) -> Part:
     text = "".join(_WILDCARDS.get(piece) or re.sub("[%_]", rf"{mark}\g<0>", str(piece)) for piece in pieces)
     side = f"LOWER({value.expr})" if folds else value.expr
     test = f"({side} LIKE {typed_literal(text, pl.String()).expr} ESCAPE '{mark}')"
-    return Part(f"(NOT {test})" if node.args.get("negate") else test, pl.Boolean())
+    return SqlPart(f"(NOT {test})" if node.args.get("negate") else test, pl.Boolean())
 
 
-def _case(translator: _Translator, node: exp.Expr) -> Part:
+def _case(translator: _Translator, node: exp.Expr) -> SqlPart:
     tests, values = case_parts(node)
     (*results, last), dtype = align([translator.part(value) for value in values], node)
     pairs = zip(tests, results, strict=True)
     whens = " ".join(f"WHEN {translator.truth(test).expr} THEN {result.expr}" for test, result in pairs)
-    return Part(f"(CASE {whens} ELSE {last.expr} END)", dtype)
+    return SqlPart(f"(CASE {whens} ELSE {last.expr} END)", dtype)
 
 
-def _number(value: int | Decimal) -> Part:
+def _number(value: int | Decimal) -> SqlPart:
     """Return a number as an integer, or as a decimal if it has a decimal point."""
     if isinstance(value, int) and -(2**63) <= value < 2**63:
         return typed_literal(
@@ -173,23 +175,23 @@ def _number(value: int | Decimal) -> Part:
     return typed_literal(exact, pl.Decimal(digits, max(-exponent, 0)))
 
 
-def _moved(translator: _Translator, node: exp.Expr) -> Part:
+def _moved(translator: _Translator, node: exp.Expr) -> SqlPart:
     """Add or subtract an interval, or numbers."""
     sides = [(node.this, node.expression), (node.expression, node.this)]
     for other, side in sides if isinstance(node, exp.Add) else sides[:1]:
         is_constant = side.find(exp.Interval) is not None and side.find(exp.Column) is None
         by = translator.lowering.value(side).const if is_constant else None
-        if isinstance(by, Interval):
+        if isinstance(by, Period):
             return moved(translator.part(other), by if isinstance(node, exp.Add) else -by, node)
     return FUNCTIONS[type(node)](node, translator.part(node.this), translator.part(node.expression))
 
 
-def _cast(translator: _Translator, node: exp.Expr) -> Part:
+def _cast(translator: _Translator, node: exp.Expr) -> SqlPart:
     dtype = type_of(node.args["to"]) if "to" in node.args else pl.Date()
     return cast(translator.part(node.this), dtype, node)
 
 
-_RULES: Final[dict[type[exp.Expr], Callable[[_Translator, exp.Expr], Part]]] = {
+_RULES: Final[dict[type[exp.Expr], Callable[[_Translator, exp.Expr], SqlPart]]] = {
     **dict.fromkeys((exp.And, exp.Or), _chain),
     **dict.fromkeys(_SIGNS, _compare),
     **dict.fromkeys((exp.Like, exp.ILike, exp.Escape), _like),

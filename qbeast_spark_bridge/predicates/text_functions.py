@@ -10,11 +10,11 @@ import polars as pl
 from sqlglot import exp
 
 from qbeast_core.query.sql.parse import PARTS
-from qbeast_core.query.sql.values import MAX_DIGITS, TIMESTAMP, TIMESTAMPTZ, Interval
+from qbeast_core.query.sql.values import MAX_DIGITS, TIMESTAMP, TIMESTAMPTZ, Period
 from qbeast_spark_bridge.predicates.typed_sql import (
     DAY_MICROS,
     NAN,
-    Part,
+    SqlPart,
     align,
     as_decimal,
     as_type,
@@ -23,7 +23,7 @@ from qbeast_spark_bridge.predicates.typed_sql import (
     sql_type,
 )
 
-_Function = Callable[..., Part]
+_Function = Callable[..., SqlPart]
 _SIGNS: Final[dict[type[exp.Expr], str]] = {
     exp.Add: "+",
     exp.Sub: "-",
@@ -44,31 +44,33 @@ _OF_DAY: Final = {
 }
 
 
-def cast(part: Part, dtype: pl.DataType, what: object) -> Part:
+def cast(part: SqlPart, dtype: pl.DataType, what: object) -> SqlPart:
     """Cast a part; a value outside of the type becomes null."""
     if part.dtype == dtype or part.dtype == pl.Null() or part.is_text_const:
         return as_type(part, dtype, what)
     if dtype == pl.Int128() and part.dtype.is_integer():
         digits = len(str(bound_of(part)))
-        return Part(f"CAST({part.expr} AS DECIMAL({digits}, 0))", pl.Decimal(digits, 0), bound=bound_of(part))
+        return SqlPart(
+            f"CAST({part.expr} AS DECIMAL({digits}, 0))", pl.Decimal(digits, 0), bound=bound_of(part)
+        )
     if dtype == pl.Int128():
         refuse(what)
     sql, source, name = part.expr, part.dtype, sql_type(dtype)
     if dtype.is_integer() and source.is_numeric():
         whole = f"RINT({sql})" if source.is_float() else f"ROUND({sql})" if source.is_decimal() else sql
-        return Part(f"TRY_CAST({whole} AS {name})", dtype)
+        return SqlPart(f"TRY_CAST({whole} AS {name})", dtype)
     is_exact = source.is_integer() or source.is_decimal() or source == pl.Boolean()
     if dtype.is_numeric() and (is_exact or (source.is_float() and dtype == pl.Float64())):
         via = f"CAST({sql} AS INT)" if source == pl.Boolean() else sql
-        return Part(f"TRY_CAST({via} AS {name})", dtype)
+        return SqlPart(f"TRY_CAST({via} AS {name})", dtype)
     if dtype == pl.String() and (source.is_integer() or source in (pl.Boolean(), pl.Date())):
-        return Part(f"CAST({sql} AS STRING)", dtype)
+        return SqlPart(f"CAST({sql} AS STRING)", dtype)
     return _day(part, what) if dtype == pl.Date() else as_type(part, dtype, what)
 
 
-def _arithmetic(node: exp.Expr, left: Part, right: Part) -> Part:
+def _arithmetic(node: exp.Expr, left: SqlPart, right: SqlPart) -> SqlPart:
     if pl.Null() in (left.dtype, right.dtype):
-        return Part("NULL", pl.Null())
+        return SqlPart("NULL", pl.Null())
     left, right = (
         as_type(side, other.dtype, node) if side.is_text_const else side
         for side, other in ((left, right), (right, left))
@@ -81,13 +83,13 @@ def _arithmetic(node: exp.Expr, left: Part, right: Part) -> Part:
         if isinstance(node, exp.Mod | exp.IntDiv):
             refuse(node)
         (left, right), dtype = align([left, right], node)
-        return Part(f"({left.expr} {_SIGNS[type(node)]} {right.expr})", dtype)
+        return SqlPart(f"({left.expr} {_SIGNS[type(node)]} {right.expr})", dtype)
     if left.dtype.is_decimal() or right.dtype.is_decimal():
         return _decimals(node, left, right)
     return _integers(node, left, right)
 
 
-def _integers(node: exp.Expr, left: Part, right: Part) -> Part:
+def _integers(node: exp.Expr, left: SqlPart, right: SqlPart) -> SqlPart:
     """Compute in a type that fits every result."""
     if isinstance(node, exp.IntDiv | exp.Mod):
         return _quotient(node, left, right)
@@ -102,26 +104,26 @@ def _integers(node: exp.Expr, left: Part, right: Part) -> Part:
         # Spark's result has one digit more for a sum, and the digits of both factors for a product.
         names = [f"DECIMAL({len(str(limit))}, 0)" for limit in bounds]
     sides = [f"CAST({part.expr} AS {own})" for part, own in zip((left, right), names, strict=True)]
-    return Part(f"CAST(({sides[0]} {_SIGNS[type(node)]} {sides[1]}) AS {name})", dtype, bound=bound)
+    return SqlPart(f"CAST(({sides[0]} {_SIGNS[type(node)]} {sides[1]}) AS {name})", dtype, bound=bound)
 
 
-def _quotient(node: exp.Expr, left: Part, right: Part) -> Part:
+def _quotient(node: exp.Expr, left: SqlPart, right: SqlPart) -> SqlPart:
     """Divide 64-bit integers: null for division by zero; a decimal, since the minimum divided by -1 overflows."""
     if max(bound_of(left), bound_of(right)) > _LONG + 1:
         refuse(node)
     dividend, divisor = (f"CAST({part.expr} AS BIGINT)" for part in (left, right))
     if isinstance(node, exp.Mod):
         sql = f"(CASE WHEN {divisor} != 0 THEN {dividend} % {divisor} END)"
-        return Part(sql, pl.Int64(), bound=bound_of(right))
+        return SqlPart(sql, pl.Int64(), bound=bound_of(right))
     if right.is_const and right.const not in (0, -1):
-        return Part(f"({dividend} DIV {divisor})", pl.Int64(), bound=bound_of(left))
+        return SqlPart(f"({dividend} DIV {divisor})", pl.Int64(), bound=bound_of(left))
     name = "DECIMAL(19, 0)"
     whens = f"WHEN {divisor} = -1 THEN CAST(- CAST({dividend} AS {name}) AS {name})"
     whens += f" WHEN {divisor} != 0 THEN CAST({dividend} DIV {divisor} AS {name})"
-    return Part(f"(CASE {whens} END)", pl.Decimal(19, 0), bound=bound_of(left))
+    return SqlPart(f"(CASE {whens} END)", pl.Decimal(19, 0), bound=bound_of(left))
 
 
-def _decimals(node: exp.Expr, left: Part, right: Part) -> Part:
+def _decimals(node: exp.Expr, left: SqlPart, right: SqlPart) -> SqlPart:
     """Compute exactly; raise if a result could have more digits than Spark keeps."""
     first, second = as_decimal(left), as_decimal(right)
     whole = [dtype.precision - dtype.scale for dtype in (first, second)]
@@ -136,69 +138,71 @@ def _decimals(node: exp.Expr, left: Part, right: Part) -> Part:
     sql = f"({sides[0]} {_SIGNS[type(node)]} {sides[1]})"
     if isinstance(node, exp.Mod):
         sql = f"(CASE WHEN {sides[1]} != 0 THEN {sql} END)"
-    return Part(f"CAST({sql} AS DECIMAL({precision}, {scale}))", pl.Decimal(precision, scale))
+    return SqlPart(f"CAST({sql} AS DECIMAL({precision}, {scale}))", pl.Decimal(precision, scale))
 
 
-def _divided(left: Part, right: Part) -> Part:
+def _divided(left: SqlPart, right: SqlPart) -> SqlPart:
     """Divide doubles by IEEE 754, also by zero, where Spark raises or returns null."""
     by_zero = f"{left.expr} * POWER({right.expr}, CAST('-1' AS DOUBLE))"
     sql = f"(CASE WHEN {right.expr} = 0 THEN {by_zero} ELSE {left.expr} / {right.expr} END)"
-    return Part(sql, pl.Float64())
+    return SqlPart(sql, pl.Float64())
 
 
-def _days(node: exp.Expr, left: Part, right: Part) -> Part:
+def _days(node: exp.Expr, left: SqlPart, right: SqlPart) -> SqlPart:
     """Move a date by days, or subtract two dates."""
     if isinstance(node, exp.Add) and right.dtype == pl.Date():
         left, right = right, left
     moves = isinstance(node, exp.Add | exp.Sub) and left.dtype == pl.Date()
     if moves and right.dtype.is_integer() and right.dtype != pl.Int64():
         name = "DATE_ADD" if isinstance(node, exp.Add) else "DATE_SUB"
-        return Part(f"{name}({left.expr}, {right.expr})", pl.Date())
+        return SqlPart(f"{name}({left.expr}, {right.expr})", pl.Date())
     if isinstance(node, exp.Sub) and left.dtype == right.dtype == pl.Date():
-        return Part(f"CAST(DATEDIFF({left.expr}, {right.expr}) AS BIGINT)", pl.Int64(), bound=2**33)
+        return SqlPart(f"CAST(DATEDIFF({left.expr}, {right.expr}) AS BIGINT)", pl.Int64(), bound=2**33)
     return refuse(node)
 
 
-def _negated(node: exp.Expr, part: Part) -> Part:
+def _negated(node: exp.Expr, part: SqlPart) -> SqlPart:
     if part.dtype.is_integer():
-        return _integers(node, Part("0", pl.Int32(), 0, 1), part)
-    return Part(f"(- {part.expr})", part.dtype)
+        return _integers(node, SqlPart("0", pl.Int32(), 0, 1), part)
+    return SqlPart(f"(- {part.expr})", part.dtype)
 
 
-def _day(part: Part, what: object) -> Part:
+def _day(part: SqlPart, what: object) -> SqlPart:
     """Return the day of a date or time, in UTC."""
     if part.dtype == pl.Date():
         return part
     if part.dtype == TIMESTAMP:
-        return Part(f"CAST({part.expr} AS DATE)", pl.Date())
+        return SqlPart(f"CAST({part.expr} AS DATE)", pl.Date())
     if part.dtype != TIMESTAMPTZ:
         refuse(what)
     micros = f"UNIX_MICROS({part.expr})"
     days = f"CAST(({micros} - PMOD({micros}, {DAY_MICROS})) DIV {DAY_MICROS} AS INT)"
-    return Part(f"DATE_FROM_UNIX_DATE({days})", pl.Date())
+    return SqlPart(f"DATE_FROM_UNIX_DATE({days})", pl.Date())
 
 
-def _extract(node: exp.Expr, *arguments: Part) -> Part:
+def _extract(node: exp.Expr, *arguments: SqlPart) -> SqlPart:
     part = arguments[-1]
     name = PARTS.get(type(node)) or str(node.this.name).upper()
     if part.dtype == pl.Date() and name in _MICROS_OF:
         part = as_type(part, TIMESTAMP, node)
     if name in _OF_DAY:
-        return Part(f"CAST({_OF_DAY[name].format(_day(part, node).expr)} AS BIGINT)", pl.Int64(), bound=2**31)
+        return SqlPart(
+            f"CAST({_OF_DAY[name].format(_day(part, node).expr)} AS BIGINT)", pl.Int64(), bound=2**31
+        )
     if name not in _MICROS_OF or part.dtype not in (TIMESTAMP, TIMESTAMPTZ):
         refuse(node)
     if part.dtype == TIMESTAMP:
-        return Part(f"CAST({name}({part.expr}) AS BIGINT)", pl.Int64(), bound=2**31)
+        return SqlPart(f"CAST({name}({part.expr}) AS BIGINT)", pl.Int64(), bound=2**31)
     micros = f"PMOD(UNIX_MICROS({part.expr}), {DAY_MICROS}) DIV {_MICROS_OF[name]}"
-    return Part(f"({micros}{'' if name == 'HOUR' else ' % 60'})", pl.Int64(), bound=2**31)
+    return SqlPart(f"({micros}{'' if name == 'HOUR' else ' % 60'})", pl.Int64(), bound=2**31)
 
 
-def _truncated(node: exp.Expr, part: Part, *_: Part) -> Part:
+def _truncated(node: exp.Expr, part: SqlPart, *_: SqlPart) -> SqlPart:
     unit = str(node.args["unit"].name).upper()
     if part.dtype.is_temporal() and unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY"):
         day = _day(part, node)
         if unit != "DAY":
-            day = Part(f"TRUNC({day.expr}, '{unit}')", pl.Date())
+            day = SqlPart(f"TRUNC({day.expr}, '{unit}')", pl.Date())
         return as_type(day, part.dtype, node)
     if part.dtype == pl.Date() and unit in _MICROS_OF:
         return as_type(part, TIMESTAMP, node)
@@ -206,35 +210,35 @@ def _truncated(node: exp.Expr, part: Part, *_: Part) -> Part:
         kept = list(_MICROS_OF)[: list(_MICROS_OF).index(unit) + 1]
         times = [f"{name}({part.expr})" if name in kept else "0" for name in _MICROS_OF]
         days = [f"{name}({part.expr})" for name in ("YEAR", "MONTH", "DAY")]
-        return Part(f"MAKE_TIMESTAMP_NTZ({', '.join([*days, *times])})", TIMESTAMP)
+        return SqlPart(f"MAKE_TIMESTAMP_NTZ({', '.join([*days, *times])})", TIMESTAMP)
     if part.dtype != TIMESTAMPTZ or unit not in _MICROS_OF:
         refuse(node)
     micros = f"UNIX_MICROS({part.expr})"
     step = f"CAST('{_MICROS_OF[unit]}' AS BIGINT)"
-    return Part(f"TIMESTAMP_MICROS({micros} - PMOD({micros}, {step}))", TIMESTAMPTZ)
+    return SqlPart(f"TIMESTAMP_MICROS({micros} - PMOD({micros}, {step}))", TIMESTAMPTZ)
 
 
-def moved(part: Part, by: Interval, what: object) -> Part:
+def moved(part: SqlPart, by: Period, what: object) -> SqlPart:
     """Move a date or time by an interval: by calendar months, then by a duration; in UTC."""
     micros = by.duration // timedelta(microseconds=1)
     if part.dtype == pl.Date():
         part = as_type(part, TIMESTAMP, what)
     if part.dtype == TIMESTAMP:
         seconds = f"INTERVAL '{micros // 1_000_000}' SECOND + INTERVAL '0.{micros % 1_000_000:06}' SECOND"
-        return Part(f"({part.expr} + INTERVAL '{by.months}' MONTH + {seconds})", TIMESTAMP)
+        return SqlPart(f"({part.expr} + INTERVAL '{by.months}' MONTH + {seconds})", TIMESTAMP)
     if part.dtype != TIMESTAMPTZ:
         refuse(what)
     start = f"UNIX_MICROS({part.expr})"
     if by.months:
         days = f"UNIX_DATE(ADD_MONTHS({_day(part, what).expr}, {by.months}))"
         start = f"({days} * {DAY_MICROS} + PMOD({start}, {DAY_MICROS}))"
-    return Part(f"TIMESTAMP_MICROS({start} + CAST('{micros}' AS BIGINT))", TIMESTAMPTZ)
+    return SqlPart(f"TIMESTAMP_MICROS({start} + CAST('{micros}' AS BIGINT))", TIMESTAMPTZ)
 
 
 def _whole(name: str) -> _Function:
     """Return the function FLOOR, CEIL or ROUND, which returns a float for floats of any size."""
 
-    def write(node: exp.Expr, part: Part, digits: Part | None = None) -> Part:
+    def write(node: exp.Expr, part: SqlPart, digits: SqlPart | None = None) -> SqlPart:
         if part.dtype.is_integer():
             return part
         places = 0 if digits is None else digits.const
@@ -242,12 +246,12 @@ def _whole(name: str) -> _Function:
             scale = min(places, part.dtype.scale)  # type: ignore[attr-defined]
             precision = part.dtype.precision - part.dtype.scale + 1 + scale  # type: ignore[attr-defined]
             digits_sql = "" if digits is None else f", {scale}"
-            return Part(f"{name}({part.expr}{digits_sql})", pl.Decimal(min(precision, MAX_DIGITS), scale))
+            return SqlPart(f"{name}({part.expr}{digits_sql})", pl.Decimal(min(precision, MAX_DIGITS), scale))
         if not part.dtype.is_float() or places:
             refuse(node)
         sql = f"CAST({part.expr} AS DOUBLE)"
         rounded = f"(CASE WHEN ABS({sql}) < {_WHOLE} THEN CAST({name}({sql}) AS DOUBLE) ELSE {sql} END)"
-        return Part(rounded, pl.Float64())
+        return SqlPart(rounded, pl.Float64())
 
     return write
 
@@ -255,36 +259,36 @@ def _whole(name: str) -> _Function:
 def _of_numbers(function: _Function) -> _Function:
     """Return a function that raises for a value of another type than a number."""
 
-    def write(node: exp.Expr, part: Part) -> Part:
+    def write(node: exp.Expr, part: SqlPart) -> SqlPart:
         return function(node, part) if part.dtype.is_numeric() else refuse(node)
 
     return write
 
 
-def _sign(_: exp.Expr, part: Part) -> Part:
+def _sign(_: exp.Expr, part: SqlPart) -> SqlPart:
     is_number = f" AND {part.expr} != {NAN}" if part.dtype.is_float() else ""
     whens = f"WHEN {part.expr} > 0{is_number} THEN 1 WHEN {part.expr} < 0 THEN -1 WHEN {part.expr} IS NOT NULL THEN 0"
-    return Part(f"CAST((CASE {whens} END) AS TINYINT)", pl.Int8(), bound=1)
+    return SqlPart(f"CAST((CASE {whens} END) AS TINYINT)", pl.Int8(), bound=1)
 
 
-def _absolute(node: exp.Expr, part: Part) -> Part:
+def _absolute(node: exp.Expr, part: SqlPart) -> SqlPart:
     if not part.dtype.is_integer():
-        return Part(f"ABS({part.expr})", part.dtype)
+        return SqlPart(f"ABS({part.expr})", part.dtype)
     minus = _negated(exp.Neg(this=node.this), part)
     sql = f"(CASE WHEN {part.expr} < 0 THEN {minus.expr} ELSE {part.expr} END)"
-    return Part(sql, minus.dtype, bound=minus.bound)
+    return SqlPart(sql, minus.dtype, bound=minus.bound)
 
 
 def _texts(form: str, dtype: pl.DataType | None = None) -> _Function:
     """Return a function of texts and literal integers; its arguments fill the places of `form`."""
 
-    def write(node: exp.Expr, *arguments: Part) -> Part:
+    def write(node: exp.Expr, *arguments: SqlPart) -> SqlPart:
         parts = [as_type(part, pl.String(), node) if part.dtype == pl.Null() else part for part in arguments]
         are_valid = all(part.dtype == pl.String() or type(part.const) is int for part in parts)
         if not are_valid or form.count("{") != len(parts):
             refuse(node)
         texts = [str(_count(part.const)) if type(part.const) is int else part.expr for part in parts]
-        return Part(form.format(*texts), dtype or pl.String(), bound=2**31)
+        return SqlPart(form.format(*texts), dtype or pl.String(), bound=2**31)
 
     return write
 
@@ -294,47 +298,47 @@ def _count(characters: int) -> int:
     return min(max(characters, 1 - 2**31), 2**31 - 1)
 
 
-def _trimmed(node: exp.Expr, *arguments: Part) -> Part:
+def _trimmed(node: exp.Expr, *arguments: SqlPart) -> SqlPart:
     position = str(node.args.get("position") or "BOTH")
     letters = "' '" if len(arguments) == 1 else "{1}"
     return _texts(f"TRIM({position} {letters} FROM {{0}})")(node, *arguments)
 
 
-def _cut(node: exp.Expr, *arguments: Part) -> Part:
+def _cut(node: exp.Expr, *arguments: SqlPart) -> SqlPart:
     return _texts("SUBSTRING({}, {})" if len(arguments) == 2 else "SUBSTRING({}, {}, {})")(node, *arguments)
 
 
-def _joined(node: exp.Expr, *arguments: Part) -> Part:
+def _joined(node: exp.Expr, *arguments: SqlPart) -> SqlPart:
     """Join texts; CONCAT skips nulls, ``||`` returns null for them."""
     parts = [cast(argument, pl.String(), node).expr for argument in arguments]
     if isinstance(node, exp.Concat):
         parts = [f"COALESCE({part}, '')" for part in parts]
-    return Part(f"CONCAT({', '.join(parts)})", pl.String())
+    return SqlPart(f"CONCAT({', '.join(parts)})", pl.String())
 
 
 def _skip_nulls(name: str) -> _Function:
     """Return the function COALESCE, GREATEST or LEAST, which skip nulls in Spark too."""
 
-    def write(node: exp.Expr, *arguments: Part) -> Part:
+    def write(node: exp.Expr, *arguments: SqlPart) -> SqlPart:
         parts, dtype = align(arguments, node)
         if len(parts) == 1 or dtype.is_nested():
             return parts[0] if len(parts) == 1 else refuse(node)
-        return Part(f"{name}({', '.join(part.expr for part in parts)})", dtype)
+        return SqlPart(f"{name}({', '.join(part.expr for part in parts)})", dtype)
 
     return write
 
 
-def _nullif(node: exp.Expr, part: Part, other: Part) -> Part:
+def _nullif(node: exp.Expr, part: SqlPart, other: SqlPart) -> SqlPart:
     (left, right), _ = align([part, other], node)
-    return Part(f"(CASE WHEN {left.expr} = {right.expr} THEN NULL ELSE {part.expr} END)", part.dtype)
+    return SqlPart(f"(CASE WHEN {left.expr} = {right.expr} THEN NULL ELSE {part.expr} END)", part.dtype)
 
 
-def _is_nan(node: exp.Expr, part: Part) -> Part:
-    return Part(f"({part.expr} = {NAN})", pl.Boolean()) if part.dtype.is_float() else refuse(node)
+def _is_nan(node: exp.Expr, part: SqlPart) -> SqlPart:
+    return SqlPart(f"({part.expr} = {NAN})", pl.Boolean()) if part.dtype.is_float() else refuse(node)
 
 
-def _root(node: exp.Expr, part: Part) -> Part:
-    return Part(f"SQRT({as_type(part, pl.Float64(), node).expr})", pl.Float64())
+def _root(node: exp.Expr, part: SqlPart) -> SqlPart:
+    return SqlPart(f"SQRT({as_type(part, pl.Float64(), node).expr})", pl.Float64())
 
 
 # Functions with the same results in Spark, given the right types. Others raise.

@@ -157,7 +157,7 @@ _RULES: Final[dict[type[pl.DataType], Callable[[pl.Series, pl.DataType], SparkLi
 DAY_MICROS: Final = "CAST('86400000000' AS BIGINT)"
 
 
-class Part(Typed[str]):
+class SqlPart(Typed[str]):
     """A part of Spark's SQL, whose value does not depend on settings of the session.
 
     It is a word, a call, or an expression in parentheses. `const` is a date or time, too.
@@ -177,20 +177,20 @@ def refuse(what: object) -> NoReturn:
     raise InvalidInputError(msg, argument="where")
 
 
-def typed_literal(value: Any, dtype: pl.DataType) -> Part:
+def typed_literal(value: Any, dtype: pl.DataType) -> SqlPart:
     """Return a literal of a type."""
     if value is None:
-        return Part(f"CAST(NULL AS {SQL_TYPES[dtype]})" if dtype in SQL_TYPES else "NULL", dtype)
+        return SqlPart(f"CAST(NULL AS {SQL_TYPES[dtype]})" if dtype in SQL_TYPES else "NULL", dtype)
     try:
         literal = spark_literal(pl.Series([value], dtype=dtype), dtype)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):  # it is beyond the type
         literal = None
     if literal is None:
         refuse(value)
-    return Part(literal.text, dtype, value)
+    return SqlPart(literal.text, dtype, value)
 
 
-def align(parts: Sequence[Part], what: object) -> tuple[list[Part], pl.DataType]:
+def align(parts: Sequence[SqlPart], what: object) -> tuple[list[SqlPart], pl.DataType]:
     """Return parts cast to their common type, and the type; a decimal gets no more digits than it needs."""
     try:
         dtype = common_type(parts, "")
@@ -205,7 +205,7 @@ def align(parts: Sequence[Part], what: object) -> tuple[list[Part], pl.DataType]
     return [as_type(part, dtype, what) for part in parts], dtype
 
 
-def bound_of(part: Part) -> int:
+def bound_of(part: SqlPart) -> int:
     """Return the largest possible magnitude of an integer."""
     if isinstance(part.const, int):
         return abs(part.const)
@@ -214,24 +214,24 @@ def bound_of(part: Part) -> int:
     return 10**part.dtype.precision if isinstance(part.dtype, pl.Decimal) else largest(part.dtype) + 1
 
 
-def as_type(part: Part, dtype: pl.DataType, what: object) -> Part:
+def as_type(part: SqlPart, dtype: pl.DataType, what: object) -> SqlPart:
     """Cast a part to a type that fits all its values."""
     if part.dtype == dtype:
         return part
     if dtype.is_nested():
         refuse(what)
     if part.dtype == pl.Null():
-        return Part(f"CAST(NULL AS {sql_type(dtype)})" if dtype != pl.Null() else "NULL", dtype)
+        return SqlPart(f"CAST(NULL AS {sql_type(dtype)})" if dtype != pl.Null() else "NULL", dtype)
     if part.is_const:
         return typed_literal(_convert(part.const, dtype, what), dtype)
     if dtype.is_numeric() and part.dtype.is_numeric() and (dtype.is_float() or not part.dtype.is_float()):
         # Spark compares integers of different sizes itself. Without a cast, it can use the column's statistics.
         sql = part.expr if dtype.is_integer() else f"CAST({part.expr} AS {sql_type(dtype)})"
-        return Part(sql, dtype)
+        return SqlPart(sql, dtype)
     if part.dtype == pl.Date() and dtype == TIMESTAMP:
-        return Part(f"CAST({part.expr} AS TIMESTAMP_NTZ)", dtype)
+        return SqlPart(f"CAST({part.expr} AS TIMESTAMP_NTZ)", dtype)
     if part.dtype == pl.Date() and dtype == TIMESTAMPTZ:
-        return Part(f"TIMESTAMP_MICROS(UNIX_DATE({part.expr}) * {DAY_MICROS})", dtype)
+        return SqlPart(f"TIMESTAMP_MICROS(UNIX_DATE({part.expr}) * {DAY_MICROS})", dtype)
     refuse(what)
 
 
@@ -240,7 +240,7 @@ def sql_type(dtype: pl.DataType) -> str:
     return f"DECIMAL({dtype.precision}, {dtype.scale})" if isinstance(dtype, pl.Decimal) else SQL_TYPES[dtype]
 
 
-def as_decimal(part: Part) -> pl.Decimal:
+def as_decimal(part: SqlPart) -> pl.Decimal:
     """Return the decimal type that fits every value of an integer, or the type of a decimal."""
     return part.dtype if isinstance(part.dtype, pl.Decimal) else pl.Decimal(len(str(bound_of(part))), 0)
 

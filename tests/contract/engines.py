@@ -13,8 +13,8 @@ import qbeast
 from qbeast_core.table.dml.change import Change, ChangeOptions, run_change
 from qbeast_core.table.dml.matched import Delete, Update
 from qbeast_core.table.dml.merge.clauses import Clauses
+from qbeast_core.table.dml.merge.frame_source import FrameMergeSource
 from qbeast_core.table.dml.merge.merge import Merge
-from qbeast_core.table.dml.merge.merge_source import FrameMergeSource
 from qbeast_core.table.maintenance.reindex import ReindexOptions, reindex
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
 from qbeast_core.table.snapshot.snapshot import load_snapshot

@@ -34,7 +34,7 @@ from qbeast_core.query.sql.values import (
     NULL,
     TIMESTAMP,
     TIMESTAMPTZ,
-    Interval,
+    Period,
     UnknownColumnError,
     Value,
     adapted,
@@ -109,7 +109,7 @@ Clock = Callable[[], datetime]
 def lowered(lowering: Lowering, tree: exp.Expr, dtype: pl.DataType | None) -> pl.Expr:
     """Return the expression of a checked tree; literal texts take the type `dtype`."""
     value = lowering.value(tree)
-    if isinstance(value.const, Interval):
+    if isinstance(value.const, Period):
         invalid_sql("it is an interval, which a column cannot hold")
     if dtype is None:
         return value.expr
@@ -298,7 +298,7 @@ class Lowering:
             invalid_sql(f"{sql_of(node)} is not an interval of a whole number, as in INTERVAL 3 DAY", error)
         if abs(months) > _MAX_MONTHS or abs(duration) > _MAX_DURATION:
             invalid_sql(f"{sql_of(node)} is longer than the time between any two times")
-        return Value(pl.lit(duration), pl.Duration("us"), Interval(months, duration))
+        return Value(pl.lit(duration), pl.Duration("us"), Period(months, duration))
 
     def truncated(self, node: exp.Expr) -> Value:
         """Lower date_trunc."""

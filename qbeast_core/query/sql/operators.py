@@ -18,7 +18,7 @@ from qbeast_core.query.sql.values import (
     MAX_DIGITS,
     NULL,
     TIMESTAMP,
-    Interval,
+    Period,
     Value,
     adapted,
     as_datetime,
@@ -150,7 +150,7 @@ def _aligned(left: Value, right: Value) -> tuple[pl.Expr, pl.Expr]:
         return left.expr, right.expr
     if not isinstance(dtype, _ORDERED):
         invalid_sql(f"values of type {shown(dtype)} cannot be compared")
-    if isinstance(left.const, Interval) or isinstance(right.const, Interval):
+    if isinstance(left.const, Period) or isinstance(right.const, Period):
         return _duration(left), _duration(right)
     return _as_ordered(left, dtype), _as_ordered(right, dtype)
 
@@ -168,7 +168,7 @@ def _as_ordered(value: Value, dtype: pl.DataType) -> pl.Expr:
 
 
 def _duration(value: Value) -> pl.Expr:
-    if not isinstance(value.const, Interval):
+    if not isinstance(value.const, Period):
         return value.expr
     if value.const.months:
         invalid_sql("an interval of months or years has no exact length; compare with days")
@@ -198,7 +198,7 @@ def negated(value: Value) -> Value:
     """Lower a minus sign."""
     if value.is_null:
         return value
-    if isinstance(value.const, Interval):
+    if isinstance(value.const, Period):
         return Value(value.expr, value.dtype, -value.const)
     if value.is_number_const or isinstance(value.const, float):
         return number(-value.const)
@@ -268,7 +268,7 @@ def _temporal(op: Arithmetic, left: Value, right: Value) -> Value | None:
         left, right = right, left
     if not isinstance(left.dtype, (pl.Date, pl.Datetime)) or op not in ("+", "-"):
         return None
-    if isinstance(right.const, Interval):
+    if isinstance(right.const, Period):
         return _shifted(left, right.const if op == "+" else -right.const)
     if isinstance(left.dtype, pl.Date) and isinstance(right.dtype, INTEGERS):
         days = _APPLY[op](left.expr.cast(pl.Int32).cast(pl.Int128), as_type(right, pl.Int128()))
@@ -291,7 +291,7 @@ def _between_times(op: Arithmetic, left: Value, right: Value) -> Value | None:
     return None
 
 
-def _shifted(value: Value, interval: Interval) -> Value:
+def _shifted(value: Value, interval: Period) -> Value:
     """Add the months first, then the duration, as DuckDB does."""
     if interval.months:  # `offset_by` panics if the time is out of range
         start = _moved("+", value, pl.lit(0))

@@ -61,14 +61,14 @@ class UnknownColumnError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class Period:
     """An interval: calendar months and an exact duration."""
 
     months: int
     duration: timedelta
 
-    def __neg__(self) -> Interval:
-        return Interval(-self.months, -self.duration)
+    def __neg__(self) -> Period:
+        return Period(-self.months, -self.duration)
 
 
 _Printed = TypeVar("_Printed")
@@ -78,7 +78,7 @@ _Printed = TypeVar("_Printed")
 class Typed(Generic[_Printed]):
     """An expression with its static type, printed for an engine: for Polars, or as a text for Spark.
 
-    `const` is the Python value of a literal: None, bool, int, float, Decimal, str or `Interval`. `bound` is the largest
+    `const` is the Python value of a literal: None, bool, int, float, Decimal, str or `Period`. `bound` is the largest
     magnitude of an integer; it decides the width of arithmetic.
     """
 

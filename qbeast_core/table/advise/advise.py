@@ -23,7 +23,7 @@ from qbeast_core.support.plain_text import in_lines
 from qbeast_core.support.process import refuse_forked
 from qbeast_core.table.advise.search import MANY_ROWS, TIE, Search, TableFacts, Workload, text_of
 from qbeast_core.table.advise.suggest import check_request
-from qbeast_core.table.advise.trial import ColumnSet, Index
+from qbeast_core.table.advise.trial import ColumnSet, TrialIndex
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.foreign_schema import lost_columns
 from qbeast_core.table.estimate.heavy_rows import heavy_rows
@@ -196,7 +196,7 @@ class _Advising:
             alternatives=self._alternatives([index for index in finalists if index != chosen], then),
         )
 
-    def _finalists(self, max_columns: int) -> list[Index]:
+    def _finalists(self, max_columns: int) -> list[TrialIndex]:
         """Return the best indexes by few rows, and the index of the table."""
         search, few = self._search, self._search.few
         options = search.options(self._named)
@@ -210,14 +210,14 @@ class _Advising:
         return list(dict.fromkeys([*bests, *others, *present]))
 
     @cached_property
-    def _present(self) -> Index | None:
+    def _present(self) -> TrialIndex | None:
         """The index of the table, without kinds and a cube size that are the defaults; None if it has no index."""
         newest, schema = self._newest, self._sample.rows.schema
         if newest is None or not newest.revision_id or lost_columns(newest.columns, schema):
             return None
         specs = map(parse_column_spec, newest.column_specs)
         size = newest.desired_cube_size
-        return Index(tuple(map(self._short, specs)), None if size == self._usual_size else size)
+        return TrialIndex(tuple(map(self._short, specs)), None if size == self._usual_size else size)
 
     def _short(self, column: ColumnSpec) -> ColumnSpec:
         """Return a column without its kind, if a write chooses this kind by itself."""
@@ -231,10 +231,10 @@ class _Advising:
             return f"{column.name}:{self._search.few.trial.kind_of(column)}"
         return text_of(column)
 
-    def _size_of(self, index: Index) -> int:
+    def _size_of(self, index: TrialIndex) -> int:
         return index.cube_size or self._usual_size
 
-    def _alternatives(self, others: Sequence[Index], then: F64Array) -> pl.DataFrame:
+    def _alternatives(self, others: Sequence[TrialIndex], then: F64Array) -> pl.DataFrame:
         """Return one row per index, the best one first."""
         mean_bytes = self._search.many.mean_bytes
         records = [

@@ -16,7 +16,7 @@ from qbeast_core.space.arrays import F64Array
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
 from qbeast_core.spec.transformation import transformer_for
 from qbeast_core.table.advise.simulated import Opened
-from qbeast_core.table.advise.trial import ColumnSet, Encoder, Index, Trial
+from qbeast_core.table.advise.trial import ColumnSet, Encoder, Trial, TrialIndex
 from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
 from qbeast_core.table.read.scan import pushed_down
 from qbeast_core.tree.space.evolve import default_cube_size
@@ -124,7 +124,7 @@ class Search:
         """Return a column by hash; dates and times have none in the format."""
         return ColumnSpec(name, "hashing") if self._fits(name, "hashing") else ColumnSpec(name)
 
-    def with_linear_columns(self, index: Index) -> Index:
+    def with_linear_columns(self, index: TrialIndex) -> TrialIndex:
         """Return the index with quantiles replaced by equal ranges, where the filters open much less then.
 
         Hashes are among the options of a search. Columns that a write divides into equal ranges have evenly spread
@@ -135,17 +135,17 @@ class Search:
                 continue
             linear = ColumnSpec(column.name, "linear")
             columns = (*index.columns[:at], linear, *index.columns[at + 1 :])
-            changed = Index(columns, index.cube_size)
+            changed = TrialIndex(columns, index.cube_size)
             if self.few.mean_bytes(changed) * _WORTHWHILE < self.few.mean_bytes(index):
                 index = changed
         return index
 
-    def with_other_size(self, index: Index) -> Index:
+    def with_other_size(self, index: TrialIndex) -> TrialIndex:
         """Return the index with another cube size, if the filters open much less then."""
         usual = default_cube_size(self._facts.rows)
         sizes = [usual // 4, usual // 2, usual * 2, usual * 4]
         least = max(_MIN_CUBE_SIZE, self._facts.rows // _MAX_CUBES)
-        changed = [Index(index.columns, size) for size in sizes if least <= size <= _MAX_CUBE_SIZE]
+        changed = [TrialIndex(index.columns, size) for size in sizes if least <= size <= _MAX_CUBE_SIZE]
         best = min(changed, key=self.few.mean_bytes, default=index)
         is_better = self.few.mean_bytes(best) * _WORTHWHILE < self.few.mean_bytes(index)
         return best if is_better else index
@@ -185,8 +185,8 @@ class Candidates:
 
     def __init__(self, trial: Trial, importance: F64Array, encoder: Encoder) -> None:
         self.trial, self._importance, self._encoder = trial, importance, encoder
-        self._opened: dict[Index, Opened] = {}
-        self._bytes: dict[Index, F64Array] = {}
+        self._opened: dict[TrialIndex, Opened] = {}
+        self._bytes: dict[TrialIndex, F64Array] = {}
 
     def search(
         self,
@@ -205,7 +205,7 @@ class Candidates:
         for _ in range(max_columns):
             tried = {frozenset[ColumnSpec](index.columns) for index in self._opened}
             sets = {frozenset(columns): columns for columns in level if together(columns)}
-            fresh = [Index(columns) for key, columns in sets.items() if key not in tried]
+            fresh = [TrialIndex(columns) for key, columns in sets.items() if key not in tried]
             for index in fresh:
                 self._opened[index] = self.trial.opened(index, quickly=True)
             if not fresh:
@@ -220,25 +220,27 @@ class Candidates:
                 best += sorted(ordered[:_WEIGHED], key=self.mean_bytes)[:_EXTENDED]
             level = [(*index.columns, option) for index in dict.fromkeys(best) for option in options]
 
-    def _expected_bytes(self, index: Index) -> float:
+    def _expected_bytes(self, index: TrialIndex) -> float:
         """Return about the bytes that are opened, from the share and from the tables of the single columns."""
-        alone = [Index((column,)) for column in index.columns]
+        alone = [TrialIndex((column,)) for column in index.columns]
         sizes = [self.mean_bytes(one) / self._mean_share(one) for one in alone if one in self._bytes]
         return self._mean_share(index) * (sum(sizes) / len(sizes) if sizes else 1.0)
 
-    def _mean_share(self, index: Index) -> float:
+    def _mean_share(self, index: TrialIndex) -> float:
         return max(float(self._opened[index].shares @ self._importance), _NOTICED)
 
     @property
-    def by_bytes(self) -> list[Index]:
+    def by_bytes(self) -> list[TrialIndex]:
         """The indexes whose bytes are known, with the fewest bytes first."""
         return sorted(self._bytes, key=self.mean_bytes)
 
-    def best(self, *, tie: float) -> Index:
+    def best(self, *, tie: float) -> TrialIndex:
         """Return the index with the fewest columns of all that cost at most `tie` times the minimum."""
         return self.best_of(self._opened, self.share_that_decides, tie=tie)
 
-    def best_of(self, tried: Iterable[Index], cost: Callable[[Index], float], *, tie: float) -> Index:
+    def best_of(
+        self, tried: Iterable[TrialIndex], cost: Callable[[TrialIndex], float], *, tie: float
+    ) -> TrialIndex:
         """Return the index with the fewest columns of those that cost at most `tie` times the minimum."""
         costs = {index: cost(index) for index in tried}
         limit = tie * min(costs.values()) + _NOTICED
@@ -246,22 +248,22 @@ class Candidates:
             (index for index, value in costs.items() if value <= limit), key=lambda i: _rank(i, costs[i])
         )
 
-    def share_that_decides(self, index: Index) -> float:
+    def share_that_decides(self, index: TrialIndex) -> float:
         """Return the mean share that is opened by the filters for which indexes differ."""
         decide = self._differences > _NOTICED
         return float(self._opened[index].shares[decide] @ self._importance[decide])
 
     def share(self, columns: ColumnSet) -> float:
         """Return the mean share that all filters open."""
-        return float(self.trial.opened(Index(columns)).shares @ self._importance)
+        return float(self.trial.opened(TrialIndex(columns)).shares @ self._importance)
 
-    def bytes(self, index: Index) -> F64Array:
+    def bytes(self, index: TrialIndex) -> F64Array:
         """Return the bytes that each filter opens, shape (filters,)."""
         if index not in self._bytes:
             self._bytes[index] = self.trial.bytes_opened(index, self._encoder)
         return self._bytes[index]
 
-    def mean_bytes(self, index: Index) -> float:
+    def mean_bytes(self, index: TrialIndex) -> float:
         """Return the mean of the bytes that the filters open."""
         return float(self.bytes(index) @ self._importance)
 
@@ -276,7 +278,7 @@ class Candidates:
         return np.asarray(np.ptp(shares, axis=0), np.float64)
 
 
-def _rank(index: Index, cost: float) -> tuple[int, int, int, bool, float]:
+def _rank(index: TrialIndex, cost: float) -> tuple[int, int, int, bool, float]:
     kinds = [column.kind for column in index.columns]
     named = len(kinds) - kinds.count("auto")
     return len(kinds), kinds.count("hashing"), named, index.cube_size is not None, cost

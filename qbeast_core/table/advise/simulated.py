@@ -1,4 +1,4 @@
-"""What filters open of a simulated table."""
+"""Compute what filters open of a simulated table."""
 
 from __future__ import annotations
 

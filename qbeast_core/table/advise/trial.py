@@ -124,7 +124,7 @@ class Encoder:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class TrialIndex:
     """An index to simulate. Cube size None: the default of the table."""
 
     columns: ColumnSet
@@ -154,11 +154,11 @@ class Trial:
         default_factory=dict[tuple[ColumnSpec, int], tuple[Revision, U32Array]], init=False, repr=False
     )
 
-    def opened(self, index: Index, *, quickly: bool = False) -> Opened:
+    def opened(self, index: TrialIndex, *, quickly: bool = False) -> Opened:
         """Return what each filter opens of the table with an index; `quickly` with approximate pages."""
         return self._opened(self._table(index) if quickly else self._with_real_pages(index))
 
-    def bytes_opened(self, index: Index, encoder: Encoder) -> F64Array:
+    def bytes_opened(self, index: TrialIndex, encoder: Encoder) -> F64Array:
         """Return the bytes that each filter opens of the table with an index, shape (filters,)."""
         table = self._with_real_pages(index)
         return self._stored(table, index, encoder).bytes_of(self._opened(table), rows=self.table_rows)
@@ -166,7 +166,7 @@ class Trial:
     def _opened(self, table: SimulatedTable) -> Opened:
         return Opened.join([table.opened(node) for node in self.filters]).within(self.partition_shares)
 
-    def _stored(self, table: SimulatedTable, index: Index, encoder: Encoder) -> RowSizes:
+    def _stored(self, table: SimulatedTable, index: TrialIndex, encoder: Encoder) -> RowSizes:
         """Return the size of the rows in a table."""
         rows, weights = self.rows[pl.Series(table.order)], table.weights[table.order]
         pages = float((np.diff(table.packed.file_starts) / table.page_rows).sum())
@@ -185,7 +185,7 @@ class Trial:
 
     def kind_of(self, column: ColumnSpec) -> TransformerKind:
         """Return the kind of a column that a write would store."""
-        size = self._scaled(self._real_cube_size(Index((column,))))
+        size = self._scaled(self._real_cube_size(TrialIndex((column,))))
         return self._axis(column, size)[0].column_transformers[0].kind
 
     def weights(self, columns: ColumnSet) -> I32Array:
@@ -197,10 +197,10 @@ class Trial:
         # A hash of the weights keeps equal ones equal, and spreads the lowest ones over all weights.
         return frame_weights(pl.DataFrame({"weight": weights}), ["weight"])
 
-    def _with_real_pages(self, index: Index) -> SimulatedTable:
+    def _with_real_pages(self, index: TrialIndex) -> SimulatedTable:
         return self._table(index).with_real_pages(scale=self._scale, cube_size=self._real_cube_size(index))
 
-    def _table(self, index: Index) -> SimulatedTable:
+    def _table(self, index: TrialIndex) -> SimulatedTable:
         cube_size = self._real_cube_size(index)
         size = self._scaled(cube_size)
         axes = [self._axis(column, size) for column in index.columns]
@@ -226,7 +226,7 @@ class Trial:
     def _scale(self) -> float:
         return self.rows.height / self.table_rows
 
-    def _real_cube_size(self, index: Index) -> int:
+    def _real_cube_size(self, index: TrialIndex) -> int:
         return index.cube_size or default_cube_size(self.table_rows)
 
     def _scaled(self, rows: int) -> int:

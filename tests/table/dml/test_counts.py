@@ -18,8 +18,8 @@ from qbeast_core.table.dml import change as change_module
 from qbeast_core.table.dml.change import Change, ChangeOptions, run_change
 from qbeast_core.table.dml.matched import Delete, Update
 from qbeast_core.table.dml.merge.clauses import Clauses
+from qbeast_core.table.dml.merge.frame_source import FrameMergeSource
 from qbeast_core.table.dml.merge.merge import Merge
-from qbeast_core.table.dml.merge.merge_source import FrameMergeSource
 from qbeast_core.table.engine import distributed, memory
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.memory import MEMORY

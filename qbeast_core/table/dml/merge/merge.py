@@ -21,8 +21,8 @@ from qbeast_core.table.dml.change import Change, assignments_of, required_column
 from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan
 from qbeast_core.table.dml.file_matches import FileMatches, live_rows
 from qbeast_core.table.dml.merge.clauses import Clauses
+from qbeast_core.table.dml.merge.frame_source import MergeSource
 from qbeast_core.table.dml.merge.merge_rules import MergeRules, fit_source, fitted_columns
-from qbeast_core.table.dml.merge.merge_source import MergeSource
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.rewrite.replace import Replacement

@@ -19,6 +19,13 @@ from qbeast_core.io.stores.location import Location
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.dml.file_matches import live_rows
+from qbeast_core.table.dml.merge.frame_source import (
+    MAX_ROWS_MATCHED,
+    FrameMergeSource,
+    MergeMatches,
+    MergeSource,
+    scan_plan,
+)
 from qbeast_core.table.dml.merge.key_digest import (
     KeyDigest,
     digest_of,
@@ -29,13 +36,6 @@ from qbeast_core.table.dml.merge.key_digest import (
 )
 from qbeast_core.table.dml.merge.match_rows import join_source
 from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedFiles, MergeRules, NewKeys
-from qbeast_core.table.dml.merge.merge_source import (
-    MAX_ROWS_MATCHED,
-    FrameMergeSource,
-    MergeMatches,
-    MergeSource,
-    scan_plan,
-)
 from qbeast_core.table.engine.choice import LocalEngine
 from qbeast_core.table.engine.interfaces import Engine, Source
 from qbeast_core.table.engine.row_sources import FrameSource
