@@ -11,13 +11,13 @@ from benchmarks.journeys import ROWS, Journey, counted, journeys
 
 # Modules, kinds of records, and steps that are done again.
 MOST = {
-    "write_table, new": (112, 63, 12),
-    "write_table, append": (113, 58, 14),
-    "read_table": (43, 15, 0),
-    "delete": (144, 83, 7),
-    "update": (153, 103, 12),
-    "merge": (144, 88, 6),
-    "optimize": (113, 66, 8),
+    "write_table, new": (92, 63, 8),
+    "write_table, append": (93, 58, 7),
+    "read_table": (37, 15, 0),
+    "delete": (112, 81, 5),
+    "update": (124, 103, 10),
+    "merge": (115, 88, 4),
+    "optimize": (94, 66, 6),
 }
 
 
