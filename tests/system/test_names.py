@@ -103,6 +103,17 @@ def test_files_of_any_name_are_converted(tmp_path: Path) -> None:
     assert DeltaTable(tmp_path / "t").count() == rows.height
 
 
+@pytest.mark.parametrize("name", ["a%20b", "x%2Fy", "100%", "a b", "a:b"])
+def test_restored_files_keep_their_names(tmp_path: Path, name: str) -> None:
+    plain_file(tmp_path, name)
+    table = qbeast.convert_table(tmp_path, columns=["id"]) and qbeast.open_table(tmp_path)
+    table.delete("id >= 0")
+    assert not table.files().height
+    table.restore(0)
+    assert table.scan().collect().equals(ROWS)
+    assert DeltaTable(tmp_path).count() == ROWS.height
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize(
     "names",

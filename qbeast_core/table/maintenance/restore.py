@@ -82,9 +82,7 @@ def _plan(live: LiveFiles, wanted: tuple[AddFile, ...]) -> FileChange:
     """Return the change from the live files to the wanted ones."""
     now = {_key(add): add.model_copy(update={"data_change": True}) for add in live.listed}
     # A live file keeps the text of its path; another one gets the text that Spark's VACUUM keeps.
-    paths = {
-        key: now[key].path if key in now else FilePath.of_log(key[0]).encoded for key in map(_key, wanted)
-    }
+    paths = {key: now[key].path if key in now else FilePath(key[0]).encoded for key in map(_key, wanted)}
     by_key = {
         _key(add): add.model_copy(update={"data_change": True, "path": paths[_key(add)]}) for add in wanted
     }
