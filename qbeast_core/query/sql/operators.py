@@ -29,6 +29,7 @@ from qbeast_core.query.sql.values import (
     invalid_sql,
     largest,
     number,
+    of_type,
     scale_of,
     shown,
     truth,
@@ -95,7 +96,12 @@ def same(left: Value, right: Value) -> Value:
 
 
 def is_in(value: Value, items: Sequence[Value]) -> Value:
-    """Lower an IN list: literals of the operand's type become one `is_in`, which can skip files."""
+    """Lower an IN list: literals of the operand's type become one `is_in`, which can skip files.
+
+    With a float among them all are compared as floats, as in DuckDB, where a list has one type.
+    """
+    if value.dtype.is_numeric() and any(item.dtype.is_float() for item in items):
+        value = value if value.dtype.is_float() else of_type(value.expr.cast(pl.Float64), pl.Float64())
     plain: list[object] = []
     others: list[pl.Expr] = []
     for item in (adapted(item, value.dtype) for item in items):
