@@ -17,6 +17,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_engine_passes_the_scenario(engine: str, scenario: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
-    with small_files(file_rows=60):
+    with small_files(file_rows=80):
         expected = SCENARIOS[scenario].run(ENGINES[engine], path)
     check(SCENARIOS[scenario], path, expected)
