@@ -75,6 +75,8 @@ def compare(op: Comparison, left: Value, right: Value) -> Value:
     if exact is not None:
         return exact
     first, second = _aligned(left, right)
+    if not first.meta.root_names():  # Polars rejects some constants on the left
+        first, second, op = second, first, _MIRRORED.get(op, op)
     return boolean(_COMPARE[op](first, second))
 
 
