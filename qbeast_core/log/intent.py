@@ -15,9 +15,18 @@ from qbeast_core.log.files.deletion_vector import file_key
 from qbeast_core.log.files.file_changes import FileChangePlanner
 from qbeast_core.log.protocol import Brings, WriteMode
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.revision import Revision
 
 _WHOLE: Final = ("schema_string", "name", "description", "partition_columns")
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedFile:
+    """A live file that gets a new deletion vector."""
+
+    before: AddFile
+    after: AddFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +45,10 @@ class WriteIntent:
     adds: tuple[AddFile, ...] = ()
     # Live files to replace. The change fails if another writer changes one of them first.
     removes: tuple[RemoveFile, ...] = ()
+    # Live files whose deleted rows change. The change fails if another writer changes one of them first.
+    marked: tuple[MarkedFile, ...] = ()
+    # Files with the new deletion vectors, by path in the table.
+    vector_files: tuple[str, ...] = ()
     # New files of the change data feed.
     changes: tuple[CdcFile, ...] = ()
     # Plans what happens to live files, see `qbeast_core.log.files.file_changes`. Each attempt plans again, for the
@@ -62,9 +75,10 @@ class WriteIntent:
     commit_info: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
-    def new_files(self) -> tuple[AddFile | CdcFile, ...]:
-        """All files that exist only for this change. They are deleted if it fails."""
-        return (*self.adds, *self.changes)
+    def new_paths(self) -> list[str]:
+        """Decoded paths of the files that exist only for this change. They are deleted if it fails."""
+        files: tuple[AddFile | CdcFile, ...] = (*self.adds, *self.changes)
+        return [*(FilePath.of_log(file.path).text for file in files), *self.vector_files]
 
 
 def find_conflict(intent: WriteIntent, winner: Commit) -> str | None:
@@ -75,7 +89,8 @@ def find_conflict(intent: WriteIntent, winner: Commit) -> str | None:
         return "another writer created a table at this place"
     # With its deletion vector a path names one set of rows: a new vector means that rows were deleted meanwhile,
     # and a rewrite planned before would bring them back.
-    replaced = {file_key(remove.path, remove.deletion_vector) for remove in intent.removes}
+    olds: list[AddFile | RemoveFile] = [*intent.removes, *(marked.before for marked in intent.marked)]
+    replaced = {file_key(old.path, old.deletion_vector) for old in olds}
     changed = {file_key(add.path, add.deletion_vector) for add in winner.adds}
     changed |= {file_key(remove.path, remove.deletion_vector) for remove in winner.removes}
     touched = replaced & changed

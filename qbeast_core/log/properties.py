@@ -1,4 +1,4 @@
-"""Delta's own table properties that may be set here: they require nothing new of readers, and we know their writers."""
+"""Delta's own table properties that may be set here: a commit adds the features that they need to the protocol."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ SETTABLE: Final[Mapping[str, tuple[str, str]]] = {
     "delta.dataSkippingStatsColumns": ("names of columns", "(?s:.*)"),
     "delta.deletedFileRetentionDuration": _INTERVAL,
     "delta.enableChangeDataFeed": _BOOLEAN,
+    "delta.enableDeletionVectors": _BOOLEAN,
     "delta.enableExpiredLogCleanup": _BOOLEAN,
     "delta.logRetentionDuration": _INTERVAL,
     "delta.randomizeFilePrefixes": _BOOLEAN,

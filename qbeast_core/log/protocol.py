@@ -210,6 +210,9 @@ def _copy_of(protocol: Protocol, path: str) -> str:
 # Property of tables with a change data feed.
 CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 
+# Property of tables whose deleted rows may be listed in deletion vectors.
+DELETION_VECTORS: Final = "delta.enableDeletionVectors"
+
 WriteMode: TypeAlias = Literal["append", "overwrite", "create", "metadata"]
 
 _WITHOUT_ZONE: Final = re.compile(r'"(?:type|elementType|keyType|valueType)"\s*:\s*"timestamp_ntz"')
@@ -272,6 +275,12 @@ def has_change_feed(protocol: Protocol, metadata: Metadata) -> bool:
     return is_true(metadata, CHANGE_FEED) and is_bound("changeDataFeed", protocol)
 
 
+def may_hide_rows(protocol: Protocol, metadata: Metadata) -> bool:
+    """Return whether writers may list deleted rows in deletion vectors."""
+    named = set(protocol.reader_features or ()) & set(protocol.writer_features or ())
+    return is_true(metadata, DELETION_VECTORS) and "deletionVectors" in named
+
+
 def required_protocol(
     schema_string: str,
     *,
@@ -279,11 +288,13 @@ def required_protocol(
     is_mapped: bool = False,
     constrained: bool = False,
     feeds_changes: bool = False,
+    hides_rows: bool = False,
 ) -> Protocol:
     """Return the protocol a table of this schema needs: `current` where that is enough, never less.
 
     `is_mapped`: the table maps columns, and readers and writers have to know it. `constrained`: it has check
     constraints that writers have to keep. `feeds_changes`: it has a change data feed that they have to write.
+    `hides_rows`: its deleted rows may be listed in deletion vectors.
 
     >>> required_protocol('{"type":"struct","fields":[]}').min_writer_version
     2
@@ -301,7 +312,8 @@ def required_protocol(
             features = (*(has.writer_features or ()), feature)
             has = has.model_copy(update={"writer_features": features})
     without_zone = _WITHOUT_ZONE.search(schema_string) is not None
-    return with_features(has, ["timestampNtz"] if without_zone else [])
+    new = {"timestampNtz": without_zone, "deletionVectors": hides_rows}
+    return with_features(has, [name for name, is_needed in new.items() if is_needed])
 
 
 def with_features(has: Protocol, features: Iterable[str]) -> Protocol:

@@ -32,7 +32,7 @@ from qbeast_core.log.delta_schema import schema_problems
 from qbeast_core.log.domains import assigns_row_ids, is_clustered, keeps_row_ids, with_provider, with_row_ids
 from qbeast_core.log.files.file_changes import NEVER_MS, LiveFiles, remove_of, removes_of
 from qbeast_core.log.intent import WriteIntent, merge_metadata
-from qbeast_core.log.protocol import CHANGE_FEED, is_true, required_protocol, with_features
+from qbeast_core.log.protocol import CHANGE_FEED, DELETION_VECTORS, is_true, required_protocol, with_features
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect, dump_blocks
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
@@ -119,7 +119,8 @@ def rebase(
         current=None if head is None else head.protocol,
         is_mapped=_maps_now(metadata, head),
         constrained=_has_new_constraint(metadata, head),
-        feeds_changes=_feeds_changes_now(metadata, head),
+        feeds_changes=_is_enabled_now(CHANGE_FEED, metadata, head),
+        hides_rows=_is_enabled_now(DELETION_VECTORS, metadata, head),
     )
     protocol = with_features(protocol, intent.features)
     actions: list[Action] = []
@@ -181,9 +182,9 @@ def _has_new_constraint(metadata: Metadata, head: _TableState | None) -> bool:
     return any(key.startswith(CONSTRAINT) for key in set(metadata.configuration) - before)
 
 
-def _feeds_changes_now(metadata: Metadata, head: _TableState | None) -> bool:
-    """Return whether a commit enables the change data feed: only then it needs the feature."""
-    return is_true(metadata, CHANGE_FEED) and (head is None or not is_true(head.metadata, CHANGE_FEED))
+def _is_enabled_now(key: str, metadata: Metadata, head: _TableState | None) -> bool:
+    """Return whether a commit sets a property to true: only then it needs the feature of the property."""
+    return is_true(metadata, key) and (head is None or not is_true(head.metadata, key))
 
 
 def _outdated_rows(intent: WriteIntent, base: Metadata | None, head: _TableState | None) -> str | None:
@@ -386,6 +387,8 @@ def _files(
         removes += [remove_of(add, data_change=change.data_change) for add in change.removed]
         adds += change.adds
         renamed = [remove_of(add, data_change=False) for add in change.renamed]
+    removes += [remove_of(marked.before, data_change=True) for marked in intent.marked]
+    adds += [marked.after for marked in intent.marked]
     dated = [(removes, now_ms), (renamed, NEVER_MS)]
     return [
         remove.model_copy(update={"deletion_timestamp": time_ms})

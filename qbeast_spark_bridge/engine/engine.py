@@ -20,7 +20,7 @@ from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.row_rules import refuse_exhausted
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.file_target import FileTarget, RowShape
-from qbeast_core.table.engine.files_source import FilesSource, all_rows, live_scans, needs_row_ids
+from qbeast_core.table.engine.files_source import FilesSource, all_rows, needs_row_ids
 from qbeast_core.table.engine.interfaces import AnswerT, ItemT, Rows, Source
 from qbeast_core.table.engine.tasks.added_rows import AddedRows
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
@@ -260,10 +260,11 @@ def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedR
     for change, files in source.by_change():
         read = columns if change is None else source.empty.columns
         # A change may load rows for its file, once per task. Ids of rows depend on their index in the file.
-        if change is not uniform or needs_row_ids(source.snapshot, read):
-            tasks += [ChangedRows(_one_file(planner, whole, file, read), change) for file in files.tolist()]
-            continue
-        opened = whole.selection.opened & np.isin(np.arange(len(whole.selection.opened)), files)
+        apart = change is not uniform or needs_row_ids(source.snapshot, read)
+        alone = [file for file in files.tolist() if apart or file in source.only]
+        tasks += [ChangedRows(_one_file(source, planner, whole, file, read), change) for file in alone]
+        together = np.setdiff1d(files, alone)
+        opened = whole.selection.opened & np.isin(np.arange(len(whole.selection.opened)), together)
         plan = replace(whole, selection=replace(whole.selection, opened=opened))
         tasks += [
             ChangedRows(task, change)
@@ -272,10 +273,12 @@ def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedR
     return [*tasks, *source.added.pieces(columns, size_bytes=BUFFER_BYTES)]
 
 
-def _one_file(planner: Planner, plan: ScanPlan, file: int, columns: Sequence[str]) -> ScanTask:
+def _one_file(
+    source: FilesSource, planner: Planner, plan: ScanPlan, file: int, columns: Sequence[str]
+) -> ScanTask:
     scan = scan_of(planner, plan, file)
-    if needs_row_ids(planner.snapshot, columns):
-        (scan,) = live_scans(planner.snapshot, [file], columns)
+    if file in source.only or needs_row_ids(planner.snapshot, columns):
+        (scan,) = source.scans([file], columns)
     return ScanTask(
         uri=planner.store.uri,
         version=planner.snapshot.version,
@@ -289,8 +292,9 @@ def _one_file(planner: Planner, plan: ScanPlan, file: int, columns: Sequence[str
 
 def _rows_of(source: FilesSource) -> int:
     """Return the number of rows before the change, from the counts in the log."""
-    counts = source.snapshot.files["num_records"].fill_null(0).to_numpy()[source.files]
-    return int(counts.sum()) + source.added.height
+    counts = source.snapshot.files["num_records"].fill_null(0).to_numpy()
+    rows = sum(len(source.only.get(file, range(counts[file]))) for file in source.files.tolist())
+    return rows + source.added.height
 
 
 def _refuse_new_variants(df: DataFrame, target: FileTarget) -> None:

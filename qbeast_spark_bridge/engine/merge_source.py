@@ -154,12 +154,9 @@ class SparkMergeSource:
         advice = "persist it first (`persist=True`), or remove random and unordered parts."
         digest.check(rows, sum(bucket.hash_sum for bucket in buckets), advice=advice)
         answers = sorted(answers, key=lambda answer: answer.number)
-        files = np.array([answer.number for answer in answers], np.int64)
-        counts = np.array([answer.counts for answer in answers], np.int64).reshape(-1, 3).T
         stored = {snapshot.data_paths[answer.number]: answer.stored for answer in answers}
         return MergeMatches(
-            files=files,
-            counts=counts,
+            found={answer.number: answer.places for answer in answers},
             scan=scan,
             any_matched=any(bucket.any_matched for bucket in buckets),
             change=MergedFiles(rules, snapshot.location, stored),

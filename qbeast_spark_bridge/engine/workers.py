@@ -171,7 +171,7 @@ def _describe_python(_: int) -> str:
     from importlib.util import find_spec  # noqa: PLC0415
 
     needed = (
-        "qbeast_spark_bridge qbeast_core numpy pandas polars pyarrow obstore deltalake pydantic orjson mmh3"
+        "qbeast_spark_bridge qbeast_core numpy pandas polars pyarrow obstore deltalake pydantic orjson mmh3 pyroaring"
     )
     try:
         installed = version("qbeast")

@@ -18,11 +18,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from qbeast_core.space.arrays import I32Array, I64Array
+from qbeast_core.space.arrays import I32Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.dml.merge.key_digest import digest_of, key_hashes, merge_digests
-from qbeast_core.table.dml.merge.match_rows import join_source
+from qbeast_core.table.dml.merge.match_rows import MergedPlaces, join_source
 from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergeRules, NewKeys
 from qbeast_core.table.engine.tasks.added_rows import StoredPart, store_rows
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
@@ -71,10 +71,10 @@ class BucketAnswer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileAnswer:
-    """The result of a file: counts as in `MergeMatches`, shape (3,), and the path of its rows of the source."""
+    """The result of a file: the rows that change, and the path of its rows of the source."""
 
     number: int
-    counts: I64Array
+    places: MergedPlaces
     stored: str
 
 
@@ -151,9 +151,9 @@ def _judge_file(
     if scan is None or not (matches or rules.clauses.when_not_matched_by_source == "delete"):
         return
     source = pl.concat(matches) if matches else rules.empty_source
-    _, counts = rules.matching(task.files, task.judged, source)([scan])
-    if counts.any():
-        answer = FileAnswer(number, counts[:, 0], task.store(source))
+    _, (places,) = rules.matching(task.files, task.judged, source)([scan])
+    if any(places):
+        answer = FileAnswer(number, places, task.store(source))
         yield _pieces(0, number, _ANSWER, [pickle.dumps(answer)])
 
 

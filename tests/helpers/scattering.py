@@ -14,8 +14,9 @@ import polars as pl
 from qbeast_core.log.actions import AddFile
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.file_target import FileTarget
-from qbeast_core.table.engine.files_source import FilesSource, read_files
+from qbeast_core.table.engine.files_source import FilesSource
 from qbeast_core.table.engine.interfaces import Source
+from qbeast_core.table.engine.tasks.added_rows import NO_ROWS
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, write_file
 from qbeast_core.table.engine.tasks.store_files import PlainTask
@@ -74,7 +75,7 @@ class PartsEngine:
             return list(source.batches(None, size_bytes=1 << 40))
         parts = [source.empty]
         for file in source.files[::-1].tolist():
-            rows = read_files(source.snapshot, np.array([file]))
+            rows = replace(source, files=np.array([file]), change=None, added=NO_ROWS).read()
             change = (
                 None if source.change is None else source.change.of_file(source.snapshot.data_paths[file])
             )

@@ -8,7 +8,7 @@ sorted numbers, a bit per row, or runs.
 from __future__ import annotations
 
 import uuid
-from base64 import b85decode
+from base64 import b85decode, b85encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
@@ -29,6 +29,7 @@ _IDENTITY: Final = ("storageType", "pathOrInlineDv", "offset")
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _FROM_Z85: Final = str.maketrans(_Z85, _B85)
+_TO_Z85: Final = str.maketrans(_B85, _Z85)
 _UUID_CHARACTERS: Final = 20
 _Z85_GROUP: Final = 5
 _Z85_SHOWN: Final = 20
@@ -97,6 +98,15 @@ def from_z85(text: str) -> bytes:
     return b85decode(text.translate(_FROM_Z85))
 
 
+def to_z85(data: bytes) -> str:
+    """Encode bytes in Z85; the length is a multiple of four.
+
+    >>> to_z85(bytes.fromhex("864fd26fb559f75b"))
+    'HelloWorld'
+    """
+    return b85encode(data).decode().translate(_TO_Z85)
+
+
 def _uuid(text: str) -> uuid.UUID:
     """Decode the 20 characters of Z85 of the id of a deletion vector's file."""
     try:
@@ -106,7 +116,8 @@ def _uuid(text: str) -> uuid.UUID:
         raise InvalidMetadataError(message) from error
 
 
-_MAGIC: Final = 1681511377
+# First four bytes of a vector.
+MAGIC: Final = 1681511377
 _WITH_RUNS, _WITHOUT_RUNS = 12347, 12346
 _CONTAINER_ROWS: Final = 1 << 16
 _MAX_LISTED: Final = 4096  # containers of more rows have a bit per row
@@ -164,7 +175,7 @@ def parse_bitmap(data: bytes) -> RowBitmap:
     [3, 7]
     """
     cursor = _Cursor(data)
-    if cursor.number("<u4") != _MAGIC:
+    if cursor.number("<u4") != MAGIC:
         _refuse("it does not begin as a bitmap in the portable format does")
     containers = [
         container

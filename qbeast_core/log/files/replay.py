@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -156,6 +156,21 @@ def whole_files(listed: Iterable[str], log: LogState) -> LiveFiles:
             listed=tuple(AddFile.model_validate(newest[path]) for path in paths if path in newest),
             unlisted=tuple(AddFile.model_validate(newest[path]) for path in sorted(hidden)),
         )
+
+
+def newest_adds(paths: Collection[str], log: LogState) -> dict[str, AddFile]:
+    """Return the newest adds of some live paths, in the form of a commit."""
+    newest: dict[str, dict[str, Any]] = {}
+    wanted = pl.col("add").struct.field("path").is_in(list(paths))
+    with _naming_damage(log):
+        for part in log.checkpoint:
+            few = part.filter(wanted) if isinstance(part, pl.DataFrame) and "add" in part.columns else part
+            newest |= {
+                add["path"]: _as_committed(add) for add in actions_of(few, "add") if add["path"] in paths
+            }
+        for body in log.commits:
+            newest |= {add["path"]: add for add in actions_of(body, "add") if add["path"] in paths}
+        return {path: AddFile.model_validate(add) for path, add in newest.items()}
 
 
 def domains_of(log: LogState, *, known: Mapping[str, str]) -> dict[str, str]:

@@ -27,7 +27,6 @@ from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import (
     Action,
     AddFile,
-    CdcFile,
     CommitInfo,
     DomainMetadata,
     Metadata,
@@ -46,7 +45,7 @@ from qbeast_core.query.index.block_table import NO_REVISION, BlockTable
 from qbeast_core.query.index.decode_tags import build_block_table, fits_schema, index_of_blocks
 from qbeast_core.support.runtime import LOG, caller_stacklevel, new_id, now_ms
 from qbeast_core.table.commit.checkpoint import checkpoint_if_due
-from qbeast_core.table.data.data_files import delete_data_files
+from qbeast_core.table.data.data_files import delete_files
 from qbeast_core.table.index.thresholds import breaks_order, fit_blocks, with_new_names
 from qbeast_core.table.snapshot.log_files import fingerprint, put_commit, read_log
 from qbeast_core.table.snapshot.snapshot import (
@@ -172,12 +171,12 @@ def publish(
     conflict_with: Callable[[Snapshot], str | None] | None = None,
 ) -> CommitOutcome:
     """Commit data files. Delete files that no version will name."""
-    with discarding(store, intent.new_files):
+    with discarding(store, intent.new_paths):
         outcome = commit(
             store, snapshot, intent, storage_options=storage_options, conflict_with=conflict_with
         )
     if outcome.already_applied:
-        delete_data_files(store, intent.new_files)
+        delete_files(store, intent.new_paths)
     return outcome
 
 
@@ -217,14 +216,14 @@ def commit_metadata(
 
 
 @contextmanager
-def discarding(store: Store, files: Sequence[AddFile | CdcFile]) -> Generator[None]:
+def discarding(store: Store, paths: Sequence[str]) -> Generator[None]:
     """Delete files if the commit inside fails. Errors of the deletion are ignored."""
     try:
         yield
     except CommitUnknownError:
         raise  # if the commit succeeded, the files hold rows of the table
     except QbeastError:
-        delete_data_files(store, files)
+        delete_files(store, paths)
         raise
     # Other errors, such as an interrupt, may occur between the request and its response. Keep the files: a vacuum
     # removes them if no version names them.

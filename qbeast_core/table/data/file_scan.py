@@ -29,6 +29,8 @@ class FileScan:
     pages: PageRequest | None = None
     # Indexes of deleted rows, ascending. None: there are none.
     hidden: I64Array | None = None
+    # Indexes of the only rows to read, ascending; deleted rows are not among them. None: all rows.
+    only: I64Array | None = None
     # Rows with their own weights. Only for reads of pages.
     draw: FileDraw | None = None
     # Columns whose hash is the weight of a row, if they differ from the columns of the newest revision.
@@ -41,14 +43,14 @@ class FileScan:
     @property
     def needs_places(self) -> bool:
         """Whether a read needs the index of each row in the file."""
-        return not (self.hidden is None and self.draw is None and self.row_ids is None)
+        parts = self.hidden, self.only, self.draw, self.row_ids
+        return any(part is not None for part in parts)
 
     def shown(self, rows: I64Array) -> BoolArray:
-        """Return which rows of the file are not hidden. `rows` are their indexes, ascending."""
-        if self.hidden is None or not len(self.hidden):
-            return np.ones(len(rows), np.bool_)
-        places = np.minimum(np.searchsorted(self.hidden, rows), len(self.hidden) - 1)
-        return np.not_equal(self.hidden[places], rows)
+        """Return which rows of the file to read. `rows` are their indexes, ascending."""
+        if self.only is not None:
+            return _are_listed(rows, self.only)
+        return np.ones(len(rows), np.bool_) if self.hidden is None else ~_are_listed(rows, self.hidden)
 
     def split(self, count: int) -> list[FileScan]:
         """Return parts with about the same number of pages."""
@@ -56,10 +58,21 @@ class FileScan:
             return [self]
         return [
             replace(
-                self, pages=part, hidden=None if self.hidden is None else _within(self.hidden, *part.rows)
+                self,
+                pages=part,
+                hidden=None if self.hidden is None else _within(self.hidden, *part.rows),
+                only=None if self.only is None else _within(self.only, *part.rows),
             )
             for part in self.pages.split(np.array_split(self.pages.pages, count))
         ]
+
+
+def _are_listed(rows: I64Array, listed: I64Array) -> BoolArray:
+    """Return which rows are in another array. Both are ascending."""
+    if not len(listed):
+        return np.zeros(len(rows), np.bool_)
+    places = np.minimum(np.searchsorted(listed, rows), len(listed) - 1)
+    return np.equal(listed[places], rows)
 
 
 def _within(rows: I64Array, first: int, end: int | None) -> I64Array:

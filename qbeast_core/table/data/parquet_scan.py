@@ -22,6 +22,7 @@ from qbeast_core.io.parquet.other_writers import (
     stored_type,
 )
 from qbeast_core.io.stores.store import Store, map_files
+from qbeast_core.space.arrays import I64Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.query_batches import query_batches
@@ -52,17 +53,22 @@ def scan_files(
     schema: pl.Schema,
     *,
     use_bounds: bool = True,
+    place_column: str | None = None,
 ) -> pl.LazyFrame:
-    """Return a scan of whole files in the types of the table, without hidden rows; missing columns are null."""
+    """Return a scan of whole files in the types of the table, without hidden rows; missing columns are null.
+
+    `place_column` is the name of a column with the index of each row in its file.
+    """
     codec = RowCodec(files.columns, columns, schema)
     alike: dict[tuple[object, ...], tuple[_Stored, list[FileScan]]] = {}
     for scan, stored in zip(
         scans, map_files(files.store, partial(_look_up, files, codec), scans), strict=True
     ):
-        key = (stored, scan.path if scan.needs_places else None)
+        key = (stored, scan.path if scan.needs_places or place_column is not None else None)
         alike.setdefault(key, (stored, []))[1].append(scan)
     lazies = [
-        _scan_alike(files, same, stored, codec, use_bounds=use_bounds) for stored, same in alike.values()
+        _scan_alike(files, same, stored, codec, use_bounds=use_bounds, place_column=place_column)
+        for stored, same in alike.values()
     ]
     return lazies[0] if len(lazies) == 1 else pl.concat(lazies)
 
@@ -100,10 +106,16 @@ def whole_batches(
 
 
 def _scan_alike(
-    files: TableFiles, scans: Sequence[FileScan], stored: _Stored, codec: RowCodec, *, use_bounds: bool
+    files: TableFiles,
+    scans: Sequence[FileScan],
+    stored: _Stored,
+    codec: RowCodec,
+    *,
+    use_bounds: bool,
+    place_column: str | None,
 ) -> pl.LazyFrame:
     """Return a scan of files with the same types. A file whose rows need their places is alone."""
-    seen, counts = stored.codec(codec), scans[0].needs_places
+    seen, counts = stored.codec(codec), scans[0].needs_places or place_column is not None
     if stored.by_arrow is None:
         types = seen.stored_schema | dict(stored.types)
         lazy = _scan_by_polars(files, scans, types, seen, counts=counts, use_bounds=use_bounds)
@@ -112,12 +124,19 @@ def _scan_alike(
     values = [stored.column(name, dtype) for name, dtype in seen.stored_schema.items()]
     constants = seen.constants_of(scans, _number(files.store, scans)) if seen.constant_names else []
     lazy = lazy.select(*seen.columns_of(values), *constants, *([_ROW] if counts else []))
-    ids, hidden = scans[0].row_ids, scans[0].hidden
+    ids, hidden, only = scans[0].row_ids, scans[0].hidden, scans[0].only
     if ids is not None:
         lazy = lazy.with_columns(ids.filled(pl.col(_ROW)))
-    if hidden is not None:
-        lazy = lazy.filter(~pl.col(_ROW).is_in(pl.Series(hidden, dtype=pl.get_index_type()).implode()))
-    return lazy.select(codec.names) if counts or not files.columns.is_plain else lazy
+    if only is not None:
+        lazy = lazy.filter(_is_listed(only))
+    elif hidden is not None:
+        lazy = lazy.filter(~_is_listed(hidden))
+    places = [] if place_column is None else [pl.col(_ROW).cast(pl.Int64).alias(place_column)]
+    return lazy.select(*codec.names, *places) if counts or not files.columns.is_plain else lazy
+
+
+def _is_listed(rows: I64Array) -> pl.Expr:
+    return pl.col(_ROW).is_in(pl.Series(rows, dtype=pl.get_index_type()).implode())
 
 
 def _scan_by_polars(

@@ -35,10 +35,11 @@ class ChangeResult(RewriteResult):
         Number of unchanged rows that were written again because they shared a file with others. The minimum if
         `dry_run`.
     plan : polars.DataFrame
-        The files to remove: `path` (decoded), `rows` (null if the log does not count them), `bytes`, `matched`
+        The files to change: `path` (decoded), `rows` (null if the log does not count them), `bytes`, `matched`
         (number of rows that are changed or deleted), `action`: ``"drop"`` (all rows are deleted, the file is not
-        read), ``"rewrite"``, or ``"order of weights"`` for files that are rewritten with the others to keep the
-        index in order (not known to a dry run).
+        read), ``"hide"`` (a deletion vector hides the matched rows; new values of rows are in new files),
+        ``"rewrite"``, or ``"order of weights"`` for files that are rewritten with the others to keep the index in
+        order (not known to a dry run).
     others
         See `RewriteResult`.
     """
@@ -144,14 +145,15 @@ class ChangePlan:
         return replaced.rows - self.updated - self.inserted
 
     def _min_copied(self) -> int:
-        dropped = np.isin(self.matches.files, self.replacement.dropped)
-        return int(np.maximum(self.matches.live - self.matches.rows, 0)[~dropped].sum())
+        rewritten = np.isin(self.matches.files, self.replacement.files)
+        return int(np.maximum(self.matches.live - self.matches.rows, 0)[rewritten].sum())
 
     def _plan(self, snapshot: Snapshot, gone: BoolArray) -> pl.DataFrame:
         """Return `ChangeResult.plan`."""
         files, replacement = Index(snapshot).files, self.replacement
         matched, actions = np.zeros(len(gone), np.int64), np.full(len(gone), None, dtype=object)
         matched[self.matches.files] = self.matches.rows
+        actions[replacement.marks.files] = "hide"
         actions[gone] = "order of weights"
         actions[replacement.files], actions[replacement.dropped] = "rewrite", "drop"
         action = pl.Series(actions.tolist(), dtype=pl.String)

@@ -11,14 +11,16 @@ import numpy as np
 
 from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.log.actions import CHANGE_FOLDER, CdcFile
+from qbeast_core.log.files.vector_file import rows_in
 from qbeast_core.log.protocol import CHANGE_FEED, has_change_feed
 from qbeast_core.support.runtime import new_id
-from qbeast_core.table.data.data_files import delete_data_files, delete_files_named
+from qbeast_core.table.data.data_files import delete_files, delete_files_named
+from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.dml.change_plan import ChangePlan
 from qbeast_core.table.dml.write_feed import CHANGE_TYPE, FeedPart, WriteFeed
 from qbeast_core.table.engine.files_source import FilesSource
 from qbeast_core.table.engine.interfaces import Engine
-from qbeast_core.table.read.file_scans import scan_of
+from qbeast_core.table.read.file_scans import scan_of, scan_of_rows
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.rewrite.replace import Replaced
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -63,17 +65,17 @@ def write_feed(
         call = _call(snapshot, plan, replaced, engine, prefix)
         written = engine.map(call, _parts(snapshot, plan, call.file_bytes), at_once=_AT_ONCE)
     except BaseException:  # also after an interrupt or a panic of Rust
-        delete_data_files(store, replaced.adds)
+        delete_files(store, replaced.new_paths)
         delete_files_named(store, CHANGE_FOLDER, prefix)
         raise
     return tuple(file for files in written for file in files)
 
 
 def _rewrites_rows(plan: ChangePlan, replaced: Replaced) -> bool:
-    """Return whether a removed file has rows that stay. If not, removed rows are deleted and added rows inserted."""
+    """Return whether a changed file has rows that stay. If not, removed rows are deleted and added rows inserted."""
     rewritten = replaced.gone.copy()
     rewritten[plan.replacement.dropped] = False
-    return bool(rewritten.any())
+    return bool(rewritten.any() or replaced.vectors.marked)
 
 
 def _call(snapshot: Snapshot, plan: ChangePlan, replaced: Replaced, engine: Engine, prefix: str) -> WriteFeed:
@@ -97,9 +99,14 @@ def _parts(snapshot: Snapshot, plan: ChangePlan, file_bytes: int) -> list[FeedPa
     inserts = [FeedPart(added=piece) for piece in added.pieces(list(snapshot.schema), size_bytes=file_bytes)]
     if matches.scan is None:
         return inserts
-    planner = Planner(snapshot)
+    planner, scan, hidden = Planner(snapshot), matches.scan, plan.replacement.marks.hidden
     rows = np.cumsum(np.maximum(matches.rows, _ROWS_PER_TASK // _FILES_PER_TASK))
     cuts = np.flatnonzero(np.diff((rows - 1) // _ROWS_PER_TASK)) + 1
     groups = [group.tolist() for group in np.split(matches.files, cuts) if len(group)]
-    changes = [FeedPart(tuple(scan_of(planner, matches.scan, file) for file in group)) for group in groups]
-    return changes + inserts
+
+    def scan_at(file: int) -> FileScan:
+        if file in hidden:
+            return scan_of_rows(snapshot, file, rows_in(hidden[file]))
+        return scan_of(planner, scan, file)
+
+    return [FeedPart(tuple(map(scan_at, group))) for group in groups] + inserts

@@ -1,18 +1,21 @@
-"""Count the rows of each file that match a condition. The index selects files, then their rows are tested."""
+"""Find the rows of each file that match a condition. The index selects files, then their rows are tested."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
+from pyroaring import BitMap64
 
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.expressions import Condition
-from qbeast_core.table.dml.count_rows import AT_ONCE, CountRows
+from qbeast_core.table.dml.find_rows import AT_ONCE, FindRows
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.read.file_scans import scan_of
 from qbeast_core.table.read.planner import Planner, ScanPlan
+from qbeast_core.table.rewrite.marks import markable
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 # Number of rows of a file whose rows the log does not count.
@@ -31,18 +34,28 @@ class FileMatches:
     live: I64Array
     # Opens at least the matching rows. None: no file was opened.
     scan: ScanPlan | None = None
+    # Index of a file -> its matching rows. Files that were not read are missing.
+    found: Mapping[int, BitMap64] = field(default_factory=dict[int, BitMap64], repr=False)
 
     @property
     def whole(self) -> BoolArray:
         """Whether every row of a file matches."""
         return np.equal(self.rows, self.live)
 
+    def markable(self, snapshot: Snapshot) -> BoolArray:
+        """Return in which files to hide the matching rows instead of a rewrite."""
+        return markable(snapshot, self.files, self.rows, self.live)
+
+    def found_in(self, chosen: BoolArray) -> dict[int, BitMap64]:
+        """Return the matching rows of some of the files."""
+        return {file: self.found[file] for file in self.files[chosen].tolist()}
+
 
 _NONE: Final = np.zeros(0, np.int64)
 NO_MATCHES: Final = FileMatches(_NONE, _NONE, _NONE)
 
 
-def count_matches(
+def find_matches(
     snapshot: Snapshot, condition: Condition, engine: Engine, *, among: BoolArray | None = None
 ) -> FileMatches:
     """Count matching rows by file.
@@ -57,14 +70,16 @@ def count_matches(
         files = np.flatnonzero(candidates & (live != 0)) if condition.constant else np.zeros(0, np.int64)
         unknown = files[live[files] == UNKNOWN]
         plan = planner.plan(None, None)
-        call = CountRows(planner.files, planner.row_filter(plan, list(snapshot.schema)[:1]), None)
-        live[unknown] = _count(planner, plan, unknown, call, engine)
+        call = FindRows(planner.files, planner.row_filter(plan, list(snapshot.schema)[:1]), None)
+        for file, rows in _find(planner, plan, unknown, call, engine).items():
+            live[file] = len(rows)
         return _matches(files, live[files], live, plan)
     plan = planner.plan(condition.expr, None)
     files = np.flatnonzero(plan.selection.opened & candidates)
-    call = CountRows(planner.files, planner.row_filter(plan, condition.columns[:1]), condition.text)
-    counts = _count(planner, plan, files, call, engine)
-    return _matches(files, counts, live, plan)
+    call = FindRows(planner.files, planner.row_filter(plan, condition.columns[:1]), condition.text)
+    found = _find(planner, plan, files, call, engine)
+    counts = np.array([len(rows) for rows in found.values()], np.int64)
+    return replace(_matches(files, counts, live, plan), found=found)
 
 
 def _matches(files: I64Array, counts: I64Array, live: I64Array, plan: ScanPlan) -> FileMatches:
@@ -72,9 +87,11 @@ def _matches(files: I64Array, counts: I64Array, live: I64Array, plan: ScanPlan) 
     return FileMatches(files[matching], counts[matching], live[files[matching]], plan)
 
 
-def _count(planner: Planner, plan: ScanPlan, files: I64Array, call: CountRows, engine: Engine) -> I64Array:
+def _find(
+    planner: Planner, plan: ScanPlan, files: I64Array, call: FindRows, engine: Engine
+) -> dict[int, BitMap64]:
     opened = [scan_of(planner, plan, file) for file in files.tolist()]
-    return np.array(engine.map(call, opened, at_once=AT_ONCE), np.int64)
+    return dict(zip(files.tolist(), engine.map(call, opened, at_once=AT_ONCE), strict=True))
 
 
 def live_rows(snapshot: Snapshot) -> I64Array:

@@ -13,9 +13,10 @@ from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import Condition, Predicate, Value, condition_of
 from qbeast_core.table.dml.change import Change, assignments_of, rules_of_version
 from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan
-from qbeast_core.table.dml.file_matches import count_matches
+from qbeast_core.table.dml.file_matches import find_matches
 from qbeast_core.table.dml.row_changes import DeletedRows, UpdatedRows
 from qbeast_core.table.engine.interfaces import Engine
+from qbeast_core.table.rewrite.marks import Marks
 from qbeast_core.table.rewrite.replace import Replacement
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -40,7 +41,7 @@ class MatchedRows:
 
     def affects(self, snapshot: Snapshot, files: BoolArray, engine: Engine) -> bool:
         """Return whether a row of the files matches."""
-        return bool(len(count_matches(snapshot, self.condition(snapshot), engine, among=files).files))
+        return bool(len(find_matches(snapshot, self.condition(snapshot), engine, among=files).files))
 
 
 @dataclass(frozen=True)
@@ -53,15 +54,16 @@ class Delete(MatchedRows, Change):
     def plan(self, snapshot: Snapshot, engine: Engine) -> ChangePlan:
         """See `Change`."""
         condition = self.condition(snapshot)
-        matches = count_matches(snapshot, condition, engine)
-        deleted = int(matches.rows.sum())
+        matches = find_matches(snapshot, condition, engine)
+        deleted, is_marked = int(matches.rows.sum()), matches.markable(snapshot)
         return ChangePlan(
             matches=matches,
             replacement=Replacement(
-                files=matches.files[~matches.whole],
+                files=matches.files[~matches.whole & ~is_marked],
                 dropped=matches.files[matches.whole],
                 change=DeletedRows(condition),
                 keeps_keys=True,
+                marks=Marks(matches.found_in(is_marked)),
             ),
             deleted=deleted,
             parameters={"predicate": orjson.dumps([condition.text]).decode()},
@@ -83,16 +85,19 @@ class Update(MatchedRows, Change):
         rules = rules_of_version(snapshot, given=snapshot.schema)
         assignments = assignments_of(self.assignments, snapshot, snapshot.schema, rules)
         assignments = assignments.of_updates(snapshot.row_id_columns)
-        matches = count_matches(snapshot, condition, engine)
+        matches = find_matches(snapshot, condition, engine)
         updated = int(matches.rows.sum())
         keeps_keys = not set(assignments.columns) & set(snapshot.key_columns)
+        is_marked = matches.markable(snapshot)
+        rewritten, moved = matches.files[~is_marked], matches.found_in(is_marked)
         return ChangePlan(
             matches=matches,
             replacement=Replacement(
-                files=matches.files,
+                files=rewritten,
                 change=UpdatedRows(condition, assignments),
                 keeps_keys=keeps_keys,
-                in_place=matches.files if keeps_keys else matches.files[:0],
+                in_place=rewritten if keeps_keys else rewritten[:0],
+                marks=Marks(moved, moved),
             ),
             updated=updated,
             parameters={"predicate": orjson.dumps([condition.text]).decode()},

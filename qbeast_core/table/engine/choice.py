@@ -159,7 +159,7 @@ class LocalEngine:
 
     def _decide_files(self, source: FilesSource) -> _Readable:
         """Decide for live files. The footers of files with texts are read: these may take any part of their size."""
-        counts, sizes = rows_and_bytes(source.snapshot, source.files)
+        counts, sizes = rows_and_bytes(source)
         size_bytes = int(sizes.sum()) + source.added.size_bytes
         row_bytes = size_bytes / max(int(counts.sum()) + source.added.height, 1)
         return _Readable(source, not self._spills(_READ * size_bytes), row_bytes)

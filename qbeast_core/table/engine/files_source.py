@@ -1,4 +1,4 @@
-"""Read live files of a table as a source of rows, and estimate their size in memory."""
+"""Read live files of a table, or some of their rows, as a source of rows, and estimate their size in memory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from pyroaring import BitMap64
 
 from qbeast_core.io.parquet.footer import Unreadable, read_footer
+from qbeast_core.log.files.vector_file import rows_in
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
 from qbeast_core.space.arrays import I64Array
@@ -23,7 +25,7 @@ from qbeast_core.table.engine.budget import guess_row_bytes
 from qbeast_core.table.engine.file_target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.row_change import RowChange, RowFunction
-from qbeast_core.table.read.file_scans import file_at
+from qbeast_core.table.read.file_scans import file_at, scan_of_rows
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -42,6 +44,8 @@ class FilesSource:
     files: I64Array
     change: RowChange | None = None
     added: AddedRows = NO_ROWS
+    # Index of a file -> the only rows to read of it.
+    only: Mapping[int, BitMap64] = field(default_factory=dict[int, BitMap64])
     # Index of a file -> its changed rows, for files that were read already.
     changed: Mapping[int, pl.DataFrame] = field(default_factory=dict[int, pl.DataFrame])
 
@@ -77,7 +81,7 @@ class FilesSource:
         """Return all rows. Each file is read once."""
         frames = [self.empty]
         for change, files in self.by_change():
-            rows = read_files(self.snapshot, files)
+            rows = pl.concat([self.empty, *self._file_frames(files, self.empty.columns)], rechunk=False)
             frames.append(rows if change is None else change(rows))
         return pl.concat([*frames, *(rows.select(self.empty.columns) for rows in self._other_rows())])
 
@@ -87,11 +91,20 @@ class FilesSource:
         for change, files in self.by_change():
             read = names if change is None else list(self.empty.columns)
             for file in range(len(files)):
-                for frame in _file_frames(self.snapshot, files[file : file + 1], read):
+                for frame in self._file_frames(files[file : file + 1], read):
                     for part in within(frame, size_bytes):
                         yield (part if change is None else change(part)).select(names)
         for rows in self._other_rows():
             yield from within(rows.select(names), size_bytes)
+
+    def scans(self, files: Sequence[int], names: Sequence[str]) -> list[FileScan]:
+        """Return the rows of some of the files, to read these columns."""
+        return live_scans(self.snapshot, files, names, only=self.only)
+
+    def _file_frames(self, files: I64Array, names: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Yield the rows of some of the files in frames of bounded size."""
+        keep = all_rows(Planner(self.snapshot), names)
+        yield from read_scans(self.scans(files.tolist(), names), keep, self.snapshot.data_files)
 
     def _other_rows(self) -> Iterator[pl.DataFrame]:
         """Yield changed rows in memory and added rows."""
@@ -99,14 +112,9 @@ class FilesSource:
         yield from self.added.read()
 
 
-def read_files(snapshot: Snapshot, files: I64Array) -> pl.DataFrame:
-    """Return the rows of some live files in the types of the table, without deleted rows, with their row ids."""
-    empty = snapshot.copied_schema.to_frame()
-    return pl.concat([empty, *_file_frames(snapshot, files, empty.columns)], rechunk=False)
-
-
-def rows_and_bytes(snapshot: Snapshot, files: I64Array) -> tuple[I64Array, I64Array]:
-    """Estimate the rows of some files, and their bytes in memory."""
+def rows_and_bytes(source: FilesSource) -> tuple[I64Array, I64Array]:
+    """Estimate the rows of the files of a source, and their bytes in memory."""
+    snapshot, files = source.snapshot, source.files
     schema = snapshot.copied_schema
     row_bytes = guess_row_bytes(schema)
     guess = pl.col("size_bytes") * _UNPACKED // max(row_bytes, 1)
@@ -117,22 +125,31 @@ def rows_and_bytes(snapshot: Snapshot, files: I64Array) -> tuple[I64Array, I64Ar
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
             unpacked = list(pool.map(partial(_uncompressed_bytes, snapshot), files.tolist()))
         sizes = np.maximum(sizes, np.array(unpacked, np.int64))
+    if source.only:
+        read = np.array([len(source.only.get(file, ())) or -1 for file in files.tolist()])
+        sizes = np.where(read >= 0, sizes * read // np.maximum(rows, 1), sizes)
+        rows = np.where(read >= 0, read, rows)
     return rows, sizes
 
 
-def _file_frames(snapshot: Snapshot, files: I64Array, names: Sequence[str]) -> Iterator[pl.DataFrame]:
-    """Yield the rows of some live files in frames of bounded size."""
-    scans = live_scans(snapshot, files.tolist(), names)
-    yield from read_scans(scans, all_rows(Planner(snapshot), names), snapshot.data_files)
-
-
-def live_scans(snapshot: Snapshot, numbers: Sequence[int], names: Sequence[str]) -> list[FileScan]:
-    """Return some live files as a whole, to read these columns."""
+def live_scans(
+    snapshot: Snapshot,
+    numbers: Sequence[int],
+    names: Sequence[str],
+    *,
+    only: Mapping[int, BitMap64] | None = None,
+) -> list[FileScan]:
+    """Return some live files as a whole, or the pages of only some of their rows, to read these columns."""
     row_ids = snapshot.row_ids(numbers) if needs_row_ids(snapshot, names) else {}
-    return [
-        replace(scan, hidden=snapshot.deleted_rows.get(number), row_ids=row_ids.get(scan.path))
-        for number, scan in zip(numbers, map(partial(file_at, snapshot), numbers), strict=True)
-    ]
+    scans: list[FileScan] = []
+    for number in numbers:
+        rows = None if only is None else only.get(number)
+        if rows is None:
+            scan = replace(file_at(snapshot, number), hidden=snapshot.deleted_rows.get(number))
+        else:
+            scan = scan_of_rows(snapshot, number, rows_in(rows))
+        scans.append(replace(scan, row_ids=row_ids.get(scan.path)))
+    return scans
 
 
 def needs_row_ids(snapshot: Snapshot, names: Sequence[str]) -> bool:

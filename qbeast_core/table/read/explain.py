@@ -241,7 +241,7 @@ class Plan:
         request = page_request(self.planner.snapshot, chosen, number)
         if request is None and not set(self._needed_of(number)) >= set(self.planner.snapshot.schema):
             return all_pages(
-                self.planner.snapshot, chosen, number
+                self.planner.snapshot, chosen.table, number
             )  # fewer bytes than the file, because of `columns`
         return request
 

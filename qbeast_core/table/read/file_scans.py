@@ -12,6 +12,7 @@ import polars as pl
 from qbeast_core.errors import check_whole_number
 from qbeast_core.io.parquet.pages import PageRequest
 from qbeast_core.io.parquet.tail import cuts_of
+from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.plan.select import Selection
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.support.sizing import Sizing
@@ -71,7 +72,7 @@ def scan_of(planner: Planner, plan: ScanPlan, number: int) -> FileScan:
     pages = page_request(snapshot, selection, number)
     # Polars reads few files of an object store at the same time. Small files are read by page, with more requests.
     if pages is None and planner.store.local_root is None and whole.size_bytes <= _SMALL_BYTES:
-        pages = all_pages(snapshot, selection, number)
+        pages = all_pages(snapshot, selection.table, number)
     return replace(
         whole,
         pages=pages,
@@ -79,6 +80,16 @@ def scan_of(planner: Planner, plan: ScanPlan, number: int) -> FileScan:
         draw=selection.drawn.get(number),
         hashed=planner.other_columns(selection.table, number),
     )
+
+
+def scan_of_rows(snapshot: Snapshot, number: int, rows: I64Array) -> FileScan:
+    """Return some rows of a live file, by their ascending indexes: the pages that hold them, if its pages are known."""
+    table = snapshot.blocks
+    pages = None
+    if _page_count(table, number) and len(rows):
+        found = np.unique(table.pages.pages_of(number, rows)) - table.pages.first_page[number]
+        pages = _pages_of(snapshot, table, number, found)
+    return replace(file_at(snapshot, number), pages=pages, only=rows)
 
 
 def file_at(snapshot: Snapshot, number: int) -> FileScan:
@@ -100,17 +111,22 @@ def page_request(snapshot: Snapshot, selection: Selection, number: int) -> PageR
     is_whole = selection.pages_opened[number] == selection.pages_total[number]  # also without a layout
     if is_whole and number not in selection.drawn:
         return None
-    return _pages_of(snapshot, selection, number, selection.pages(number))
+    return _pages_of(snapshot, selection.table, number, selection.pages(number))
 
 
-def all_pages(snapshot: Snapshot, selection: Selection, number: int) -> PageRequest | None:
+def all_pages(snapshot: Snapshot, blocks: BlockTable, number: int) -> PageRequest | None:
     """Return all pages of a file. None: its pages are not known."""
-    total = int(selection.pages_total[number])
-    return _pages_of(snapshot, selection, number, np.arange(total, dtype=np.int64)) if total else None
+    total = _page_count(blocks, number)
+    return _pages_of(snapshot, blocks, number, np.arange(total, dtype=np.int64)) if total else None
 
 
-def _pages_of(snapshot: Snapshot, selection: Selection, number: int, pages: I64Array) -> PageRequest:
-    table = selection.table.pages
+def _page_count(blocks: BlockTable, number: int) -> int:
+    first, end = blocks.pages.first_page[number : number + 2].tolist()
+    return int(end - first)
+
+
+def _pages_of(snapshot: Snapshot, blocks: BlockTable, number: int, pages: I64Array) -> PageRequest:
+    table = blocks.pages
     bands = slice(*table.first_band[number : number + 2].tolist())
     return PageRequest(
         path=snapshot.data_paths[number],
@@ -149,7 +165,7 @@ def _pieces(
     """Yield the parts of one file and their costs."""
     scan = scan_of(planner, plan, number)
     if scan.pages is None and scan.size_bytes > task_bytes:
-        scan = replace(scan, pages=all_pages(planner.snapshot, plan.selection, number))
+        scan = replace(scan, pages=all_pages(planner.snapshot, plan.selection.table, number))
     if scan.pages is None:
         yield scan, scan.size_bytes + OPEN_COST_BYTES
         return

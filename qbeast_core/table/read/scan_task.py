@@ -40,6 +40,8 @@ class RowFilter:
     predicate: pl.Expr | None = None
     # Also return the weights of rows, in a column of this name.
     weight_column: str | None = None
+    # Also return the index of each row in its file, in a column of this name.
+    place_column: str | None = None
     # Whether the predicate only compares values. Then row groups of whole files may be skipped by their bounds.
     compares_values: bool = False
     # Keys to return, or to leave out. None: all.
@@ -66,7 +68,7 @@ class RowFilter:
 
         A column `_DRAWN` has the weights of drawn rows, null where the weight is the hash.
         """
-        columns = list(self.columns)
+        columns = [*self.columns, *([] if self.place_column is None else [self.place_column])]
         hashed = self.hashes_rows
         if self.predicate is not None:  # filter first: hashing takes longer than most filters
             needed = dict.fromkeys([*columns, *self.indexed]) if hashed else columns
@@ -193,15 +195,16 @@ def _read(
     if by_pages:
         yield from map(keep.finish, _rows_of_pages(by_pages, keep, files))
     whole = [scan for scan in scans if scan.pages is None]
-    together = [scan for scan in whole if scan.hidden is None]
-    alone = [[scan] for scan in whole if scan.hidden is not None]  # the places of rows take memory
+    numbers = keep.place_column is not None
+    together = [scan for scan in whole if not (numbers or scan.needs_places)]
+    alone = [[scan] for scan in whole if numbers or scan.needs_places]  # the places of rows take memory
     for some in ([together] if together else []) + alone:
         yield from map(keep.finish, _rows_of_files(some, keep, files, limit))
 
 
 def _rows_of_pages(scans: Sequence[FileScan], keep: RowFilter, files: TableFiles) -> Iterator[pl.DataFrame]:
     """Yield the rows of pages. A file whose pages cannot be read is read as a whole."""
-    codec = RowCodec(files.columns, keep.needed, keep.schema)
+    codec, place_column = RowCodec(files.columns, keep.needed, keep.schema), keep.place_column
     requests = [scan.pages for scan in scans if scan.pages is not None]
     scan_of = _by_path(scans)
     frames = files.pages.read_batches(
@@ -212,9 +215,9 @@ def _rows_of_pages(scans: Sequence[FileScan], keep: RowFilter, files: TableFiles
         if stored is None:
             first, end = read[0].rows
             frame = _every_row(parts[0], keep, files)[first:end]
-            yield _placed(frame, parts[0], np.arange(first, first + frame.height))
+            yield _placed(frame, parts[0], np.arange(first, first + frame.height), place_column)
             continue
-        needs_places = any(scan.needs_places for scan in parts)
+        needs_places = place_column is not None or any(scan.needs_places for scan in parts)
         counts = [request.row_count for request in read] if needs_places or codec.constant_names else []
         frame = codec.rows(stored, parts, counts)
         if not needs_places:
@@ -223,7 +226,7 @@ def _rows_of_pages(scans: Sequence[FileScan], keep: RowFilter, files: TableFiles
         ends = np.cumsum(counts).tolist()
         yield pl.concat(
             [
-                _placed(frame[end - count : end], scan, request.cuts.rows_in(request.pages))
+                _placed(frame[end - count : end], scan, request.cuts.rows_in(request.pages), place_column)
                 for scan, request, count, end in zip(parts, read, counts, ends, strict=True)
             ],
             how="diagonal",  # a file with drawn rows has a column with their weights
@@ -235,14 +238,21 @@ def _by_path(scans: Sequence[FileScan]) -> dict[str, FileScan]:
     found: dict[str, FileScan] = {}
     for scan in scans:
         before = found.get(scan.path)
-        if before is not None and before.hidden is not None and scan.hidden is not None:
-            scan = replace(scan, hidden=np.concatenate([before.hidden, scan.hidden]))  # noqa: PLW2901 - joined
-        found[scan.path] = scan
+        found[scan.path] = scan if before is None else _joined(before, scan)
     return found
 
 
-def _placed(frame: pl.DataFrame, scan: FileScan, rows: I64Array) -> pl.DataFrame:
-    """Return rows of a file without hidden ones, with row ids, and with the weights of drawn rows.
+def _joined(first: FileScan, second: FileScan) -> FileScan:
+    """Return the second of two parts of a file, with the listed rows of both."""
+    hidden, only = (
+        None if one is None or other is None else np.concatenate([one, other])
+        for one, other in ((first.hidden, second.hidden), (first.only, second.only))
+    )
+    return replace(second, hidden=hidden, only=only)
+
+
+def _placed(frame: pl.DataFrame, scan: FileScan, rows: I64Array, place_column: str | None) -> pl.DataFrame:
+    """Return the rows of a file to read, with row ids, and with the weights of drawn rows.
 
     `rows` are their indexes in the file.
     """
@@ -253,12 +263,14 @@ def _placed(frame: pl.DataFrame, scan: FileScan, rows: I64Array) -> pl.DataFrame
         shown &= is_read
     if scan.row_ids is not None:
         frame = frame.with_columns(scan.row_ids.filled(pl.lit(pl.Series(rows))))
+    if place_column is not None:
+        frame = frame.with_columns(pl.Series(place_column, rows))
     return frame.filter(pl.Series(shown))
 
 
 def _every_row(scan: FileScan, keep: RowFilter, files: TableFiles) -> pl.DataFrame:
     """Return all rows of a file, also hidden ones."""
-    whole = replace(scan, pages=None, hidden=None, draw=None, row_ids=None)
+    whole = replace(scan, pages=None, hidden=None, only=None, draw=None, row_ids=None)
     lazy = scan_files(files, [whole], keep.needed, keep.schema, use_bounds=keep.compares_values)
     empty = pl.DataFrame(schema=lazy.collect_schema())
     return pl.concat([empty, *whole_batches(lazy, [whole], lambda _: lazy)])
@@ -271,7 +283,14 @@ def _rows_of_files(
     predicate = keep.predicate
 
     def scan(some: Sequence[FileScan]) -> pl.LazyFrame:
-        return scan_files(files, some, keep.needed, keep.schema, use_bounds=keep.compares_values)
+        return scan_files(
+            files,
+            some,
+            keep.needed,
+            keep.schema,
+            use_bounds=keep.compares_values,
+            place_column=keep.place_column,
+        )
 
     def filtered_here() -> Iterator[pl.DataFrame]:
         for frame in whole_batches(lazy, scans, scan):

@@ -45,6 +45,8 @@ def publish_replaced(
         intent,
         adds=tuple(add.model_copy(update={"data_change": data_change}) for add in replaced.adds),
         removes=removes_of(removed, snapshot.columns, data_change=data_change),
+        marked=replaced.vectors.marked,
+        vector_files=replaced.vectors.paths,
         revision=replaced.revision if replaced.adds or intent.drops_unused else None,
         new_revision=replaced.is_new,
         metadata=None if snapshot.metadata == base.metadata else snapshot.metadata,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -14,9 +14,10 @@ from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.block import Block
+from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import LOG, Progress, ProgressCallback, new_id, now_ms, report
-from qbeast_core.table.data.data_files import delete_data_files, delete_files_named
+from qbeast_core.table.data.data_files import delete_data_files, delete_files, delete_files_named
 from qbeast_core.table.engine.files_source import FilesSource, all_rows, live_scans
 from qbeast_core.table.engine.interfaces import Engine, PlannedRows, Rows
 from qbeast_core.table.engine.memory import MEMORY
@@ -27,6 +28,7 @@ from qbeast_core.table.index.choose_revision import choose_revision, wish_of_tab
 from qbeast_core.table.index.live_index import NO_BLOCKS, Index, new_blocks
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.rewrite.candidates import has_exact_layout
+from qbeast_core.table.rewrite.marks import NO_MARKS, Marks, WrittenVectors, write_vectors
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.layout.existing import ExistingTree
 from qbeast_core.tree.layout.upper import opened_rows
@@ -62,6 +64,8 @@ class Replacement:
     keeps_keys: bool = False
     # Part of `files` that loses no row. Rows keep their places if their indexed values do not change.
     in_place: I64Array = field(default_factory=_no_files)
+    # Rows of other files to hide. `change` returns the new values of those that move.
+    marks: Marks = NO_MARKS
     added: AddedRows = NO_ROWS
 
 
@@ -78,6 +82,13 @@ class Replaced:
     # Number of rows written, and of cubes that hold them.
     rows: int
     cubes: int
+    # Files that stay, with new deletion vectors.
+    vectors: WrittenVectors = WrittenVectors()  # noqa: RUF009 - immutable
+
+    @property
+    def new_paths(self) -> list[str]:
+        """Decoded paths of the new files."""
+        return [*(FilePath.of_log(add.path).text for add in self.adds), *self.vectors.paths]
 
     @property
     def bytes(self) -> int:
@@ -92,6 +103,7 @@ class Replaced:
             "numAddedBytes": self.bytes,
             "numRemovedFiles": removed.height,
             "numRemovedBytes": int(removed["size_bytes"].sum()),
+            **self.vectors.metrics,
         }
 
 
@@ -115,11 +127,14 @@ def replace_rows(
     LOG.debug("version %d of %s: replaces %d files", snapshot.version, snapshot.uri, work.gone.sum())
     try:
         replaced = work.run(only_better=only_better)
+        work.vectors = write_vectors(snapshot, work.marks.hidden)
+        replaced = replace(replaced, vectors=work.vectors)
         if replaced.adds or replaced.gone.any():
             files = len(replaced.adds)
             report(progress, Progress("commit", files, files, replaced.rows))
     except BaseException:  # also after an interrupt or a panic of Rust
         delete_data_files(snapshot.store, [*work.adds, *work.in_place.adds.values()])
+        delete_files(snapshot.store, work.vectors.paths)
         raise
     return replaced
 
@@ -146,13 +161,10 @@ class _Replacing:
         engine: Engine,
         progress: ProgressCallback | None,
     ) -> None:
-        self.snapshot, self.state, self.engine, self.progress = (
-            snapshot,
-            Index(snapshot),
-            engine,
-            progress,
-        )
+        self.snapshot, self.state = snapshot, Index(snapshot)
+        self.engine, self.progress = engine, progress
         self.replacement, self.placement = replacement, placement
+        self.marks, self.vectors = replacement.marks, WrittenVectors()
         self.dropped: BoolArray = np.zeros(snapshot.files.height, np.bool_)
         self.dropped[replacement.dropped] = True
         self.gone = self.dropped.copy()
@@ -173,10 +185,14 @@ class _Replacing:
         self.in_place = _change_in_place(self.snapshot, replacement.in_place, replacement.change, self.engine)
         # The blocks of these files stay, so no other file depends on them. `_replaced` marks them again.
         self.gone[list(self.in_place.adds)] = False
-        if self.in_place.adds and not self.gone.any() and not replacement.added.height:
+        if (
+            not self._reads.any()
+            and not replacement.added.height
+            and (self.in_place.adds or self.marks.hidden)
+        ):
             self.revision = self.state.newest
             return self._replaced()
-        rows = self._settle(self._open(self.gone, replacement.added))
+        rows = self._settle(self._open(self._reads, replacement.added))
         while True:
             count = int(self.gone.sum())
             if not self._write(rows, only_better=only_better):
@@ -188,14 +204,22 @@ class _Replacing:
             # to rewrite. Start again without all of these files. Each round removes more files, so the loop ends.
             delete_data_files(self.snapshot.store, self.adds)
             self.adds, self.new = [], NO_BLOCKS
-            rows = self._inside(self._open(self.gone, replacement.added))
+            rows = self._inside(self._open(self._reads, replacement.added))
+
+    @property
+    def _reads(self) -> BoolArray:
+        """Files whose rows are written again, all of them or those that move."""
+        reads = self.gone.copy()
+        reads[list(self.marks.moved)] = True
+        return reads
 
     def _without_index(self, *, only_better: bool) -> Replaced:
         """Write the rows of a table without index: no other file depends on the files to remove."""
-        plan = self._open(self.gone, self.replacement.added).plan(None, None)
-        if only_better and plan.file_count >= self.gone.sum():
-            return self._nothing()
-        self.adds += plan.write()
+        if self._reads.any() or self.replacement.added.height:
+            plan = self._open(self._reads, self.replacement.added).plan(None, None)
+            if only_better and plan.file_count >= self.gone.sum():
+                return self._nothing()
+            self.adds += plan.write()
         return Replaced(self.gone, self.adds, None, is_new=False, rows=rows_of(self.adds), cubes=0)
 
     def _nothing(self) -> Replaced:
@@ -210,7 +234,7 @@ class _Replacing:
         if self._rows_stay() and not added.height and self.placement != "redraw":
             self.revision = newest  # all rows are inside its space already; no summary is needed
             return rows
-        if keeps and newest is not None and self.gone.any():
+        if keeps and newest is not None and self._reads.any():
             inside, outside = rows.split(newest)
             chosen, is_new = (None, False) if outside is None else self._choose(outside)
             if outside is not None and chosen is not None and is_new:
@@ -225,7 +249,7 @@ class _Replacing:
     def _rows_stay(self) -> bool:
         """Return whether all rows are indexed in the newest revision and keep their indexed values."""
         newest = self.state.newest
-        revisions = self.state.revision_of[self.gone & ~self.dropped]
+        revisions = self.state.revision_of[self._reads & ~self.dropped]
         same = self.replacement.change is None or self.replacement.keeps_keys
         return newest is not None and same and bool((revisions == newest.revision_id).all())
 
@@ -256,6 +280,7 @@ class _Replacing:
             files=np.flatnonzero(files & ~self.dropped),
             change=self.replacement.change,
             added=added,
+            only=self.marks.moved,
             changed=self.in_place.rows,
         )
         return self.engine.open(source, source.target, self.progress)
@@ -313,6 +338,9 @@ class _Replacing:
             more = np.zeros_like(self.gone)
             more[disorder.files] = True
             self.gone |= more
+            if more[self.marks.files].any():  # the rows of these files that move are written already
+                self.marks = self.marks.without(more)
+                return False
             self._write(self._inside(self._open(more, NO_ROWS)))
 
     def _replaced(self) -> Replaced:
@@ -344,7 +372,7 @@ class _Replacing:
         rows, revision, newest = outside.rows, outside.revision, self.revision
         if newest is not None and int(self.gone.sum()) > outside.files_gone:
             # More files were removed since the split; their rows may be outside too.
-            all_outside = self._open(self.gone, self.replacement.added).split(newest)[1]
+            all_outside = self._open(self._reads, self.replacement.added).split(newest)[1]
             chosen = None if all_outside is None else self._choose(all_outside)[0]
             if all_outside is not None and chosen is not None:
                 rows, revision = all_outside, chosen

@@ -24,7 +24,7 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.actions import CommitInfo, Metadata, Protocol
+from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, Protocol
 from qbeast_core.log.columns.file_values import (
     PartitionTexts,
     partition_texts,
@@ -42,7 +42,14 @@ from qbeast_core.log.domains import (
 )
 from qbeast_core.log.files.file_changes import LiveFiles
 from qbeast_core.log.files.old_layouts import NO_COPIES, CopiedRows, without_copies
-from qbeast_core.log.files.replay import LogState, domains_of, files_with_tags, needs_removes, whole_files
+from qbeast_core.log.files.replay import (
+    LogState,
+    domains_of,
+    files_with_tags,
+    needs_removes,
+    newest_adds,
+    whole_files,
+)
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.index.block_table import BlockTable
@@ -451,12 +458,22 @@ def _version_at(location: Location, timestamp: datetime) -> int:
 
 def read_live_files(snapshot: Snapshot) -> LiveFiles:
     """Return the files of a snapshot with all fields of the log, and files that only Spark takes for live."""
+    return whole_files(snapshot.logged_files["path"].to_list(), _log_of(snapshot))
+
+
+def live_adds(snapshot: Snapshot, numbers: Sequence[int]) -> list[AddFile]:
+    """Return some live files with all fields of the log."""
+    paths = snapshot.files["path"].gather(list(numbers)).to_list()
+    found = newest_adds(frozenset(paths), _log_of(snapshot))
+    return [found[path] for path in paths]
+
+
+def _log_of(snapshot: Snapshot) -> LogState:
     try:
-        log = read_log(snapshot.source.log, snapshot.version)
+        return read_log(snapshot.source.log, snapshot.version)
     except FileNotFoundError as error:
         message = f"a file of the log of {snapshot.uri} is missing: {error}; try again."
         raise StorageError(message, path=snapshot.uri) from error
-    return whole_files(snapshot.logged_files["path"].to_list(), log)
 
 
 def files_for(intent: WriteIntent, head: Snapshot | None) -> LiveFiles | None:

@@ -13,7 +13,7 @@ from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.columns.declared_rules import declared_rules
 from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding
-from qbeast_core.table.data.data_files import delete_data_files
+from qbeast_core.table.data.data_files import delete_files
 from qbeast_core.table.data.frames import to_frame
 from qbeast_core.table.data.row_rules import drawn_for
 from qbeast_core.table.engine.tasks.append_task import AppendedPart, AppendTask
@@ -86,7 +86,7 @@ def publish_parts(
     rows = sum(part.rows for part in parts)
     intent = rows_intent("append", adds, rows, options, operation=operation)
     revisions = [part.revision for part in parts if part.indexed]
-    with discarding(target.store, adds):
+    with discarding(target.store, intent.new_paths):
         # What the oldest part was planned on: later commits are checked against it.
         oldest = min(part.version for part in parts)
         base = load_snapshot(target.location, version=oldest)
@@ -100,7 +100,7 @@ def publish_parts(
             staged = tuple(add.without_index() for add in adds)
             outcome = commit(base.source.store, base, replace(intent, adds=staged))
     if outcome.already_applied:
-        delete_data_files(target.store, adds)
+        delete_files(target.store, intent.new_paths)
     elif outcome.snapshot is not None:
         files = outcome.snapshot.files
         before = files.filter(~pl.col("path").is_in([add.path for add in adds]))

@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.io.parquet.encodings import page_rows_within
-from qbeast_core.table.engine.files_source import rows_and_bytes
+from qbeast_core.table.engine.files_source import FilesSource, rows_and_bytes
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.small_files import resized
@@ -131,6 +131,6 @@ def test_rewrite_counts_uncompressed_bytes(tmp_path: Path) -> None:
         qbeast.write_table(part, tmp_path, columns=["id"], mode="append")
     assert sum(add["size"] for add in read_log(tmp_path).adds.values()) < MIB  # zstd leaves little of it
     snapshot, numbers = load_snapshot(tmp_path), np.arange(4)
-    counts, sizes = rows_and_bytes(snapshot, numbers)
+    counts, sizes = rows_and_bytes(FilesSource(snapshot=snapshot, files=numbers))
     assert counts.tolist() == [16] * 4
     assert 16 * MIB <= sizes.min() <= sizes.max() <= 17 * MIB

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -15,6 +15,7 @@ from qbeast_core.query.plan.select import select
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.dml.file_matches import UNKNOWN, live_rows
+from qbeast_core.table.dml.merge.match_rows import MergedPlaces
 from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedRows, MergeRules, NewKeys
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.tasks.added_rows import AddedRows, FrameRows
@@ -31,10 +32,8 @@ MAX_ROWS_MATCHED: Final = 1 << 22
 class MergeMatches:
     """The matches of a merge with a version."""
 
-    # Files with rows to update or delete: indexes in the snapshot, ascending.
-    files: I64Array
-    # Rows of each file to update, to delete with a match, and to delete without one; shape (3, files).
-    counts: I64Array
+    # Index of each file with rows to update or delete, ascending -> these rows.
+    found: Mapping[int, MergedPlaces]
     # Opens at least these rows.
     scan: ScanPlan
     # Whether a row of the source has a match, even if no row changes.
@@ -45,6 +44,17 @@ class MergeMatches:
     # Rows of `added` with equal keys.
     doubled: DoubledKeys
     source_rows: int
+
+    @property
+    def files(self) -> I64Array:
+        """Indexes of the files in the snapshot, ascending."""
+        return np.array(list(self.found), np.int64)
+
+    @property
+    def counts(self) -> I64Array:
+        """Rows of each file to update, to delete with a match, and to delete without one; shape (3, files)."""
+        counts = [[len(rows) for rows in places] for places in self.found.values()]
+        return np.array(counts, np.int64).reshape(-1, 3).T
 
 
 class MergeSource(Protocol):
@@ -94,11 +104,11 @@ class FrameMergeSource:
         opened = [[scan_of(planner, plan, file) for file in chunk.tolist()] for chunk in chunks]
         call = rules.matching(planner.files, planner.row_filter(plan, rules.match_columns()), frame)
         matched = np.zeros(frame.height, np.bool_)
-        counts = np.zeros((3, len(live)), np.int64)
-        for chunk, (source_rows, by_file) in zip(chunks, engine.map(call, opened, at_once=1), strict=True):
+        found: dict[int, MergedPlaces] = {}
+        for chunk, (source_rows, places) in zip(chunks, engine.map(call, opened, at_once=1), strict=True):
             matched[source_rows] = True
-            counts[:, chunk] = by_file
-        return _matches(rules, frame, matched, counts, plan)
+            found |= {file: rows for file, rows in zip(chunk.tolist(), places, strict=True) if any(rows)}
+        return _matches(rules, frame, matched, found, plan)
 
 
 def scan_plan(rules: MergeRules, planner: Planner, keys: Sequence[Node]) -> ScanPlan:
@@ -111,9 +121,12 @@ def scan_plan(rules: MergeRules, planner: Planner, keys: Sequence[Node]) -> Scan
 
 
 def _matches(
-    rules: MergeRules, frame: pl.DataFrame, matched: BoolArray, counts: I64Array, plan: ScanPlan
+    rules: MergeRules,
+    frame: pl.DataFrame,
+    matched: BoolArray,
+    found: Mapping[int, MergedPlaces],
+    plan: ScanPlan,
 ) -> MergeMatches:
-    touched = np.flatnonzero(counts.sum(axis=0))
     mask = pl.Series(matched, dtype=pl.Boolean)
     source = rules.numbered(frame, whole=True)
     if rules.clauses.when_not_matched_by_source == "ignore":
@@ -122,8 +135,7 @@ def _matches(
     keys = NewKeys(rules)
     keys.add(inserted)
     return MergeMatches(
-        files=touched,
-        counts=counts[:, touched],
+        found=found,
         scan=plan,
         any_matched=bool(matched.any()),
         change=MergedRows(rules, source),

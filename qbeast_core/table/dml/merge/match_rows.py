@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
+from pyroaring import BitMap64
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.log.files.vector_file import row_set
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.support.joins import join_equal, own_column
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
-from qbeast_core.table.dml.count_rows import AT_ONCE
+from qbeast_core.table.dml.find_rows import AT_ONCE, PLACE
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
 
@@ -28,6 +30,19 @@ _FILE: Final = own_column("file")
 _UPDATES: Final = own_column("is_updated")
 
 
+class MergedPlaces(NamedTuple):
+    """The rows of a file that a merge changes, by their indexes: updated, deleted, and deleted without a match."""
+
+    updated: BitMap64
+    deleted: BitMap64
+    not_matched: BitMap64
+
+    @property
+    def rows(self) -> BitMap64:
+        """All of them."""
+        return self.updated | self.deleted | self.not_matched
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchRows:
     """Matches the rows of some files with the rows of a source."""
@@ -39,19 +54,26 @@ class MatchRows:
     clauses: Clauses
     conditions: MergeConditions
 
-    def __call__(self, scans: Sequence[FileScan]) -> tuple[I64Array, I64Array]:
-        """Return the source rows that match, and per file the rows updated, deleted, and deleted without a match."""
+    def __call__(self, scans: Sequence[FileScan]) -> tuple[I64Array, list[MergedPlaces]]:
+        """Return the source rows that match, and the rows that change of each file."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
             frames = list(pool.map(self._read, range(len(scans)), scans))
         rows = pl.concat(frames).with_row_index(ROW)
         verdict = judge(rows, self.source, self.clauses, self.conditions)
         frames = [verdict.updated, verdict.deleted, verdict.not_matched]
-        counts = [np.bincount(frame[_FILE].to_numpy(), minlength=len(scans)) for frame in frames]
-        return verdict.matched.to_numpy(), np.array(counts)
+        by_kind = [_by_file(frame, len(scans)) for frame in frames]
+        return verdict.matched.to_numpy(), [MergedPlaces(*places) for places in zip(*by_kind, strict=True)]
 
     def _read(self, number: int, scan: FileScan) -> pl.DataFrame:
-        rows = pl.concat(list(read_scans([scan], self.keep, self.files)))
+        keep = replace(self.keep, place_column=PLACE)
+        rows = pl.concat(list(read_scans([scan], keep, self.files)))
         return rows.with_columns(pl.lit(number, dtype=pl.Int64).alias(_FILE))
+
+
+def _by_file(rows: pl.DataFrame, count: int) -> list[BitMap64]:
+    order = np.argsort(rows[_FILE].to_numpy(), kind="stable")
+    starts = np.searchsorted(rows[_FILE].to_numpy()[order], np.arange(1, count))
+    return [row_set(places) for places in np.split(rows[PLACE].to_numpy()[order], starts)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,6 +25,7 @@ from qbeast_core.table.dml.merge.frame_source import MergeSource
 from qbeast_core.table.dml.merge.merge_rules import MergeRules, fit_source, fitted_columns
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.engine.interfaces import Engine
+from qbeast_core.table.rewrite.marks import Marks
 from qbeast_core.table.rewrite.replace import Replacement
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import with_schema
@@ -61,15 +62,21 @@ class Merge(Change):
         files, lost = matched.files, matched.counts[1:].sum(axis=0)
         live = live_rows(snapshot)[files]
         is_whole = np.equal(lost, live)
+        found = {file: places.rows for file, places in matched.found.items()}
+        matches = FileMatches(files, matched.counts.sum(axis=0), live, matched.scan, found)
+        is_marked = matches.markable(snapshot)
+        hidden = matches.found_in(is_marked)
+        moved = {file: rows for file in hidden if (rows := matched.found[file].updated)}
         return ChangePlan(
-            matches=FileMatches(files, matched.counts.sum(axis=0), live, matched.scan),
+            matches=matches,
             replacement=Replacement(
-                files=files[~is_whole],
+                files=files[~is_whole & ~is_marked],
                 dropped=files[is_whole],
                 change=matched.change,
                 keeps_keys=rules.updates is None
                 or not set(rules.updates.columns) & set(snapshot.key_columns),
-                in_place=files[lost == 0],
+                in_place=files[(lost == 0) & ~is_marked],
+                marks=Marks(hidden, moved),
                 added=matched.added.numbered(rules.drawn),
             ),
             schema_json=with_high_water_marks(snapshot.schema_json, rules.drawn, matched.added.height)

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.io.stores.location import Location
-from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.arrays import BoolArray
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.dml.file_matches import live_rows
 from qbeast_core.table.dml.merge.frame_source import (
@@ -34,7 +34,7 @@ from qbeast_core.table.dml.merge.key_digest import (
     key_nodes,
     merge_digests,
 )
-from qbeast_core.table.dml.merge.match_rows import join_source
+from qbeast_core.table.dml.merge.match_rows import MergedPlaces, join_source
 from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedFiles, MergeRules, NewKeys
 from qbeast_core.table.engine.choice import LocalEngine
 from qbeast_core.table.engine.interfaces import Engine, Source
@@ -94,11 +94,8 @@ class StreamMergeSource:
                 self._stored.extend(matching.stored)
             else:  # only the counts are used
                 self._forget(matching.stored)
-        files = np.array([file for file, _ in judged], np.int64)
-        counts = np.array([count for _, count in judged], np.int64).reshape(-1, 3).T
         return MergeMatches(
-            files=files,
-            counts=counts,
+            found=judged,
             scan=matching.scan,
             any_matched=matching.any_matched,
             change=MergedFiles(rules, Location.of(self.spill.folder.path), matching.stored_by_file),
@@ -115,7 +112,7 @@ class StreamMergeSource:
             digest = merge_digests([digest, part])
         return digest
 
-    def _judged(self, matching: _Matching, digest: KeyDigest) -> list[tuple[int, I64Array]]:
+    def _judged(self, matching: _Matching, digest: KeyDigest) -> dict[int, MergedPlaces]:
         batches = self.stream.batches(None, size_bytes=self.spill.budget.batch_bytes)
         rows, hash_sum = matching.take(batches)
         advice = "give rows that are the same each time, or an iterator, whose rows are kept."
@@ -192,15 +189,15 @@ class _Matching:
             return []
         return self._spill.scatter(pairs, identity, files, self._rules.source_schema, packed=False)
 
-    def judge(self, parts: list[SpilledRange]) -> list[tuple[int, I64Array]]:
-        """Apply the merge to each file. Return the files with changed rows, and their counts."""
+    def judge(self, parts: list[SpilledRange]) -> dict[int, MergedPlaces]:
+        """Apply the merge to each file. Return the files with rows that change, and these rows."""
         judging = map_ahead(
             lambda item: (item[0], self._judged(*item)),
             self._by_file(parts),
             at_once=self._spill.budget.writers,
         )
         with closing(judging):
-            return [(number, counts) for number, counts in judging if counts.any()]
+            return {number: places for number, places in judging if any(places)}
 
     def _bucket_count(self) -> int:
         rows = int(np.maximum(self._live[self._files], 0).sum()) + self._digest.rows
@@ -296,13 +293,14 @@ class _Matching:
                     yield number, rows.take(np.flatnonzero(rows.keys == number), list(part.schema))
             part.delete()
 
-    def _judged(self, number: int, source: pl.DataFrame) -> I64Array:
+    def _judged(self, number: int, source: pl.DataFrame) -> MergedPlaces:
         rules, planner = self._rules, self._planner
         keep = planner.row_filter(self.scan, rules.match_columns())
-        _, counts = rules.matching(planner.files, keep, source)([scan_of(planner, self.scan, number)])
-        if counts.any():
+        scan = scan_of(planner, self.scan, number)
+        _, (places,) = rules.matching(planner.files, keep, source)([scan])
+        if any(places):
             self.stored_by_file[planner.snapshot.data_paths[number]] = self._store(source)
-        return counts[:, 0]
+        return places
 
     def _store(self, rows: pl.DataFrame) -> str:
         """Write rows to a file that is kept until the table's files are rewritten. Return its name."""
