@@ -55,6 +55,8 @@ def write_table(
     column_comments: Mapping[str, str] | None = None,
     partition_by: PartitionBy | None = None,
     sample_by: SampleBy | None = None,
+    deletion_vectors: bool | None = None,
+    change_feed: bool | None = None,
     dry_run: bool = False,
     progress: ProgressLike = None,
     resources: Resources | None = None,
@@ -130,6 +132,13 @@ def write_table(
         key. `estimate` can count keys, and compute values per key. By default samples are by the indexed columns; an
         overwrite keeps the key of the table, and ``[]`` removes it. The columns need not be indexed. Floats and nested
         columns cannot be in a key. Plain sums are less precise if keys have many rows, see docs/sampling.md.
+    deletion_vectors : bool, optional
+        Whether deletes, updates and merges of a new table hide rows by deletion vectors instead of rewriting files
+        (``delta.enableDeletionVectors``). They write much less. All readers need to support the feature, see
+        docs/readers.md. By default a new table has none, and a table that exists keeps its setting.
+    change_feed : bool, optional
+        Whether a new table records the rows that deletes, updates and merges change
+        (``delta.enableChangeDataFeed``), see `Table.changes`. By default as `deletion_vectors`.
     dry_run : bool, default False
         Plan the write without writing. The result says what would be done.
     progress : callable or bool, optional
@@ -202,6 +211,8 @@ def write_table(
         column_comments=column_comments or {},
         partition_by=partition_by,
         sample_by=sample_by,
+        deletion_vectors=deletion_vectors,
+        change_feed=change_feed,
         dry_run=dry_run,
         progress=callback_of(progress),
     )

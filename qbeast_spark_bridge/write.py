@@ -43,6 +43,8 @@ def write_table(
     column_comments: Mapping[str, str] | None = None,
     partition_by: PartitionBy | None = None,
     sample_by: SampleBy | None = None,
+    deletion_vectors: bool | None = None,
+    change_feed: bool | None = None,
     dry_run: bool = False,
     progress: ProgressLike = None,
     persist: bool = False,
@@ -61,7 +63,7 @@ def write_table(
     path : str or path-like
         Folder or address of the table as in `qbeast.write_table`, the same for executors and this process.
     columns, mode, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect, \
-    sample_column, comment, column_comments, partition_by, sample_by, dry_run
+    sample_column, comment, column_comments, partition_by, sample_by, deletion_vectors, change_feed, dry_run
         See `qbeast.write_table`. Strings with a collation cannot be indexed.
     progress : callable or bool, optional
         Called with a `Progress` at every step; files are counted once all of them are written.
@@ -111,6 +113,8 @@ def write_table(
         column_comments=column_comments or {},
         partition_by=partition_by,
         sample_by=sample_by,
+        deletion_vectors=deletion_vectors,
+        change_feed=change_feed,
         dry_run=dry_run,
         progress=callback_of(progress),
     )

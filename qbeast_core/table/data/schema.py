@@ -9,8 +9,9 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import orjson
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, SchemaMismatchError, invalid_argument
+from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError, invalid_argument
 from qbeast_core.log.columns.schema_fields import FieldPath, fields_of
+from qbeast_core.log.protocol import CHANGE_FEED
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 
@@ -22,6 +23,8 @@ _FLOATS: Final[tuple[pl.DataType, ...]] = (pl.Float32(), pl.Float64())
 # Problems that schema_mode="merge" solves.
 _MISSING: Final = "is missing"
 _NEW: Final = "is not in the table"
+# Columns that a change data feed adds to those of the table.
+_FEED_COLUMNS: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 
 
 def _is_wider(wanted: pl.DataType, now: pl.DataType) -> bool:
@@ -250,6 +253,17 @@ def refuse_sample_column(name: str | None, names: Iterable[str], *, argument: st
             "Leave it out; to change samples, index other columns: Table.reindex."
         )
         raise InvalidInputError(msg, argument=argument, value=name)
+
+
+def refuse_feed_columns(properties: Mapping[str, str], names: Iterable[str], table: str) -> None:
+    """Raise if properties enable the change data feed, and a column has the name of a column of the feed."""
+    taken = sorted(name for name in names if name.lower() in _FEED_COLUMNS)
+    if properties.get(CHANGE_FEED, "").lower() == "true" and taken:
+        msg = (
+            f"{table!r} cannot have a change data feed: the feed uses the names of the column(s) {taken}. "
+            "Rename them first: Table.rename_column."
+        )
+        raise UnsupportedTableError(msg, path=table, feature=CHANGE_FEED)
 
 
 def _inner_problems(fields: Mapping[str, Any]) -> Iterator[str]:

@@ -13,7 +13,6 @@ from qbeast_core.log.columns.declared_rules import CONSTRAINT
 from qbeast_core.log.columns.mapping import with_fields
 from qbeast_core.log.delta_schema import merged_schema
 from qbeast_core.log.properties import SETTABLE, expected_value
-from qbeast_core.log.protocol import CHANGE_FEED
 from qbeast_core.log.type_names import NAMES, TypeLike, type_of
 from qbeast_core.results import MetadataResult
 from qbeast_core.support.runtime import new_id
@@ -21,14 +20,12 @@ from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.data.compiled_rules import RuleError, constraint_of
 from qbeast_core.table.data.row_rules import Check
-from qbeast_core.table.data.schema import name_problems
+from qbeast_core.table.data.schema import name_problems, refuse_feed_columns
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan import scan
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
 
-# Columns that a change data feed adds to those of the table.
-_FEED_COLUMNS: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 _TYPES: Final = (
     'must map names to types: of Polars {"price": pl.Float64}, of Arrow {"price": pa.float64()}, or names '
     f'{{"price": "double"}}: {NAMES}'
@@ -116,13 +113,7 @@ def _refuse_property(snapshot: Snapshot, key: object, value: object) -> None:
     if expected is not None:
         msg = f"{key!r} takes {expected}, got {value!r}."
         raise InvalidInputError(msg, argument="properties")
-    taken = sorted(name for name in snapshot.schema if name.lower() in _FEED_COLUMNS)
-    if key == CHANGE_FEED and value is not None and value.lower() == "true" and taken:
-        msg = (
-            f"{snapshot.uri!r} cannot have a change data feed: the feed uses the names of the column(s) {taken}. "
-            "Rename them first: Table.rename_column."
-        )
-        raise UnsupportedTableError(msg, path=snapshot.uri, feature=key)
+    refuse_feed_columns({key: value or ""}, snapshot.schema, snapshot.uri)
     named = snapshot.protocol.writer_features
     if key == "delta.appendOnly" and value is not None and named is not None and "appendOnly" not in named:
         msg = f"{key!r} needs the feature appendOnly, which {snapshot.uri!r} does not have."

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, get_args
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, check_choice, invalid_argument
+from qbeast_core.log.protocol import CHANGE_FEED, DELETION_VECTORS
 from qbeast_core.space.index_columns import NumberColumn, number_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.support.runtime import ProgressCallback
@@ -83,8 +84,17 @@ class WriteOptions:
     partition_by: PartitionBy | None = None
     # None: a table keeps its sampling key.
     sample_by: SampleBy | None = None
+    # Properties of a new table. None: a table keeps what it has.
+    deletion_vectors: bool | None = None
+    change_feed: bool | None = None
     dry_run: bool = False
     progress: ProgressCallback | None = None
+
+    @property
+    def table_properties(self) -> dict[str, str]:
+        """Properties of a new table."""
+        flags = {DELETION_VECTORS: self.deletion_vectors, CHANGE_FEED: self.change_feed}
+        return {**self.properties, **{key: "true" for key, flag in flags.items() if flag}}
 
 
 def check_options(options: WriteOptions) -> None:
@@ -101,6 +111,9 @@ def check_options(options: WriteOptions) -> None:
     if options.schema_mode == "overwrite" and options.mode == "append":
         msg = 'schema_mode="overwrite" needs mode="overwrite"'
         raise InvalidInputError(msg, argument="schema_mode")
+    for name in ("deletion_vectors", "change_feed"):
+        if not isinstance(cast("object", getattr(options, name)), bool | None):
+            invalid_argument(name, "must be True, False or None", value=getattr(options, name))
     comments = {"comment": options.comment} if options.comment is not None else {}
     for argument, text in (
         *comments.items(),

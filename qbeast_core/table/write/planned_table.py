@@ -20,7 +20,7 @@ from qbeast_core.log.columns.schema_fields import with_notes
 from qbeast_core.log.columns.stored import StoredColumns, without_values
 from qbeast_core.log.delta_schema import merged_schema, noted_fields, schema_to_delta, without_nulls
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.protocol import WriteMode
+from qbeast_core.log.protocol import CHANGE_FEED, DELETION_VECTORS, WriteMode, is_true
 from qbeast_core.log.rebase import found_dialect
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
@@ -33,7 +33,12 @@ from qbeast_core.table.data.foreign_schema import (
     refuse_taken_name,
 )
 from qbeast_core.table.data.row_rules import RowRules
-from qbeast_core.table.data.schema import check_sample_column, fit_frame, refuse_sample_column
+from qbeast_core.table.data.schema import (
+    check_sample_column,
+    fit_frame,
+    refuse_feed_columns,
+    refuse_sample_column,
+)
 from qbeast_core.table.engine.file_target import FileTarget, RowShape
 from qbeast_core.table.index.column_choice import (
     check_columns,
@@ -299,6 +304,8 @@ def _metadata(
     options: WriteOptions,
     dialect: BlocksDialect,
 ) -> Metadata:
+    if target is not None:
+        _refuse_other_properties(target.metadata, options)
     names = partition_columns(
         options.partition_by,
         schema,
@@ -311,11 +318,12 @@ def _metadata(
     if unknown:
         unknown_columns("column_comments", unknown, schema)
     if target is None:
+        refuse_feed_columns(options.table_properties, schema, "df")
         return Metadata(
             id=new_id(),
             description=options.comment,
             schema_string=noted_fields(noted_fields(schema_json, options.field_metadata), comments),
-            configuration={**options.properties, BLOCKS_DIALECT: options.dialect or "documented"},
+            configuration={**options.table_properties, BLOCKS_DIALECT: options.dialect or "documented"},
             created_time=now_ms(),
             partition_columns=names,
         )
@@ -325,6 +333,19 @@ def _metadata(
         return with_fields(described, noted_fields(schema_json, comments), new_id)
     _refuse_new_comments(target.metadata, schema_json, comments, options)
     return with_fields(target.metadata, schema_json, new_id)
+
+
+def _refuse_other_properties(metadata: Metadata, options: WriteOptions) -> None:
+    """Raise if a write would set a property of a table that exists."""
+    for argument, key in (("deletion_vectors", DELETION_VECTORS), ("change_feed", CHANGE_FEED)):
+        wanted = getattr(options, argument)
+        if wanted not in (None, is_true(metadata, key)):
+            value = '"true"' if wanted else "None"
+            msg = (
+                f"`{argument}` is for new tables, and this one exists with another value. "
+                f"Change it first: Table.set_properties({{{key!r}: {value}}})."
+            )
+            raise InvalidInputError(msg, argument=argument, value=wanted)
 
 
 def _refuse_new_comments(
