@@ -43,6 +43,7 @@ def write_table(
     columns: IndexColumns | None = None,
     *,
     mode: Mode = "error",
+    where: Predicate | None = None,
     cube_size: int | None = None,
     column_stats: ColumnStats | None = None,
     schema_mode: SchemaMode | None = None,
@@ -91,6 +92,10 @@ def write_table(
         joins small files. `Table.reindex` begins an index later.
     mode : {"error", "append", "overwrite", "ignore"}, default "error"
         What to do if the table exists. An append creates the table if it does not exist.
+    where : polars.Expr or str, optional
+        With mode ``"overwrite"``, replace only the rows that match, in one commit: ``where="day = DATE '2026-11-05'"``.
+        All new rows must match too. A text is SQL, as in `Table.delete`. The index and the schema of the table stay,
+        except for new columns with ``schema_mode="merge"``. If the table does not exist, it is created.
     cube_size : int, optional
         Target number of rows per cube, 1 to 2**31 - 1. By default it is chosen from the number of rows at creation,
         and then kept; an overwrite with `columns` chooses it again. A new size begins a new revision.
@@ -199,6 +204,7 @@ def write_table(
     options = WriteOptions(
         columns=columns,
         mode=mode,
+        where=where,
         cube_size=cube_size,
         column_stats=column_stats,
         schema_mode=schema_mode,
@@ -222,7 +228,11 @@ def write_table(
         return result
     with local_engine(resources, memory_bytes, spill_dir) as local, open_source(df) as source:
         options = replace(options, progress=local.report_progress(callback_of(progress)))
-        return local.report(write_rows(source, path, options, engine=local))
+        if where is None:
+            return local.report(write_rows(source, path, options, engine=local))
+        from qbeast_core.table.dml.replace_where import LocalKeeper, replace_where
+
+        return local.report(replace_where(source, path, options, engine=local, keeper=LocalKeeper(local)))
 
 
 def open_table(

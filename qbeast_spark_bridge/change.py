@@ -27,11 +27,10 @@ from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.engine import SparkEngine, persisted
 from qbeast_spark_bridge.engine.merge_source import SparkMergeSource
 from qbeast_spark_bridge.predicates.columns import ColumnTranslator
-from qbeast_spark_bridge.spark_schema import collated_columns, spark_schema
+from qbeast_spark_bridge.spark_schema import comparable_columns, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 
 @changing
@@ -238,7 +237,7 @@ def merge(
     options = change_options(dry_run, txn, commit_metadata, progress)
     with persisted(source, enabled=persist) as df:
         rows = SparkMergeSource(df)
-        schema = pl.Schema({source_name: pl.Struct(_plain(df.schema, rows.empty.schema))})
+        schema = pl.Schema({source_name: pl.Struct(comparable_columns(df.schema, rows.empty.schema))})
         new = ColumnTranslator.of(schema, source_name=source_name)
         table = _translator(snapshot)
         both = ColumnTranslator({**table.columns, **new.columns})
@@ -275,13 +274,7 @@ def _rows(snapshot: Snapshot, where: Any) -> Any:
 
 def _translator(snapshot: Snapshot) -> ColumnTranslator:
     """Return the translator of conditions on the table's rows."""
-    return ColumnTranslator.of(_plain(spark_schema(snapshot.schema_json), snapshot.schema))
-
-
-def _plain(schema: StructType, columns: pl.Schema) -> pl.Schema:
-    """Leave out strings with a collation: only Spark compares them correctly."""
-    collated = collated_columns(schema)
-    return pl.Schema({name: dtype for name, dtype in columns.items() if name not in collated})
+    return ColumnTranslator.of(comparable_columns(spark_schema(snapshot.schema_json), snapshot.schema))
 
 
 def _run(spark: SparkSession, snapshot: Snapshot, change: Change, options: ChangeOptions) -> ChangeResult:

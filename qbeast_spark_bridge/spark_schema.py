@@ -132,6 +132,12 @@ def collated_columns(schema: StructType) -> list[str]:
     return [field.name for field in schema.fields if _is_collated(field.dataType)]
 
 
+def comparable_columns(schema: StructType, columns: pl.Schema) -> pl.Schema:
+    """Return the columns without strings with a collation: only Spark compares them correctly."""
+    collated = collated_columns(schema)
+    return pl.Schema({name: dtype for name, dtype in columns.items() if name not in collated})
+
+
 def variant_columns(schema: StructType) -> list[str]:
     """Return the top-level columns that are or contain variants."""
     return [field.name for field in schema.fields if any(map(_is_variant, _parts(field.dataType)))]

@@ -5,22 +5,28 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from qbeast_core.errors import InvalidInputError, changing, invalid_argument
+from qbeast_core.io.stores.location import Location
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
+from qbeast_core.table.dml.replace_where import replace_where
 from qbeast_core.table.index.column_choice import IndexColumns
 from qbeast_core.table.write.found_table import Mode
 from qbeast_core.table.write.key_columns import PartitionBy, SampleBy
 from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
 from qbeast_core.table.write.write_rows import WriteResult, write_rows
 from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource, persisted
+from qbeast_spark_bridge.engine.kept_rows import SparkKeeper
+from qbeast_spark_bridge.predicates.columns import ColumnTranslator
+from qbeast_spark_bridge.spark_schema import comparable_columns, empty_frame
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 @changing
@@ -31,6 +37,7 @@ def write_table(
     columns: IndexColumns | None = None,
     *,
     mode: Mode = "error",
+    where: Predicate | Column | None = None,
     cube_size: int | None = None,
     column_stats: ColumnStats | None = None,
     schema_mode: SchemaMode | None = None,
@@ -62,9 +69,9 @@ def write_table(
         The rows, of a classic session or of Spark Connect. Both reads must return the same rows.
     path : str or path-like
         Folder or address of the table as in `qbeast.write_table`, the same for executors and this process.
-    columns, mode, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect, \
+    columns, mode, where, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect, \
     sample_column, comment, column_comments, partition_by, sample_by, deletion_vectors, change_feed, dry_run
-        See `qbeast.write_table`. Strings with a collation cannot be indexed.
+        See `qbeast.write_table`. Strings with a collation cannot be indexed. `where` may be a Column too.
     progress : callable or bool, optional
         Called with a `Progress` at every step; files are counted once all of them are written.
     persist : bool, default False
@@ -101,6 +108,7 @@ def write_table(
     options = WriteOptions(
         columns=columns,
         mode=mode,
+        where=cast("Predicate | None", where),  # `write_frame` translates a Column
         cube_size=cube_size,
         column_stats=column_stats,
         schema_mode=schema_mode,
@@ -134,5 +142,16 @@ def write_frame(
         msg = 'df is a stream. Use writeStream.format("qbeast"), or write in foreachBatch.'
         raise InvalidInputError(msg, argument="df")
     with persisted(df, enabled=persist) as rows:
-        engine = SparkEngine(df.sparkSession)
-        return replace(write_rows(SparkSource(rows), path, options, engine=engine), engine="spark")
+        if options.where is not None:
+            columns = comparable_columns(rows.schema, empty_frame(rows.schema).schema)
+            where = ColumnTranslator.of(columns).condition(options.where, "where")
+            options = replace(options, where=where)
+        engine, source = SparkEngine(df.sparkSession), SparkSource(rows)
+        if options.where is None:
+            return replace(write_rows(source, path, options, engine=engine), engine="spark")
+        keeper = SparkKeeper(Location.of(path, options.storage_options))
+        try:
+            result = replace_where(source, path, options, engine=engine, keeper=keeper)
+        finally:
+            keeper.clear()
+        return replace(result, engine="spark")

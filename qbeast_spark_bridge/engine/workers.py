@@ -170,7 +170,10 @@ def _describe_python(_: int) -> str:
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
     from importlib.util import find_spec  # noqa: PLC0415
 
-    needed = "qbeast_spark_bridge qbeast_core numpy pandas polars pyarrow obstore deltalake pydantic orjson mmh3 pyroaring"
+    needed = (
+        "qbeast_spark_bridge qbeast_core numpy pandas polars pyarrow obstore deltalake pydantic orjson mmh3 "
+        "pyroaring"
+    )
     try:
         installed = version("qbeast")
     except PackageNotFoundError:

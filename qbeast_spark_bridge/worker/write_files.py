@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 import pyarrow as pa
 
+from qbeast_core.io.stores.location import Location
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.support.sizing import sizing
+from qbeast_core.table.dml.fit_rows import FitRows, Outside
 from qbeast_core.table.engine.file_target import RowShape
+from qbeast_core.table.engine.tasks.added_rows import StoredPart, store_rows
 from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_core.table.engine.tasks.placed_files import write_file
 from qbeast_core.table.engine.tasks.store_files import PlainTask
@@ -67,6 +71,31 @@ def write_plain_files(job: PlainTask, batches: Iterator[pa.RecordBatch]) -> Iter
     """Write the rows that tasks read, and yield descriptions of the files."""
     adds = job.write(rows for _, task in received(batches) for rows in task.read())
     yield batch_of(FILES, [pickle.dumps(add) for add in adds])
+
+
+@dataclass(frozen=True, slots=True)
+class KeepPartition:
+    """Context of `keep_partition`."""
+
+    fit: FitRows
+    location: Location
+    # A UUID that marks the stored files. None: the rows are only checked.
+    operation: str | None
+
+
+def keep_partition(
+    argument: tuple[KeepPartition, list[str], dict[int, tuple[int, int]]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Store the rows of a partition. Yield the files, and the rows that do not match the condition."""
+    task, names, decimals = argument
+    parts, outside = list[StoredPart](), Outside()
+    for table in gathered(batches, names, size_bytes=BUFFER_BYTES):
+        rows, others = task.fit(longs_as_decimals(table, decimals))
+        outside += others
+        if task.operation is not None:
+            path = store_rows(task.location.store, rows, operation=task.operation)
+            parts.append(StoredPart(path, rows.height, int(rows.estimated_size())))
+    yield batch_of(FILES, [pickle.dumps((parts, outside))])
 
 
 def complete_rows(

@@ -18,7 +18,7 @@ from qbeast_core.table.rewrite.replace import Replaced, Replacement
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 # Names of the operations in the history of a Delta table.
-ChangedBy: TypeAlias = Literal["DELETE", "UPDATE", "MERGE"]
+ChangedBy: TypeAlias = Literal["DELETE", "UPDATE", "MERGE", "WRITE"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -27,13 +27,15 @@ class ChangeResult(RewriteResult):
 
     Attributes
     ----------
-    operation : {"DELETE", "UPDATE", "MERGE"}
+    operation : {"DELETE", "UPDATE", "MERGE", "WRITE"}
         Name in the history.
     rows_deleted, rows_updated, rows_inserted : int
         Number of rows deleted, updated and inserted.
     rows_copied : int
         Number of unchanged rows that were written again because they shared a file with others. The minimum if
         `dry_run`.
+    cubes : int
+        Number of cubes that hold new or copied rows.
     plan : polars.DataFrame
         The files to change: `path` (decoded), `rows` (null if the log does not count them), `bytes`, `matched`
         (number of rows that are changed or deleted), `action`: ``"drop"`` (all rows are deleted, the file is not
@@ -49,6 +51,7 @@ class ChangeResult(RewriteResult):
     rows_updated: int
     rows_inserted: int
     rows_copied: int
+    cubes: int = 0
 
     def __repr__(self) -> str:
         """Return a summary of a few lines."""
@@ -136,6 +139,7 @@ class ChangePlan:
             plan=self._plan(snapshot, replaced.gone),
             files=len(replaced.adds),
             bytes=replaced.bytes,
+            cubes=replaced.cubes,
             revision_id=latest if outcome.revision_id is None else outcome.revision_id,
             new_revision=replaced.is_new,
             attempts=outcome.attempts,

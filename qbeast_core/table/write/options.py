@@ -20,6 +20,7 @@ from qbeast_core.space.index_columns import NumberColumn, number_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.support.suggestions import did_you_mean
+from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.found_table import Mode
@@ -68,6 +69,8 @@ class WriteOptions:
     columns: IndexColumns | None = None
     columns_if_none: Sequence[str] | None = None  # where neither `columns` nor a table names any
     mode: Mode = "error"
+    # Condition on the rows to replace. None: an overwrite replaces all rows.
+    where: Predicate | None = None
     cube_size: int | None = None
     column_stats: ColumnStats | None = None
     schema_mode: SchemaMode | None = None
@@ -102,6 +105,9 @@ def check_options(options: WriteOptions) -> None:
     check_choice("mode", options.mode, get_args(Mode))
     check_choice("schema_mode", options.schema_mode, (None, *get_args(SchemaMode)))
     check_choice("dialect", options.dialect, (None, *get_args(BlocksDialect)))
+    if options.where is not None and options.mode != "overwrite":
+        msg = '`where` needs mode="overwrite": it selects the rows that the new rows replace'
+        raise InvalidInputError(msg, argument="where")
     size = cast("object", options.cube_size)  # callers without a type checker pass anything
     if size is not None and not (
         isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= _MAX_ROWS

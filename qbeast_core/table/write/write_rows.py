@@ -57,7 +57,7 @@ _BATCH_BYTES: Final = 16 << 20
 
 
 def write_rows(
-    source: Source, path: str | os.PathLike[str], options: WriteOptions, *, engine: Engine = MEMORY
+    source: Source, path: str | os.PathLike[str] | Location, options: WriteOptions, *, engine: Engine = MEMORY
 ) -> WriteResult:
     """Write the rows of a source; see `qbeast.write_table` for the options and errors."""
     check_options(options)
@@ -85,7 +85,7 @@ def _write(
     """Plan, write the files, and commit."""
     uri = location.uri
     required = required_columns(source)
-    source, drawn, reserved = _with_numbers(source, target, options)
+    source, drawn, reserved = with_numbers_of_table(source, target, options)
     planned = prepare(source.empty, target, options, required=required)
     files = planned.target(location, options)
     refuse_unsafe_locking(uri, location.storage_options)
@@ -148,7 +148,7 @@ def _intent(
     )
 
 
-def _with_numbers(
+def with_numbers_of_table(
     source: Source, target: Snapshot | None, options: WriteOptions
 ) -> tuple[Source, Sequence[Identity], int | None]:
     """Return the rows with numbers in identity columns that they lack, these columns, and the count of numbers."""
@@ -268,6 +268,8 @@ class WriteResult(FilesResult):
         Whether the write was only planned. Rows, files, cubes and revision may change if other writers commit first.
     skipped : bool
         Whether there was nothing to do: with mode ``"ignore"`` a table exists, or `txn` was applied before.
+    rows_deleted : int
+        Number of rows that the new rows replace, with `where`. An overwrite of all rows does not count them.
     """
 
     rows: int = 0
@@ -280,6 +282,7 @@ class WriteResult(FilesResult):
     attempts: int = 0
     staged_files: int = 0
     skipped: bool = False
+    rows_deleted: int = 0
 
     @staticmethod
     def of(

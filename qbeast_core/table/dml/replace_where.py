@@ -1,0 +1,222 @@
+"""Replace the rows that match a condition with new rows, in one commit."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Final, Protocol, cast
+
+import orjson
+
+from qbeast_core.errors import InvalidColumnsError, TableExistsError, invalid_argument
+from qbeast_core.io.stores.location import Location
+from qbeast_core.log.columns.declared_rules import with_high_water_marks
+from qbeast_core.table.data.expressions import Predicate, condition_of
+from qbeast_core.table.dml.change import ChangeOptions, run_change
+from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan, ChangeResult
+from qbeast_core.table.dml.fit_rows import FitRows, Outside
+from qbeast_core.table.dml.matched import Delete
+from qbeast_core.table.engine.choice import LocalEngine
+from qbeast_core.table.engine.interfaces import Engine, Source
+from qbeast_core.table.engine.row_sources import FrameSource, required_columns
+from qbeast_core.table.engine.tasks.added_rows import (
+    SUFFIX,
+    AddedRows,
+    FrameRows,
+    StoredPart,
+    StoredRows,
+    as_bytes,
+)
+from qbeast_core.table.index.column_choice import resolve_specs
+from qbeast_core.table.index.key_counts import counts_of
+from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.with_schema import with_metadata
+from qbeast_core.table.write.found_table import find_target_once_created
+from qbeast_core.table.write.options import WriteOptions, check_options
+from qbeast_core.table.write.planned_table import PlannedTable, prepare
+from qbeast_core.table.write.write_rows import MAX_CREATIONS, WriteResult, with_numbers_of_table, write_rows
+
+# Copies of the rows in memory: as given, fitted, written.
+_COPIES: Final = 4
+
+
+class RowKeeper(Protocol):
+    """Reads new rows, and keeps them where the change can read them several times."""
+
+    def kept(self, source: Source, fit: FitRows) -> tuple[AddedRows, Outside]:
+        """Return the rows like rows of files, and those that do not match the condition."""
+        ...
+
+    def checked(self, source: Source, fit: FitRows) -> tuple[Source, Outside]:
+        """Return the rows of a new table, and those that do not match the condition."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalKeeper:
+    """Keeps rows in memory, or in temporary files if they do not fit; see `RowKeeper`."""
+
+    engine: LocalEngine
+
+    def kept(self, source: Source, fit: FitRows) -> tuple[AddedRows, Outside]:
+        """See `RowKeeper`."""
+        taken = self.engine.take(source, copies=_COPIES)
+        if isinstance(taken, FrameSource):
+            rows, outside = fit(taken.frame)
+            return FrameRows(rows), outside
+        spill, parts, outside = self.engine.spill, list[StoredPart](), Outside()
+        for batch in taken.batches(None, size_bytes=spill.budget.batch_bytes):
+            rows, others = fit(batch)
+            outside += others
+            path = Path(spill.folder.new_path() + SUFFIX)
+            with spill.folder.writing():
+                spill.report(path.write_bytes(as_bytes(rows)))
+            parts.append(StoredPart(path.name, rows.height, int(rows.estimated_size())))
+        return StoredRows(Location.of(spill.folder.path), tuple(parts)), outside
+
+    def checked(self, source: Source, fit: FitRows) -> tuple[Source, Outside]:
+        """See `RowKeeper`."""
+        taken, outside = self.engine.take(source, copies=_COPIES), Outside()
+        for batch in taken.batches(None, size_bytes=self.engine.budget.batch_bytes):
+            outside += fit(batch)[1]
+        return taken, outside
+
+
+@dataclass(frozen=True)
+class ReplaceWhere(Delete):
+    """Deletes the matching rows, and adds rows that match too."""
+
+    operation: ClassVar[ChangedBy] = "WRITE"
+    adds_rows: ClassVar[bool] = True
+
+    source: Source
+    options: WriteOptions
+    keeper: RowKeeper
+
+    def with_new_columns(self, snapshot: Snapshot) -> Snapshot:
+        """Return the version with the columns that the rows add."""
+        return with_metadata(snapshot, self._planned(self.source, snapshot).metadata)
+
+    def plan(self, snapshot: Snapshot, engine: Engine) -> ChangePlan:
+        """See `Change`."""
+        source, drawn, _ = with_numbers_of_table(self.source, snapshot, self.options)
+        shape = self._planned(source, snapshot).target(snapshot.location, self.options).shape
+        added, outside = self.keeper.kept(
+            source, FitRows(shape, self.condition(snapshot), snapshot.copied_schema)
+        )
+        outside.refuse(self.predicate)
+        plan = super().plan(snapshot, engine)
+        columns = orjson.dumps(list(snapshot.metadata.partition_columns)).decode()
+        return replace(
+            plan,
+            replacement=replace(plan.replacement, added=added, keeps_keys=False),
+            schema_json=with_high_water_marks(snapshot.schema_json, drawn, added.height) if drawn else None,
+            parameters={
+                "mode": "Overwrite",
+                "partitionBy": columns,
+                "predicate": self.condition(snapshot).text,
+            },
+            counts={**plan.counts, "numOutputRows": added.height},
+        )
+
+    def _planned(self, source: Source, snapshot: Snapshot) -> PlannedTable:
+        return prepare(source.empty, snapshot, self.options)
+
+
+def replace_where(
+    source: Source,
+    path: str | os.PathLike[str],
+    options: WriteOptions,
+    *,
+    engine: Engine,
+    keeper: RowKeeper,
+) -> WriteResult:
+    """Replace the rows that match `options.where`; see `qbeast.write_table`. A missing table is created."""
+    check_options(options)
+    location = Location.of(path, options.storage_options)
+    for left in reversed(range(MAX_CREATIONS)):
+        target = find_target_once_created(location, "overwrite")
+        if target is not None:
+            return _replaced(source, target, options, engine, keeper)
+        try:
+            return _created(source, location, options, engine, keeper)
+        except TableExistsError:
+            if not left:
+                raise
+    raise AssertionError  # the last round returns or raises
+
+
+def _created(
+    source: Source, location: Location, options: WriteOptions, engine: Engine, keeper: RowKeeper
+) -> WriteResult:
+    """Create the table with the rows."""
+    new = replace(options, where=None, mode="error")
+    planned = prepare(source.empty, None, new, required=required_columns(source))
+    condition = condition_of(options.where, planned.schema)
+    rows, outside = keeper.checked(
+        source, FitRows(planned.target(location, new).shape, condition, planned.schema)
+    )
+    outside.refuse(options.where)
+    return write_rows(rows, location, new, engine=engine)
+
+
+def _replaced(
+    source: Source, target: Snapshot, options: WriteOptions, engine: Engine, keeper: RowKeeper
+) -> WriteResult:
+    _refuse_new_index(target, options)
+    # Only the columns, the schema and settings of the table are checked again.
+    options = replace(options, mode="append", columns=None, cube_size=None)
+    change = ReplaceWhere(cast("Predicate", options.where), source, options, keeper)
+    common = ChangeOptions(
+        dry_run=options.dry_run,
+        txn=options.txn,
+        commit_metadata=options.commit_metadata,
+        progress=options.progress,
+    )
+    result, newest = run_change(target, change, common, engine=engine)
+    return _written(result, newest or target, options)
+
+
+def _written(result: ChangeResult, newest: Snapshot, options: WriteOptions) -> WriteResult:
+    """Return the result of a change as the result of a write."""
+    written = WriteResult.of(
+        newest.config.latest,
+        version=result.version,
+        rows=result.rows_inserted,
+        design_effect=counts_of(newest).design_effect,
+    )
+    return replace(
+        written,
+        committed=result.committed,
+        files=result.files,
+        bytes=result.bytes,
+        cubes=result.cubes,
+        new_revision=result.new_revision,
+        attempts=result.attempts,
+        rows_deleted=result.rows_deleted,
+        dry_run=result.dry_run,
+        skipped=not (result.committed or options.dry_run),
+    )
+
+
+def _refuse_new_index(target: Snapshot, options: WriteOptions) -> None:
+    """Raise if options of the write would change the index: only an overwrite of all rows does."""
+    latest = target.config.latest
+    names = (
+        [spec.name for spec in resolve_specs(options.columns, latest)]
+        if options.columns is not None
+        else None
+    )
+    if names is not None and names != list(target.indexed):
+        msg = (
+            f"a write with `where` keeps the indexed columns {list(target.indexed)}. Leave `columns` out, and change "
+            "the index by Table.reindex."
+        )
+        raise InvalidColumnsError(msg, value=options.columns)
+    size = None if latest is None else latest.desired_cube_size
+    if options.cube_size not in (None, size):
+        problem = f"must be left out with `where`: the cubes of the table have {size} rows"
+        invalid_argument("cube_size", problem, value=options.cube_size)
+    if options.schema_mode == "overwrite":
+        invalid_argument("schema_mode", "must be 'merge' or None with `where`", value=options.schema_mode)
