@@ -203,15 +203,10 @@ def _written(result: ChangeResult, newest: Snapshot, options: WriteOptions) -> W
 def _refuse_new_index(target: Snapshot, options: WriteOptions) -> None:
     """Raise if options of the write would change the index: only an overwrite of all rows does."""
     latest = target.config.latest
-    names = (
-        [spec.name for spec in resolve_specs(options.columns, latest)]
-        if options.columns is not None
-        else None
-    )
-    if names is not None and names != list(target.indexed):
+    if options.columns is not None and resolve_specs(options.columns, latest) and latest is None:
         msg = (
-            f"a write with `where` keeps the indexed columns {list(target.indexed)}. Leave `columns` out, and change "
-            "the index by Table.reindex."
+            "the table has no index, and a write with `where` does not begin one. Leave `columns` out; "
+            "Table.reindex indexes the table."
         )
         raise InvalidColumnsError(msg, value=options.columns)
     size = None if latest is None else latest.desired_cube_size
