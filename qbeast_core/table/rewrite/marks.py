@@ -71,8 +71,11 @@ def markable(snapshot: Snapshot, files: I64Array, rows: I64Array, live: I64Array
     # A JVM of qbeast-spark reads files without their vectors.
     if not may_hide_rows(snapshot.protocol, snapshot.metadata) or dialect_of(snapshot) == "qbeast-spark":
         return np.zeros(len(files), np.bool_)
+    paths = snapshot.files["path"].gather(files)
+    # Polars shows the hidden rows of files with encoded paths.
+    plain = ~paths.str.contains("%", literal=True).to_numpy()
     counted = snapshot.files["num_records"].fill_null(0).cast(int).to_numpy()[files]
-    stays: BoolArray = (rows < live) & (counted - live + rows <= _MAX_HIDDEN_SHARE * counted)
+    stays: BoolArray = plain & (rows < live) & (counted - live + rows <= _MAX_HIDDEN_SHARE * counted)
     return stays
 
 

@@ -19,6 +19,7 @@ from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import ROW, VALUES, Case, cases, with_key_in_rows
 from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files, write
+from tests.helpers.vectors import enable_vectors
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -50,10 +51,11 @@ def changes(draw: st.DrawFn) -> tuple[Case, Steps]:
 
 @pytest.mark.timeout(3000)
 @examples(2, sweep=100, parent=RELAXED)
-@given(given_changes=changes(), feed=st.booleans(), sample=samples())
+@given(given_changes=changes(), feed=st.booleans(), vectors=st.booleans(), sample=samples())
 def test_rows_samples_and_feed_equal_polars(
     given_changes: tuple[Case, Steps],
     feed: bool,  # noqa: FBT001 -- drawn
+    vectors: bool,  # noqa: FBT001 -- drawn
     sample: Any,
 ) -> None:
     case, steps = given_changes
@@ -61,6 +63,8 @@ def test_rows_samples_and_feed_equal_polars(
         write(path, case)
         if feed:
             enable_feed(path)
+        if vectors:
+            enable_vectors(path)
         rows = case.rows
         for kind, condition, values in steps:
             if (matching := kept_rows(rows, condition)) is None:

@@ -24,6 +24,7 @@ from tests.helpers.invariants import check_invariants
 from tests.helpers.sources import KINDS, given_as
 from tests.helpers.strategies import ROW, Case, cases, frames_of, with_key_in_rows
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, sampled, samples, small_files, write
+from tests.helpers.vectors import enable_vectors
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -132,7 +133,13 @@ ODD = (Case((ODD_ROWS,), (ROW,), (20,), "documented"), ODD_SOURCE, ["f", "s"], {
 
 
 def check_merge(
-    case: tuple[Any, ...], sample: Any, resources: qbeast.Resources, *, kind: str, memory_bytes: int
+    case: tuple[Any, ...],
+    sample: Any,
+    resources: qbeast.Resources,
+    *,
+    kind: str,
+    memory_bytes: int,
+    vectors: bool = False,
 ) -> None:
     table, source, on, options = case
     given = dict(options)
@@ -142,6 +149,8 @@ def check_merge(
     small = budget.Budget(memory_bytes, 2)
     with folder() as path, small_files(), tempfile.TemporaryDirectory() as spilling:
         write(path, table)
+        if vectors:
+            enable_vectors(path)
         opened = qbeast.open_table(path)
         given |= {"resources": resources, "spill_dir": spilling}
         with mock.patch.object(budget.Budget, "of", return_value=small):
@@ -251,8 +260,14 @@ def test_single_nan_matches_a_single_nan(tmp_path: Path) -> None:
     sample=samples(),
     kind=st.sampled_from(KINDS),
     memory_bytes=st.sampled_from([1 << 10, 1 << 14, 1 << 24]),
+    vectors=st.booleans(),
 )
 def test_merge_equals_row_by_row_merge(
-    case: tuple[Any, ...], sample: Any, resources: qbeast.Resources, kind: str, memory_bytes: int
+    case: tuple[Any, ...],
+    sample: Any,
+    resources: qbeast.Resources,
+    kind: str,
+    memory_bytes: int,
+    vectors: bool,  # noqa: FBT001 -- drawn
 ) -> None:
-    check_merge(case, sample, resources, kind=kind, memory_bytes=memory_bytes)
+    check_merge(case, sample, resources, kind=kind, memory_bytes=memory_bytes, vectors=vectors)
