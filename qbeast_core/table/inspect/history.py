@@ -10,6 +10,10 @@ import polars as pl
 
 from qbeast_core.log.actions import LAST_MS
 
+# What is printed, for frames that have all of it: the others would make several lines of each row.
+_PRINTED: Final = ("version", "timestamp", "operation", "summary")
+_MAX_CHARACTERS: Final = 40  # of a text
+
 _TIMES: Final = ("timestamp", "inCommitTimestamp")  # the first is the time of the version, see `commit_times`
 
 # Names of metrics in the log; the first one that a commit has is used.
@@ -36,6 +40,28 @@ _IN_COLUMNS: Final = frozenset(
         "version",
     }
 )
+
+
+class HistoryFrame(pl.DataFrame):
+    """A frame that prints its first columns, a line for each row, and has all of them."""
+
+    def __str__(self) -> str:
+        printed = self._printed()
+        if printed.width == self.width:
+            return str(printed)
+        with pl.Config(tbl_width_chars=-1, fmt_str_lengths=_MAX_CHARACTERS, tbl_hide_dataframe_shape=True):
+            return f"shape: {self.shape}, of which these columns are printed:\n{printed}"
+
+    def _repr_html_(self, *, _from_series: bool = False) -> str:
+        return self._printed()._repr_html_(_from_series=_from_series)
+
+    def _printed(self) -> pl.DataFrame:
+        frame = pl.DataFrame(self)
+        if not set(_PRINTED) <= set(frame.columns):
+            return frame
+        lines = pl.col("operation").str.replace_all(r"\s+", " ")
+        seconds = pl.col("timestamp").dt.truncate("1s")
+        return frame.select(_PRINTED).with_columns(lines, seconds)
 
 
 def history_frame(commits: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
@@ -65,7 +91,7 @@ def history_frame(commits: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
         _texts("isolation_level", commits, "isolationLevel"),
         _texts("txn_id", commits, "txnId"),
     ]
-    return pl.DataFrame(columns)
+    return HistoryFrame(columns)
 
 
 def _counts_of(commit: Mapping[str, Any]) -> dict[str, int]:

@@ -58,6 +58,23 @@ def test_history_has_time_operation_and_counts(table: qbeast.Table) -> None:
     assert actual["is_blind_append"].to_list() == [False, True, False]
 
 
+@pytest.mark.parametrize("width", [20, 80])
+def test_history_prints_a_line_a_row(table: qbeast.Table, width: int) -> None:
+    odd = {"version": 7, "operation": "a\nb" * 40, "operationMetrics": {"numFiles": "2"}, "other": "x" * 99}
+    for actual in (table.history(), table.history().head(2), history_frame([odd])):
+        with pl.Config(
+            tbl_width_chars=width, tbl_formatting="ASCII_MARKDOWN", tbl_hide_column_data_types=True
+        ):
+            lines = str(actual).splitlines()
+        assert repr(actual).startswith(f"shape: {actual.shape}, ")
+        assert [line.split()[1] for line in lines[3:]] == [str(number) for number in actual["version"]]
+        summaries = ["null" if text is None else text for text in actual["summary"]]
+        assert all(text in line for text, line in zip(summaries, lines[3:], strict=True))
+        assert actual._repr_html_().count("<tr>") == 2 + actual.height
+        assert "isolation_level" not in actual._repr_html_()
+    assert str(table.history().select("engine")) == str(pl.DataFrame(table.history()).select("engine"))
+
+
 def test_history_frame_can_be_written(table: qbeast.Table, tmp_path: Path) -> None:
     for limit in (1, 2, None):
         actual = table.history(limit)
