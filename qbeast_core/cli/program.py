@@ -42,6 +42,7 @@ _GROUPS: Final = {
     },
     "Inspect": {
         "history": "inspect",
+        "versions": "inspect",
         "metrics": "inspect",
         "advise": "inspect",
         "check": "inspect",

@@ -964,7 +964,8 @@ class Table:
             `rows_inserted`, `rows_updated`, `rows_deleted`, `files_added`, `files_removed`, `bytes_added`; `metrics`
             and `parameters`, structs with the entries of the Delta log; `metadata`, a struct with ``commit_metadata``
             and other entries; `engine`, `read_version`, `is_blind_append`, `isolation_level`, `txn_id`. Missing values
-            are null. A struct without entries in all commits is a column of nulls.
+            are null. A struct without entries in all commits is a column of nulls. The frame prints the first four
+            columns, one line for each commit.
 
         Raises
         ------
@@ -987,9 +988,14 @@ class Table:
         return history_frame(read_history(self._snapshot.store, version=self.version, limit=limit))
 
     def versions(self) -> pl.DataFrame:
-        """Return the versions up to this one: `version`, `timestamp` (UTC) and `operation`, newest first.
+        """Return the versions up to this one that the log still has, newest first.
 
-        These are the versions that the log still has. A vacuum may have deleted files of some of them.
+        Returns
+        -------
+        polars.DataFrame
+            `version`, `timestamp` (UTC), `operation`, and `readable`: whether the log and all data files of the version
+            exist. `vacuum` deletes files of old versions. No data file is opened; files at absolute paths count as
+            existing.
 
         Examples
         --------
@@ -997,10 +1003,19 @@ class Table:
         >>> rows = pl.DataFrame({"id": range(1000)})
         >>> for _ in range(2):
         ...     result = qbeast.write_table(rows, "ids", columns=["id"], mode="append")
-        >>> qbeast.open_table("ids").versions().select("version", "operation").rows()
-        [(1, 'WRITE'), (0, 'CREATE TABLE AS SELECT')]
+        >>> table = qbeast.open_table("ids")
+        >>> table.versions().select("version", "operation", "readable").rows()
+        [(1, 'WRITE', True), (0, 'CREATE TABLE AS SELECT', True)]
+        >>> _ = table.optimize(full=True)
+        >>> _ = table.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
+        >>> table.versions()["readable"].to_list()
+        [True, False, False]
         """
-        return self.history().select("version", "timestamp", "operation")
+        from qbeast_core.table.inspect.readable import readable_versions
+
+        readable = pl.Series(sorted(readable_versions(self._snapshot)), dtype=pl.Int64)
+        shown = self.history().select("version", "timestamp", "operation")
+        return shown.with_columns(readable=pl.col("version").is_in(readable.implode()))
 
     def metrics(self, *, revision: int | None = None) -> Metrics:
         """Return index metrics. They are computed from the log; no data file is opened.

@@ -1,4 +1,4 @@
-"""`qbeast metrics`, `advise`, `check`, `history` and `plot`."""
+"""`qbeast metrics`, `advise`, `check`, `history`, `versions` and `plot`."""
 
 from __future__ import annotations
 
@@ -94,6 +94,28 @@ def history(table: qbeast.Table, *, limit: int | None) -> Answer:
     rows = [(c["version"], _time(c), c.get("operation"), summary_of(c), _writer(c)) for c in commits]
     shown = drawn(("version", "time (UTC)", "operation", "summary", "by"), rows, right=(0,))
     return Answer(parts=(shown,), data={"commits": commits})
+
+
+@on_table("listing", version_option)
+def versions(table: qbeast.Table) -> Answer:
+    """List versions, newest first, and which of them can be read.
+
+    A vacuum deletes data files of old versions. No data file is opened.
+    """
+    from qbeast_core.cli.tables import table as drawn
+
+    listed = table.versions()
+    rows = [
+        (
+            number,
+            None if time is None else f"{time:%Y-%m-%d %H:%M:%S}",
+            operation,
+            "yes" if readable else "no",
+        )
+        for number, time, operation, readable in listed.iter_rows()
+    ]
+    shown = drawn(("version", "time (UTC)", "operation", "readable"), rows, right=(0,))
+    return Answer(parts=(shown,), data={"versions": listed.to_dicts()})
 
 
 @on_table(
