@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from qbeast_spark_bridge.aggregate import estimate
     from qbeast_spark_bridge.carbondata import import_carbondata, read_carbondata
     from qbeast_spark_bridge.change import delete, merge, update
+    from qbeast_spark_bridge.changes import read_changes
     from qbeast_spark_bridge.maintenance import add_sample_column, check, convert, optimize, reindex, upgrade
     from qbeast_spark_bridge.read import explain, read_table
     from qbeast_spark_bridge.session import register
@@ -26,6 +27,7 @@ __all__ = [
     "merge",
     "optimize",
     "read_carbondata",
+    "read_changes",
     "read_table",
     "register",
     "reindex",
@@ -38,6 +40,7 @@ _HOMES = {
     "aggregate": ("estimate",),
     "carbondata": ("import_carbondata", "read_carbondata"),
     "change": ("delete", "merge", "update"),
+    "changes": ("read_changes",),
     "maintenance": ("add_sample_column", "check", "convert", "optimize", "reindex", "upgrade"),
     "read": ("explain", "read_table"),
     "session": ("register",),

@@ -1017,6 +1017,125 @@ class Table:
         shown = self.history().select("version", "timestamp", "operation")
         return shown.with_columns(readable=pl.col("version").is_in(readable.implode()))
 
+    def changes(self, since: int | str | date, until: int | str | date | None = None) -> pl.LazyFrame:
+        """Return the rows that commits inserted, deleted and updated.
+
+        Commits with files of the change data feed (``write_table(..., change_feed=True)``) are read from these files,
+        with the rows before and after an update. For other commits, the rows come from the files that the commit added
+        and removed, and from pairs of deletion vectors: an update is then a delete and an insert, and rows that only
+        moved to another file cancel out. `explain_changes` returns which files are read.
+
+        Parameters
+        ----------
+        since : int, date, datetime or str
+            Version after which the changes begin, so a job passes the last version that it has seen; -1 begins with the
+            first version. Or a time, for the newest version at this time, see `qbeast.open_table`. Spark's
+            ``startingVersion`` is one more.
+        until : int, date, datetime or str, optional
+            Last version of the changes, or a time. By default the version of this table.
+
+        Returns
+        -------
+        polars.LazyFrame
+            The columns of this version of the table, `_change_type` (``"insert"``, ``"delete"``,
+            ``"update_preimage"``, ``"update_postimage"``), `_commit_version` and `_commit_timestamp` (UTC), in the
+            order of the commits. Columns that a commit did not have are null.
+
+        Raises
+        ------
+        InvalidInputError
+            A version is newer than this table, or the table has a column with the name of an added column.
+        VersionNotFoundError
+            The log does not have all of these versions any more.
+        StorageError
+            When rows are read: a file was removed by a vacuum.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": [1, 2], "x": [0.5, 1.5]}), "log", columns=["id"])
+        >>> table = qbeast.open_table("log")
+        >>> result = table.delete("id = 1")
+        >>> table.changes(since=0).select("id", "_change_type", "_commit_version").collect().rows()
+        [(1, 'delete', 1)]
+        """
+        from qbeast_core.table.read.changes import changes_of, commits_between
+
+        return changes_of(self.snapshot, commits_between(self.snapshot, since, until))
+
+    def explain_changes(self, since: int | str | date, until: int | str | date | None = None) -> pl.DataFrame:
+        """Return what `changes` reads, without reading it.
+
+        Parameters
+        ----------
+        since, until : int, date, datetime or str
+            See `changes`.
+
+        Returns
+        -------
+        polars.DataFrame
+            One row per commit: `version`, `timestamp` (UTC), `operation`, `source` (``"feed"``: files of the change
+            data feed; ``"files"``: all rows of some files, or those of a pair of deletion vectors; ``"compared
+            files"``: removed and added files, whose equal rows cancel out; ``"none"``: no row changed), `files` and
+            `bytes`, the number and size of these files. Of feeds and of whole files, only the needed columns are read.
+
+        Raises
+        ------
+        InvalidInputError, VersionNotFoundError
+            See `changes`.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": [1, 2]}), "ids", columns=["id"])
+        >>> qbeast.open_table("ids").explain_changes(since=-1).select("version", "source", "files").rows()
+        [(0, 'files', 1)]
+        """
+        from qbeast_core.table.read.changes import commits_between, plan_frame
+
+        return plan_frame(commits_between(self.snapshot, since, until))
+
+    def diff(self, other: int | str | date, *, key: str | Sequence[str]) -> pl.LazyFrame:
+        """Return the net changes from another version to this one, by a key.
+
+        A row that changed several times is one update, and a row that was inserted and deleted in between is left out.
+        Only files and commits in which the versions differ are read, whichever is less.
+
+        Parameters
+        ----------
+        other : int, date, datetime or str
+            The version to compare with, see `qbeast.open_table`. It may be newer.
+        key : str or sequence of str
+            Columns that identify a row.
+
+        Returns
+        -------
+        polars.LazyFrame
+            The columns of this version and `_change_type`: ``"insert"`` (only this version has the key), ``"delete"``
+            (only the other one has it), ``"update_preimage"`` and ``"update_postimage"`` (the row in the other version
+            and in this one). The changed rows are in memory when it is collected.
+
+        Raises
+        ------
+        InvalidInputError
+            `key` does not name columns of the table; or when rows are read, several changed rows have the same key.
+        VersionNotFoundError
+            The other version does not exist.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": [1, 2], "x": [0.5, 1.5]}), "points", columns=["id"])
+        >>> table = qbeast.open_table("points")
+        >>> result = table.update("id = 2", {"x": "9.5"})
+        >>> table.diff(0, key="id").sort("_change_type").select("id", "x", "_change_type").collect().rows()
+        [(2, 9.5, 'update_postimage'), (2, 1.5, 'update_preimage')]
+        """
+        from qbeast_core.table.read.version_diff import diff_of
+        from qbeast_core.table.snapshot.snapshot import load_snapshot
+
+        return diff_of(load_snapshot(self.snapshot.location, version=other), self.snapshot, key)
+
     def metrics(self, *, revision: int | None = None) -> Metrics:
         """Return index metrics. They are computed from the log; no data file is opened.
 

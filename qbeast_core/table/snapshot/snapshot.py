@@ -290,7 +290,7 @@ def load_snapshot(
     >>> snapshot.version, snapshot.schema, snapshot.files["num_records"].to_list()
     (0, Schema([('price', Float64)]), [2])
     """
-    number, timestamp = _travel(version)
+    number, timestamp = version_or_time(version)
     location = Location.of(path, storage_options, allow_absolute_paths=allow_absolute_paths)
     refuse_forked(location.uri)
     if timestamp is not None:
@@ -490,10 +490,10 @@ def has_old_layout(snapshot: Snapshot) -> bool:
     return bool(snapshot.config.replicated_sets) or states.null_count() < len(states)
 
 
-def _travel(version: object) -> tuple[int | None, datetime | None]:
+def version_or_time(version: object, argument: str = "version") -> tuple[int | None, datetime | None]:
     """Return a version number or a time. A time without zone is in UTC.
 
-    >>> _travel(3), _travel("3"), _travel("2026-01-31")[1].isoformat()
+    >>> version_or_time(3), version_or_time("3"), version_or_time("2026-01-31")[1].isoformat()
     ((3, None), (3, None), '2026-01-31T00:00:00+00:00')
     """
     match version:
@@ -515,10 +515,10 @@ def _travel(version: object) -> tuple[int | None, datetime | None]:
         case _:
             pass
     msg = (
-        "`version` must be a number of at least 0, a date, a datetime, or the text of one (ISO 8601), not "
+        f"`{argument}` must be a number of at least 0, a date, a datetime, or the text of one (ISO 8601), not "
         f"{version!r}"
     )
-    raise InvalidInputError(msg, argument="version", value=version)
+    raise InvalidInputError(msg, argument=argument, value=version)
 
 
 def _zoned(moment: datetime) -> datetime:

@@ -1,0 +1,141 @@
+"""The rows that commits changed, one commit after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+from functools import partial
+from typing import Any, Final
+
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError, VersionNotFoundError, invalid_argument
+from qbeast_core.log.actions import Commit, parse_commit
+from qbeast_core.log.protocol import has_change_feed
+from qbeast_core.table.read.changed_files import ADDED_COLUMNS, ChangeReader, CommitChanges
+from qbeast_core.table.read.scan import lazy_frame
+from qbeast_core.table.snapshot.log_files import read_history, read_log, version_at
+from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, version_or_time
+
+# A version number, or a time as `qbeast.open_table` takes it.
+VersionLike = int | str | date
+
+_EMPTY: Final = -1  # the version before the first one
+
+
+def commits_between(snapshot: Snapshot, since: VersionLike, until: VersionLike | None) -> list[CommitChanges]:
+    """Return the commits after the version `since`, up to `until`; see `Table.changes`."""
+    first, last = _number(snapshot, since, "since") + 1, snapshot.version
+    if until is not None:
+        last = _number(snapshot, until, "until")
+    if first > last:
+        return []
+    try:
+        bodies = read_log(snapshot.store, last, after=first - 1).commits
+    except FileNotFoundError as error:
+        msg = (
+            f"the log of {snapshot.uri} does not have all versions from {first} to {last} any more. Begin with a "
+            "later version; Table.versions() lists them."
+        )
+        raise VersionNotFoundError(msg, path=snapshot.uri, version=first) from error
+    commits = [parse_commit(body, version=number) for number, body in enumerate(bodies, start=first)]
+    feeds = _keep_feeds(snapshot, commits)
+    infos = {info["version"]: info for info in read_history(snapshot.store, version=last)}
+    return [
+        _changes(commit, infos[commit.version], keeps_feed=keeps_feed)
+        for commit, keeps_feed in zip(commits, feeds, strict=True)
+    ]
+
+
+def changes_of(snapshot: Snapshot, commits: Sequence[CommitChanges]) -> pl.LazyFrame:
+    """Return the changed rows of commits, with the columns of a version and `ADDED_COLUMNS`."""
+    reader = change_reader(snapshot)
+    return lazy_frame(partial(_rows, reader, commits), reader.shown)
+
+
+def change_reader(snapshot: Snapshot) -> ChangeReader:
+    """Return the reader of changed rows in the columns of a version."""
+    taken = [name for name in snapshot.schema if name.lower() in ADDED_COLUMNS]
+    if taken:
+        msg = f"changes add columns, and {snapshot.uri!r} has {taken} already. Rename them first: Table.rename_column."
+        raise InvalidInputError(msg, argument="since")
+    return ChangeReader(snapshot.data_files, snapshot.schema)
+
+
+def plan_frame(commits: Sequence[CommitChanges]) -> pl.DataFrame:
+    """Return one row per commit; see `Table.explain_changes`."""
+    facts = {
+        "version": [commit.version for commit in commits],
+        "timestamp": [commit.timestamp_ms * 1000 for commit in commits],
+        "operation": [commit.operation for commit in commits],
+        "source": [commit.source for commit in commits],
+        "files": [len(commit.sizes) for commit in commits],
+        "bytes": [commit.size_bytes for commit in commits],
+    }
+    types = {"operation": pl.String, "source": pl.String}
+    frame = pl.DataFrame(facts, schema={name: types.get(name, pl.Int64) for name in facts})
+    return frame.with_columns(pl.col("timestamp").cast(pl.Datetime("us", "UTC")))
+
+
+def shown_rows(
+    frames: Iterator[pl.DataFrame], names: Sequence[str], predicate: pl.Expr | None, n_rows: int | None
+) -> Iterator[pl.DataFrame]:
+    """Yield the rows of a filter with some columns, up to a limit."""
+    for frame in frames:
+        rows = frame if predicate is None else frame.filter(predicate)
+        yield rows.select(names).head(rows.height if n_rows is None else n_rows)
+        n_rows = None if n_rows is None else n_rows - min(rows.height, n_rows)
+        if n_rows == 0:
+            return
+
+
+def _number(snapshot: Snapshot, version: object, argument: str) -> int:
+    """Return the newest version at a time, -1 before the first one, or the number itself."""
+    number, moment = (_EMPTY, None) if version == _EMPTY else version_or_time(version, argument)
+    if moment is not None:
+        found, _ = version_at(snapshot.store, int(moment.timestamp() * 1000))
+        return _EMPTY if found is None else min(found, snapshot.version)
+    if number is None or number > snapshot.version:
+        problem = f"must be a version up to {snapshot.version}, the version of this table, or a time"
+        invalid_argument(argument, problem, value=version)
+    return number
+
+
+def _keep_feeds(snapshot: Snapshot, commits: Sequence[Commit]) -> list[bool]:
+    """Return whether the table kept a feed at each commit."""
+    protocol, metadata = snapshot.protocol, snapshot.metadata
+    if any(commit.protocol or commit.metadata for commit in commits) and commits[0].version > 0:
+        before = load_snapshot(snapshot.location, version=commits[0].version - 1)
+        protocol, metadata = before.protocol, before.metadata
+    feeds: list[bool] = []
+    for commit in commits:
+        protocol, metadata = commit.protocol or protocol, commit.metadata or metadata
+        feeds.append(has_change_feed(protocol, metadata))
+    return feeds
+
+
+def _changes(commit: Commit, info: dict[str, Any], *, keeps_feed: bool) -> CommitChanges:
+    return CommitChanges(
+        version=commit.version,
+        timestamp_ms=info["timestamp"],
+        operation=info.get("operation"),
+        feed=commit.changes,
+        removes=tuple(remove for remove in commit.removes if remove.data_change),
+        adds=tuple(add for add in commit.adds if add.data_change),
+        keeps_feed=keeps_feed,
+    )
+
+
+def _rows(
+    reader: ChangeReader,
+    commits: Sequence[CommitChanges],
+    with_columns: list[str] | None,
+    predicate: pl.Expr | None,
+    n_rows: int | None,
+    _size: int | None,
+) -> Iterator[pl.DataFrame]:
+    """Read changed rows for Polars."""
+    names = list(reader.shown) if with_columns is None else with_columns
+    needed = list(dict.fromkeys([*names, *([] if predicate is None else predicate.meta.root_names())]))
+    frames = (frame for commit in commits for frame in reader.read(commit, needed))
+    yield from shown_rows(frames, names, predicate, n_rows)
