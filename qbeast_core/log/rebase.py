@@ -413,7 +413,8 @@ def _preserves_row_ids(intent: WriteIntent, protocol: Protocol, metadata: Metada
     """Return whether all rows that were copied or updated keep their row ids; None if the table does not keep them."""
     if not keeps_row_ids(protocol, metadata):
         return None
-    return not intent.removes or all(add.has_row_ids for add in intent.adds)  # an overwrite copies no row
+    replaces = bool(intent.removes or intent.marked)
+    return not replaces or all(add.has_row_ids for add in intent.adds)  # an overwrite copies no row
 
 
 def _tagged(add: AddFile, revision_id: int | None, dialect: BlocksDialect) -> AddFile:

@@ -15,6 +15,7 @@ from tests.helpers.row_ids import commits
 from tests.helpers.stored_names import names_of
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows
+from tests.helpers.vectors import hidden_rows, shown
 
 ADDED = ["_commit_version", "_commit_timestamp"]
 
@@ -33,8 +34,8 @@ def read_feed(path: Path, version: int) -> pl.DataFrame:
 def feed_of(path: Path, version: int) -> pl.DataFrame | None:
     """Return the feed of a version, None without change of rows.
 
-    deltalake reads it, except of tables that map columns, and of encoded paths, which it does not decode. The commits
-    and files of these are read, without nested columns.
+    deltalake reads it, except of tables that map columns, of encoded paths, which it does not decode, and of files
+    with deletion vectors, where it crashes. The commits and files of these are read, without nested columns.
     """
     actions = commits(path)[version]
     kinds = {"cdc": None, "add": "insert", "remove": "delete"}
@@ -46,13 +47,18 @@ def feed_of(path: Path, version: int) -> pl.DataFrame | None:
     ]
     if not files:
         return None
-    is_mapped = "delta.columnMapping.mode" in DeltaTable(path, version=version).metadata().configuration
-    if not is_mapped and all(unquote(file["path"]) == file["path"] for _, file in files):
-        return read_feed(path, version)
     if any(kind == "cdc" for kind, _ in files):
         files = [(kind, file) for kind, file in files if kind == "cdc"]
+    is_mapped = "delta.columnMapping.mode" in DeltaTable(path, version=version).metadata().configuration
+    is_plain = all(
+        unquote(file["path"]) == file["path"] and "deletionVector" not in file for _, file in files
+    )
+    if not is_mapped and is_plain:
+        return read_feed(path, version)
+    hidden = {"add": hidden_rows(path, version), "remove": hidden_rows(path, version - 1), "cdc": {}}
     names = names_of(path, version)
-    return pl.concat([_changed(path, file, kinds[kind], names) for kind, file in files], how="diagonal")
+    changed = [_changed(path, file, kinds[kind], names, hidden[kind]) for kind, file in files]
+    return pl.concat(changed, how="diagonal")
 
 
 def apply_feed(path: Path, version: int, before: pl.DataFrame, after: pl.DataFrame, key: str = "id") -> None:
@@ -72,9 +78,18 @@ def apply_feed(path: Path, version: int, before: pl.DataFrame, after: pl.DataFra
     assert_same_rows(result, after.select(shared), key)
 
 
-def _changed(path: Path, file: dict[str, Any], change: str | None, names: Mapping[str, str]) -> pl.DataFrame:
+def _changed(
+    path: Path,
+    file: dict[str, Any],
+    change: str | None,
+    names: Mapping[str, str],
+    hidden: Mapping[str, list[int]],
+) -> pl.DataFrame:
     """Return the rows of a file with their names in the table; those of files of the feed have their own change."""
-    rows = pl.read_parquet(path / unquote(file["path"]), hive_partitioning=False)
+    name = unquote(file["path"])
+    rows = pl.read_parquet(path / name, hive_partitioning=False)
+    if "deletionVector" in file:
+        rows = shown(rows, hidden[name])
     texts = (file.get("partitionValues") or {}).items()
     rows = rows.with_columns(pl.lit(text, pl.String).alias(stored) for stored, text in texts)
     if change is not None:

@@ -24,6 +24,7 @@ from qbeast_core.table.commit import commit
 from tests.helpers.invariants import read_log
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows, sampled, small_files
+from tests.helpers.vectors import hidden_rows, shown
 
 __all__ = [
     "FRACTIONS",
@@ -70,11 +71,12 @@ def sampled_by_log(path: Path, rows: pl.DataFrame, sample: Sample | None, key: s
     """Return the rows of a sample by a log of JSON commits; a file without tags has the newest columns."""
     log = read_log(path)
     newest = log.revisions[int(log.configuration["qbeast.lastRevisionID"])]
-    parts = [rows.clear()]
-    for name, add in log.adds.items():
+    parts, hidden = [rows.clear()], hidden_rows(path)
+    for encoded, add in log.adds.items():
         number = (add.get("tags") or {}).get("revision")
         revision = newest if number is None else log.revisions[int(number)]
-        keys = pl.read_parquet(path / unquote(name), columns=[key])
+        name = unquote(encoded)
+        keys = shown(pl.read_parquet(path / name, columns=[key]), hidden.get(name, []))
         parts.append(sampled(rows.join(keys, on=key, how="semi"), list(revision.hashed), sample))
     return pl.concat(parts)
 
@@ -94,8 +96,10 @@ def sampled_by_files(
     newest, parts = list(table.sample_by or table.indexed_columns), [rows.clear()]
     if all(names == newest for names in columns.values()):
         return sampled(rows, newest, sample)
+    hidden = hidden_rows(path, version)
     for name, number in table.files().select("path", "revision_id").iter_rows():
         keys = pl.read_parquet(path / name, columns=[key_in_files or key]).to_series().alias(key).to_frame()
+        keys = shown(keys, hidden.get(Path(name).relative_to(path).as_posix(), []))
         mine = rows.join(keys, on=key, how="semi")
         parts.append(sampled(mine, newest if number is None else columns[number], sample))
     return pl.concat(parts)

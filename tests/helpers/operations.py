@@ -23,6 +23,7 @@ from tests.helpers.damage import spoil, tags
 from tests.helpers.handmade_log import replay, write_log
 from tests.helpers.others import map_columns_and_feed, rows_of_others
 from tests.helpers.tables import small_files
+from tests.helpers.vectors import enable_vectors
 
 Options = Mapping[str, str]
 INDEXED = ["row", "a"]
@@ -69,6 +70,14 @@ def begin_with_rows(path: Path) -> None:
 def begin_with_feed(path: Path) -> None:
     begin_with_rows(path)
     enable_feed(path)
+
+
+def begin_with_vectors(path: Path) -> None:
+    """Create a table with a feed, some of whose rows are hidden."""
+    begin_with_feed(path)
+    enable_vectors(path)
+    with small_files(file_rows=20):
+        qbeast.open_table(path).delete(pl.col("row") % 23 == 6)
 
 
 def begin_with_partitions(path: Path) -> None:
@@ -146,6 +155,10 @@ def _append_by_tasks(uri: str, options: Options) -> None:
     publish_parts(context, [context.write(rows(first)) for first in (100, 140)])
 
 
+def _of_vectors(change: Callable[[qbeast.Table], object]) -> Operation:
+    return Operation(begin_with_vectors, lambda uri, options: change(open_at(uri, options)))
+
+
 NEW = pl.DataFrame({"row": [3, 50, 500], "a": [70, 71, 72]})
 FORCED: dict[str, Any] = {"retention_hours": 0, "allow_short_retention": True, "dry_run": False}
 OPERATIONS: dict[str, Operation] = {
@@ -162,6 +175,9 @@ OPERATIONS: dict[str, Operation] = {
     "merge with a feed": Operation(
         begin_with_feed, lambda uri, options: open_at(uri, options).merge(NEW, "row")
     ),
+    "hide by a delete": _of_vectors(lambda table: table.delete(pl.col("row") % 17 == 3)),
+    "hide by an update": _of_vectors(lambda table: table.update(pl.col("row") % 17 == 3, {"a": 50})),
+    "hide by a merge": _of_vectors(lambda table: table.merge(NEW, "row")),
     "append to partitions": Operation(
         begin_with_partitions, lambda uri, options: write(uri, options, rows(100), "append")
     ),

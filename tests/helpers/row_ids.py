@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from tests.helpers.handmade_log import add, features, metadata, replay, write_log
+from tests.helpers.vectors import hidden_rows
 
 ID_COLUMN = "_row-id-col-4cbc7924"
 VERSION_COLUMN = "_row-commit-version-col-2f60dcc1"
@@ -88,12 +89,16 @@ def row_ids(
     """Return the stable id and the commit version of each row, by a unique column."""
     found: dict[int, tuple[int, int]] = {}
     ids: set[int] = set()
+    hidden = hidden_rows(path)
     for name, file in replay(path).items():
+        gone = set(hidden.get(unquote(name), ()))
         with pq.ParquetFile(path / unquote(name)) as opened:  # a dataset would take values from the path
             rows = opened.read().to_pydict()
         empty = [None] * len(rows[key])
         stored = zip(rows[key], *(rows.get(name, empty) for name in names), strict=True)
         for index, (value, row_id, version) in enumerate(stored):
+            if index in gone:
+                continue
             assert value not in found
             found[value] = (
                 file["baseRowId"] + index if row_id is None else row_id,

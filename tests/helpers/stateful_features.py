@@ -21,6 +21,8 @@ from tests.helpers.row_ids import ENABLED, check_log, commits, domain, row_ids
 from tests.helpers.stateful_model import KEYS, Batch, Row, State, batches
 from tests.helpers.stateful_table import Known, without_samples
 from tests.helpers.stored_names import stored_name
+from tests.helpers.vectors import ENABLED as VECTORS
+from tests.helpers.vectors import enable_vectors
 
 __all__ = ["Featured", "Features", "new_name"]
 
@@ -37,6 +39,7 @@ class Features:
     mapping: MappingMode = "none"
     feed: bool = False
     tracked: bool = False
+    vectors: bool = False
 
     def create(self, path: Path) -> None:
         """Write the log of an empty table with the columns of the model."""
@@ -55,6 +58,10 @@ class Features:
             reader = ["columnMapping"]
             configuration |= {"delta.columnMapping.mode": self.mapping}
             configuration |= {"delta.columnMapping.maxColumnId": str(len(columns))}
+        if self.vectors:
+            writer.append("deletionVectors")
+            reader.append("deletionVectors")
+            configuration |= VECTORS
         if self.feed:
             writer.append("changeDataFeed")
             configuration["delta.enableChangeDataFeed"] = "true"
@@ -65,7 +72,7 @@ class Features:
         schema = {"type": "struct", "fields": columns}
         partitions = ["s"] if self.partitioned else []
         head = [
-            features(*writer, *reader, reader=reader),
+            features(*dict.fromkeys([*writer, *reader]), reader=reader),
             metadata(schema, configuration, partitions),
         ]
         write_log(path, [*head, *commit])
@@ -199,6 +206,12 @@ class Featured(Known):
     @rule()
     def enable_feed(self) -> None:
         enable_feed(self.path)
+        self.becomes(self.now)
+
+    @precondition(lambda self: not self.has_copies)
+    @rule()
+    def hide_rows_from_now_on(self) -> None:
+        enable_vectors(self.path)
         self.becomes(self.now)
 
     @precondition(lambda self: not self.has_copies)

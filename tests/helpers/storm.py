@@ -60,14 +60,17 @@ class Ledger:
     attempts: int = 0
 
 
-def make_table(uri: str, options: Mapping[str, str], *, with_features: bool = False) -> Event:
-    """Write a table; with features it has partitions, column mapping and a feed."""
+def make_table(
+    uri: str, options: Mapping[str, str], *, with_features: bool = False, vectors: bool = False
+) -> Event:
+    """Write a table; with features it has partitions, column mapping and a feed. With vectors, changes hide rows."""
     qbeast.write_table(
         rows_of(9, 0),
         uri,
         columns=_COLUMNS,
         cube_size=30,
         partition_by=["value"] if with_features else None,
+        deletion_vectors=vectors,
         storage_options=dict(options) or None,
     )
     if with_features:

@@ -83,8 +83,10 @@ def check_log(place: Place, events: list[Event]) -> None:
         assert info["operation"] == ("CREATE TABLE AS SELECT" if version == 0 else words[kind])
 
 
-def storm_and_check(pool: Pool, place: Place, steps: int, seed: int, *, with_features: bool = False) -> None:
-    first = make_table(*place, with_features=with_features)
+def storm_and_check(
+    pool: Pool, place: Place, steps: int, seed: int, *, with_features: bool = False, vectors: bool = False
+) -> None:
+    first = make_table(*place, with_features=with_features, vectors=vectors)
     ledgers = run(pool, place, steps, seed)
     check(place, first, ledgers)
     refused = Counter(text.partition(":")[0] for ledger in ledgers for text in ledger.refused)
@@ -103,7 +105,8 @@ def test_concurrent_changes_of_mapped_partitions_lose_nothing(
     tmp_path: Path, four: Pool, sweep_seed: int
 ) -> None:
     path = tmp_path / "t"
-    storm_and_check(four, (str(path), {}), steps=15, seed=sweep_seed, with_features=True)
+    vectors = sweep_seed % 2 == 1
+    storm_and_check(four, (str(path), {}), steps=15, seed=sweep_seed, with_features=True, vectors=vectors)
     versions = [qbeast.read_table(path, version=version) for version in range(DeltaTable(path).version() + 1)]
     for version, (before, after) in enumerate(pairwise(versions), 1):
         if version > SETUP:
@@ -111,5 +114,8 @@ def test_concurrent_changes_of_mapped_partitions_lose_nothing(
 
 
 @pytest.mark.timeout(1800)
-def test_random_concurrent_changes_lose_nothing(place: Place, four: Pool, sweep_seed: int) -> None:
-    storm_and_check(four, place, steps=8 if place[1] else 40, seed=sweep_seed)
+@pytest.mark.parametrize("vectors", [False, True])
+def test_random_concurrent_changes_lose_nothing(
+    place: Place, four: Pool, sweep_seed: int, *, vectors: bool
+) -> None:
+    storm_and_check(four, place, steps=8 if place[1] else 25, seed=sweep_seed, vectors=vectors)

@@ -25,7 +25,7 @@ from tests.helpers.tables import small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
 
-PROBES = ("append", "delete", "convert")
+PROBES = ("append", "delete", "hide by an update", "convert")
 """With each change; sweeps kill all operations at each of their steps."""
 
 

@@ -27,7 +27,12 @@ from tests.helpers.tables import assert_same_rows, samples
 
 BEGINNINGS = [*["written"] * 6, *["featured"] * 6, "converted", "converted", "Parquet", "legacy"]
 FEATURES = st.builds(
-    Features, st.booleans(), st.sampled_from(["none", "name", "id"]), st.booleans(), st.booleans()
+    Features,
+    st.booleans(),
+    st.sampled_from(["none", "name", "id"]),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
 )
 COLUMNS = [None, INDEXED, ["a"], ["x", "s:hash"], ["id", "a:quantiles", "s"]]
 CUBE_SIZES = st.sampled_from([None, None, None, 5, 40])
@@ -68,6 +73,7 @@ class Life(Featured):
                 cube_size=cube_size,
                 sample_column=sample,
                 sample_by=key,
+                deletion_vectors=features.vectors,
             )
         elif begin == "featured":
             self.tracked = features.tracked
@@ -348,12 +354,20 @@ pytestmark = [
 
 
 LOW = Condition("a < 30", pl.col("a") < 30, lambda row: None if row["a"] is None else row["a"] < 30)
+ONE = Condition("id = 7", pl.col("id") == 7, lambda row: row["id"] == 7)
+ONE_MORE = Condition("id = 20", pl.col("id") == 20, lambda row: row["id"] == 20)
+LATER: Any = ({"s": pl.lit("later")}, lambda _: {"s": "later"})
 SOME = Batch(15, 60, 1)
 PROBES: dict[str, list[Callable[[Life], None]]] = {
     "written": [
         lambda life: life.append_by_others(SOME),
         lambda life: life.delete(LOW, as_text=True, stale=True),
         lambda life: life.optimize("", stale=False),
+    ],
+    "featured": [
+        lambda life: life.append(Batch(60, 60, 2), None, partly=False),
+        lambda life: life.delete(ONE, as_text=True, stale=False),
+        lambda life: life.update(ONE_MORE, LATER, as_text=False, stale=True),
     ],
     "converted": [
         lambda life: life.add_column(pl.Int8(), stale=True),
@@ -367,7 +381,7 @@ PROBES: dict[str, list[Callable[[Life], None]]] = {
 def test_few_operations_keep_tables_consistent(begin: str) -> None:
     life = Life()
     try:
-        life.begin(begin, SOME, 7, None, None, Features())
+        life.begin(begin, SOME, 7, None, None, Features(vectors=begin == "featured", tracked=True))
         for step in PROBES[begin]:
             step(life)
         life.every_row_is_there_once_and_samples_are_nested()

@@ -6,6 +6,7 @@ and engines disagree on NaN), no cut string below the real maximum, no timestamp
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,9 @@ _FIRST_DAY: Final = (date.min - _EPOCH.date()).days
 _LAST_DAY: Final = (date.max - _EPOCH.date()).days
 _DAY_US: Final = 86_400_000_000
 _NAME_PART: Final = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^`.,]+?))\s*([.,]|$)")
+
+# What is before a value of an object of JSON.
+_MEMBER: Final = re.compile(r'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 
 # The table property that names the columns with statistics; other columns have none.
 STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
@@ -66,6 +70,22 @@ def names_text(leaves: Iterable[Leaf]) -> str:
     'a,b.`c d`,`e.f`'
     """
     return ",".join(".".join(map(_quoted, leaf)) for leaf in leaves)
+
+
+def with_wide_bounds(text: str) -> str:
+    """Return statistics whose bounds may be wider than the values.
+
+    All other texts stay: numbers may have more digits than floats have.
+
+    >>> with_wide_bounds('{"minValues":{"x":1.10}, "tightBounds":true}')
+    '{"minValues":{"x":1.10},"tightBounds":false}'
+    """
+    decode, members, place = json.JSONDecoder().raw_decode, list[str](), text.index("{") + 1
+    while (member := _MEMBER.match(text, place)) is not None:
+        _, place = decode(text, member.end())
+        if member[1] != "tightBounds":
+            members.append(f'"{member[1]}":{text[member.end() : place]}')
+    return "{" + ",".join([*members, '"tightBounds":false']) + "}"
 
 
 def leaves_of(schema: Mapping[str, Any], above: Leaf = ()) -> Iterator[tuple[Leaf, pl.DataType]]:

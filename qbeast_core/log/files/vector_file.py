@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-import orjson
 from pyroaring import BitMap64
 
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.deletion_vector import MAGIC, to_z85
+from qbeast_core.log.files.stats import with_wide_bounds
 from qbeast_core.space.arrays import I64Array
 
 # Name of a file of vectors, by the id in their descriptors.
@@ -57,11 +57,5 @@ def dump_vectors(hidden: Sequence[BitMap64], file_id: uuid.UUID) -> tuple[str, b
 
 def with_vector(add: AddFile, descriptor: dict[str, Any]) -> AddFile:
     """Return a live file with another deletion vector. Its statistics become bounds of more rows than it shows."""
-    stats = {**orjson.loads(add.stats or "{}"), "tightBounds": False}
-    return add.model_copy(
-        update={
-            "data_change": True,
-            "deletion_vector": descriptor,
-            "stats": orjson.dumps(stats).decode(),
-        }
-    )
+    stats = with_wide_bounds(add.stats or "{}")
+    return add.model_copy(update={"data_change": True, "deletion_vector": descriptor, "stats": stats})
