@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 import numpy as np
 import polars as pl
+import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 import qbeast
 
-__all__ = ["ENABLED", "enable_vectors", "hidden_rows", "rows_by_sql", "shown", "vector_files"]
+__all__ = ["ENABLED", "enable_vectors", "few", "hidden_rows", "rows_by_sql", "shown", "vector_files"]
 
 FEATURES_READER = 3
 ENABLED = {"delta.enableDeletionVectors": "true"}
+
+
+def few(names: Iterable[str], *usual: str) -> list[Any]:
+    """Return parameters of a test: some are run with each change, the others in sweeps."""
+    return [pytest.param(name, marks=() if name in usual else pytest.mark.sweep) for name in names]
 
 
 def enable_vectors(path: Path) -> None:

@@ -29,7 +29,7 @@ from tests.helpers.row_ids import ID_COLUMN, check_log, commits, row_ids, tracke
 from tests.helpers.scattering import PartsEngine
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, sampled, small_files
-from tests.helpers.vectors import enable_vectors, hidden_rows, rows_by_sql, vector_files
+from tests.helpers.vectors import enable_vectors, few, hidden_rows, rows_by_sql, vector_files
 from tests.table.rules.tables import IDENTITY, high_water_mark, ruled
 
 pytestmark = [
@@ -101,7 +101,7 @@ KINDS: dict[str, tuple[dict[str, Any], list[str] | None]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", few(KINDS, "no index"))
 def test_rows_of_each_kind_equal_plain_polars(tmp_path: Path, kind: str) -> None:
     path, (options, by) = tmp_path / "t", KINDS[kind]
     before = new_table(path, **options)
@@ -109,6 +109,7 @@ def test_rows_of_each_kind_equal_plain_polars(tmp_path: Path, kind: str) -> None
     assert hidden_rows(path)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_mapped_columns_hide_rows(tmp_path: Path, mode: str) -> None:
     path = tmp_path / "t"
@@ -126,6 +127,7 @@ def test_mapped_columns_hide_rows(tmp_path: Path, mode: str) -> None:
     check(path, after, [ROW, "a"])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("engine", ["spill", "workers"])
 def test_engines_move_only_changed_rows(tmp_path: Path, engine: str) -> None:
     path = tmp_path / "t"
@@ -153,6 +155,7 @@ def test_engines_move_only_changed_rows(tmp_path: Path, engine: str) -> None:
     check(path, before, [ROW, "a"])
 
 
+@pytest.mark.sweep
 def test_feed_lists_only_rows_that_change(tmp_path: Path) -> None:
     path = tmp_path / "t"
     before = new_table(path, columns=[ROW, "a"], cube_size=40, change_feed=True)
@@ -191,6 +194,7 @@ def foreign(path: Path, how: str) -> None:
     write_log(path, [{"add": add}], first=len(commits(path)))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("how", ["deltalake", "statistics", "nothing"])
 def test_files_of_others_keep_their_rows(tmp_path: Path, how: str) -> None:
     path = tmp_path / "t"
@@ -253,6 +257,7 @@ def test_older_vectors_are_extended(tmp_path: Path, kind: str) -> None:
     assert removed["deletionVector"] == vector
 
 
+@pytest.mark.sweep
 def test_moved_rows_keep_their_ids(tmp_path: Path) -> None:
     path = tmp_path / "t"
     tracked(path, spread(COUNT))
