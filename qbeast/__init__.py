@@ -199,6 +199,14 @@ if not _typing.TYPE_CHECKING:  # type checkers report a name that is missing
         except PackageNotFoundError:  # run from sources without installation
             return "0"
 
+    def _hint_of(name: str) -> str:
+        from qbeast_core.support.suggestions import function_hint  # noqa: PLC0415 - only for an error
+
+        def members() -> list[str]:
+            return dir(_importlib.import_module(_MODULES["Table"]).Table)
+
+        return function_hint(name, __all__, members)
+
     def __getattr__(name: str) -> object:
         """Import modules at the first use, so that `import qbeast` is fast and does not import Polars."""
         if name == "__version__":
@@ -206,7 +214,7 @@ if not _typing.TYPE_CHECKING:  # type checkers report a name that is missing
         elif name in _MODULES:
             value = getattr(_importlib.import_module(_MODULES[name]), name)
         else:
-            msg = f"module {__name__!r} has no attribute {name!r}"
+            msg = f"module {__name__!r} has no attribute {name!r}.{_hint_of(name)}"
             raise AttributeError(msg, name=name, obj=_sys.modules[__name__])
         globals()[name] = value
         return value

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.write.write_rows import WriteResult
 
 
+@hints_keywords
 @changing
 @shows_progress("writing")
 def write_table(
@@ -235,6 +236,7 @@ def write_table(
         return local.report(replace_where(source, path, options, engine=local, keeper=LocalKeeper(local)))
 
 
+@hints_keywords
 def open_table(
     path: str | os.PathLike[str],
     *,

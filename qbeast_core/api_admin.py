@@ -9,6 +9,7 @@ from qbeast_core.errors import changing
 from qbeast_core.io.stores.location import Location
 from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.engine.choice import local_engine
 from qbeast_core.table.index.column_choice import IndexColumns
 from qbeast_core.table.maintenance.convert import ConvertResult, convert
@@ -18,6 +19,7 @@ from qbeast_core.table.write.key_columns import SampleBy
 from qbeast_core.table.write.options import WriteOptions, metadata_of
 
 
+@hints_keywords
 @changing
 def convert_table(
     path: str | os.PathLike[str],
@@ -105,6 +107,7 @@ def convert_table(
         return convert(Location.of(path, storage_options), options, engine=local)
 
 
+@hints_keywords
 @changing
 def upgrade_table(
     path: str | os.PathLike[str],
@@ -163,6 +166,7 @@ def upgrade_table(
     return upgrade(Location.of(path, storage_options), replicated=replicated, dry_run=dry_run)
 
 
+@hints_keywords
 def table_exists(path: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None) -> bool:
     """Return whether there is a Delta table at a path, with or without Qbeast index.
 
@@ -188,6 +192,7 @@ def table_exists(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
     return newest_version(Location.of(path, storage_options).store) is not None
 
 
+@hints_keywords
 @changing
 def drop_table(
     path: str | os.PathLike[str], *, confirm: bool = False, storage_options: Mapping[str, str] | None = None

@@ -18,6 +18,7 @@ from qbeast_core.errors import changing, unknown_columns
 from qbeast_core.log.delta_schema import schema_to_delta
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.engine.interfaces import Source
 from qbeast_core.table.read.file_scans import TASK_BYTES
 from qbeast_core.table.write.found_table import Mode
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
+@hints_keywords
 def read_carbondata(
     spark: SparkSession,
     path: str | os.PathLike[str],
@@ -104,6 +106,7 @@ def read_carbondata(
     return rows if columns is None else rows.select([quoted(name) for name in names])
 
 
+@hints_keywords
 @changing
 @shows_progress("importing")
 def import_carbondata(

@@ -14,6 +14,7 @@ from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.plan.weight_range import Share
 from qbeast_core.results import MetadataResult
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.check.check import check_table
 from qbeast_core.table.check.faults import CheckReport
 from qbeast_core.table.index.column_choice import IndexColumns
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@hints_keywords
 @changing
 @shows_progress("optimizing")
 def optimize(
@@ -107,6 +109,7 @@ def optimize(
     return replace(result, engine="spark")
 
 
+@hints_keywords
 @changing
 @shows_progress("reindexing")
 def reindex(
@@ -168,6 +171,7 @@ def reindex(
     return reindex_table(snapshot, options, engine=SparkEngine(spark))[0]
 
 
+@hints_keywords
 @changing
 def add_sample_column(
     spark: SparkSession,
@@ -214,6 +218,7 @@ def add_sample_column(
     return add_column(snapshot, name, engine=SparkEngine(spark))[0]
 
 
+@hints_keywords
 @changing
 def convert(
     spark: SparkSession,
@@ -271,6 +276,7 @@ def convert(
     return convert_table(Location.of(path, storage_options), options, engine=SparkEngine(spark))
 
 
+@hints_keywords
 @changing
 def upgrade(
     spark: SparkSession,
@@ -312,6 +318,7 @@ def upgrade(
     return upgrade_table(Location.of(path, storage_options), replicated=replicated, dry_run=dry_run)
 
 
+@hints_keywords
 @shows_progress("checking")
 def check(
     spark: SparkSession,

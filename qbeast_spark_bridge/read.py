@@ -183,6 +183,7 @@ def read_table(
     return df if weight is None else df.withColumn(SAMPLING_WEIGHT, F.lit(weight))
 
 
+@hints_keywords
 def explain(
     path: str | os.PathLike[str],
     *,

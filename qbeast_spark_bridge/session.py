@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import AnalysisException
 
 from qbeast_core.errors import InvalidInputError, MissingDependencyError
+from qbeast_core.support.suggestions import hints_keywords
 from qbeast_spark_bridge.engine.workers import use_own_python
 
 _ALREADY_REGISTERED: Final = "DATA_SOURCE_ALREADY_EXISTS"  # Spark 4.0 has found the package itself
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@hints_keywords
 def register(spark: SparkSession) -> None:
     """Register the data source ``"qbeast"`` with a session, for reading, appending and streaming.
 

@@ -13,6 +13,7 @@ from qbeast_core.errors import changing
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.engine.choice import local_engine
 from qbeast_core.table.write.found_table import Mode
@@ -21,6 +22,7 @@ from qbeast_core.table.write.options import WriteOptions, metadata_of
 __all__ = ["import_carbondata", "open_carbondata", "read_carbondata", "scan_carbondata"]
 
 
+@hints_keywords
 def scan_carbondata(
     path: str | os.PathLike[str],
     *,
@@ -69,6 +71,7 @@ def scan_carbondata(
     ).scan(where, columns=columns)
 
 
+@hints_keywords
 def read_carbondata(
     path: str | os.PathLike[str],
     *,
@@ -114,6 +117,7 @@ def read_carbondata(
     ).read(where, columns=columns)
 
 
+@hints_keywords
 @changing
 @shows_progress("importing")
 def import_carbondata(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from html import escape
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, cast
 
 import polars as pl
 
@@ -30,6 +30,7 @@ from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.store import checked_options, map_files
 from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines
+from qbeast_core.support.suggestions import did_you_mean, hints_keywords, hints_methods
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.read.scan import lazy_frame, pushed_down
 
@@ -65,6 +66,7 @@ _FILES: Final[_Schema] = {
 }
 
 
+@hints_methods
 @dataclass(frozen=True, eq=False, repr=False)  # no slots: cached properties
 class CarbonTable:
     """A CarbonData table at the time it was opened; returned by `qbeast.open_carbondata`.
@@ -79,6 +81,14 @@ class CarbonTable:
 
     reader: TableReader
     left_out: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_LEFT_OUT))
+
+    if not TYPE_CHECKING:  # type checkers report unknown names themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            known = [member for member in dir(type(self)) if not member.startswith("_")]
+            scan = f" Use scan().{name}(...)." if name in dir(pl.LazyFrame) else did_you_mean([name], known)
+            msg = f"a table of CarbonData has no attribute {name!r}.{'' if name.startswith('_') else scan}"
+            raise AttributeError(msg, name=name, obj=self)
 
     @property
     def uri(self) -> str:
@@ -234,6 +244,7 @@ class CarbonTable:
         }
 
 
+@hints_keywords
 def open_carbondata(
     path: str | os.PathLike[str],
     *,

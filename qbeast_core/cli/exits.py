@@ -18,6 +18,7 @@ from qbeast_core.cli.answer import Settings
 from qbeast_core.cli.options import option_of
 from qbeast_core.errors import QbeastError
 from qbeast_core.support.plain_text import for_people
+from qbeast_core.support.suggestions import did_you_mean, usual_arguments
 
 # `qbeast check` found faults.
 FAULTS: Final = 1
@@ -176,7 +177,24 @@ def _usage(error: click.UsageError) -> str:
         return f"an argument is missing: {usage}"
     if isinstance(error, click.NoSuchOption) and error.option_name.removeprefix("--").upper() in arguments:
         return f"{error.option_name} is an argument, not an option: {usage}"
-    return f"{_one_line(error.format_message()).rstrip('.')}; see `{path} --help`"
+    if isinstance(error, click.NoSuchOption):
+        text = f"No such option {error.option_name!r}.{_similar_option(error)}"
+    else:
+        text = _one_line(error.format_message())
+    return f"{text.rstrip('.')}; see `{path} --help`"
+
+
+def _similar_option(error: click.NoSuchOption) -> str:
+    """Return the option of the command that is probably meant, as a sentence."""
+    if error.ctx is None:
+        return ""
+    command = error.ctx.command
+    options = [item for item in command.params if isinstance(item, click.Option)]
+    names = [name for item in options for name in (*item.opts, *item.secondary_opts)]
+    unknown = error.option_name.lstrip("-").replace("-", "_")
+    usual = (unknown, *usual_arguments(unknown, [name.lstrip("-").replace("-", "_") for name in names]))
+    known = [option for name in usual if (option := _option_of(name, command))]
+    return did_you_mean([*known, error.option_name][:1], names)
 
 
 def _arguments(ctx: click.Context | None) -> list[str]:

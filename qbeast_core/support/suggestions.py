@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import wraps
+from inspect import unwrap
+from types import FunctionType
 from typing import Final, ParamSpec, TypeVar
 
 # The kind of file and the function of Polars that reads it, by file name ending.
@@ -20,21 +22,33 @@ SCANS: Final = {
 
 
 # What a table has instead of usual names of other libraries.
+_ROWS: Final = "read(rows=10)"
+_APPEND: Final = 'qbeast.write_table(rows, table.uri, mode="append")'
 _MEMBERS: Final = {
-    "append": 'qbeast.write_table(rows, table.uri, mode="append")',
+    "add_column": "add_columns({...})",
+    "append": _APPEND,
     "collect": "read()",
+    "compact": "optimize()",
     "drop": "qbeast.drop_table(path, confirm=True)",
     "filter": "read(where=...) or scan().filter(...)",
-    "head": "read(rows=10)",
-    "insert": 'qbeast.write_table(rows, table.uri, mode="append")',
-    "limit": "read(rows=10)",
+    "head": _ROWS,
+    "height": "count()",
+    "insert": _APPEND,
+    "limit": _ROWS,
+    "num_rows": "count()",
     "overwrite": 'qbeast.write_table(rows, table.uri, mode="overwrite")',
+    "rollback": "restore(version)",
     "sample": "read(sample=0.01)",
     "select": "read(columns=[...])",
+    "shape": "count() and columns",
     "to_df": "read()",
-    "to_polars": "read()",
     "upsert": "merge(rows, on=...)",
-    "write": 'qbeast.write_table(rows, table.uri, mode="append")',
+    "where": "read(where=...) or scan().filter(...)",
+    "write": _APPEND,
+    "write_csv": "scan().sink_csv(path)",
+    "write_ipc": "scan().sink_ipc(path)",
+    "write_ndjson": "scan().sink_ndjson(path)",
+    "write_parquet": "scan().sink_parquet(path)",
 }
 
 
@@ -44,18 +58,69 @@ _SEED: Final = (
     " A table fixes the rows of a sample, without a seed: those with the lowest weights. The same `sample` returns "
     "the same rows each time; for other rows, give a range such as sample=(0.1, 0.2)."
 )
-_KEYWORDS: Final = {
-    "filter": "where",
-    "filters": "where",
-    "frac": "sample",
-    "fraction": "sample",
-    "n_rows": "rows",
-    "predicate": "where",
-    "select": "columns",
+# Arguments of other libraries; a call is offered the first of ours that it has.
+_KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
+    "append": ("mode",),
+    "by": ("on",),
+    "columns_to_index": ("columns",),
+    "condition": ("where", "queries"),
+    "data": ("df",),
+    "days": ("retention_hours",),
+    "description": ("comment",),
+    "exists": ("mode",),
+    "filter": ("where", "queries"),
+    "filters": ("where", "queries"),
+    "force": ("confirm",),
+    "frac": ("sample",),
+    "fraction": ("sample",),
+    "hours": ("retention_hours",),
+    "if_exists": ("mode",),
+    "index": ("columns",),
+    "index_columns": ("columns",),
+    "indexed_columns": ("columns",),
+    "key": ("on",),
+    "keys": ("on",),
+    "limit": ("rows", "limit"),
+    "n": ("rows", "limit"),
+    "n_rows": ("rows", "limit"),
+    "overwrite": ("mode",),
+    "overwrite_schema": ("schema_mode",),
+    "partition_cols": ("partition_by",),
+    "partition_columns": ("partition_by",),
+    "partitions": ("partition_by",),
+    "predicate": ("where", "queries"),
+    "replace_where": ("where",),
+    "select": ("columns",),
+    "table": ("path",),
+    "table_uri": ("path",),
+    "timestamp": ("version",),
+    "updates": ("set",),
+    "uri": ("path",),
+    "values": ("set",),
+    "where": ("queries",),
+    "yes": ("confirm",),
+}
+
+# Functions of the package for usual names of other libraries.
+_FUNCTIONS: Final = {
+    "delete_table": "drop_table",
+    "delta_table": "open_table",
+    "load": "open_table",
+    "open": "open_table",
+    "read": "read_table",
+    "read_delta": "read_table",
+    "read_parquet": "read_table",
+    "scan": "scan_table",
+    "scan_delta": "scan_table",
+    "scan_parquet": "scan_table",
+    "write": "write_table",
+    "write_delta": "write_table",
+    "write_deltalake": "write_table",
 }
 
 _Params = ParamSpec("_Params")
 _Result = TypeVar("_Result")
+_Class = TypeVar("_Class", bound=type)
 
 
 def did_you_mean(names: Iterable[str], candidates: Iterable[str]) -> str:
@@ -89,15 +154,63 @@ def similar(text: str, candidates: Iterable[object]) -> list[str]:
     return [by_folded[match] for match in get_close_matches(text.casefold(), by_folded)]
 
 
-def member_hint(name: str, members: Iterable[str], of_rows: Iterable[str]) -> str:
+def member_hint(
+    name: str,
+    members: Iterable[str],
+    *,
+    of_scan: Iterable[str],
+    of_frame: Iterable[str],
+    columns: Iterable[str] = (),
+) -> str:
     """Return what to use instead of a name that a table does not have, after a space; empty if it is not known.
 
-    >>> member_hint("optimise", ["optimize", "read"], ["sort"]), member_hint("sort", [], ["sort"])
-    (" Did you mean 'optimize'?", ' Use scan().sort(...).')
+    >>> member_hint("optimise", ["optimize", "read"], of_scan=["sort"], of_frame=["rows"])
+    " Did you mean 'optimize'?"
+    >>> [member_hint(name, [], of_scan=["sort"], of_frame=["rows"], columns=["x"]) for name in ("sort", "rows", "x")]
+    [' Use scan().sort(...).', ' Use read().rows(...).', " It is a column: use read(columns=['x'])."]
     """
+    if name in columns:
+        return f" It is a column: use read(columns=[{name!r}])."
     if name in _MEMBERS:
         return f" Use {_MEMBERS[name]}."
-    return f" Use scan().{name}(...)." if name in of_rows else did_you_mean([name], members)
+    if name in of_scan:
+        return f" Use scan().{name}(...)."
+    return f" Use read().{name}(...)." if name in of_frame else did_you_mean([name], members)
+
+
+def item_hint(key: object, columns: Iterable[str]) -> str:
+    """Return what to use instead of a key in brackets, as a sentence.
+
+    >>> item_hint("x", ["x"]), item_hint("prise", ["price"])
+    ("Use read(columns=['x']) or scan().", "Use read(columns=[...]) or scan(). Did you mean 'price'?")
+    >>> item_hint(slice(5), ["x"])
+    'Use read(rows=...) or scan().slice(...).'
+    """
+    names = [key] if isinstance(key, str) else list(key) if isinstance(key, list | tuple) else []
+    known = list(columns)
+    if isinstance(key, int | slice):
+        return "Use read(rows=...) or scan().slice(...)."
+    if names and all(name in known for name in names):
+        return f"Use read(columns={names!r}) or scan()."
+    if not names:  # an expression, or a mask
+        return "Use read(where=...) or scan().filter(...)."
+    unknown = [str(name) for name in names if name not in known]
+    return f"Use read(columns=[...]) or scan().{did_you_mean(unknown, known)}"
+
+
+def function_hint(name: str, functions: Iterable[str], members: Callable[[], Iterable[str]]) -> str:
+    """Return what to use instead of a name that the package does not have, after a space; empty if it is not known.
+
+    >>> function_hint("read_delta", [], list), function_hint("optimize", [], lambda: ["optimize"])
+    (" Did you mean 'read_table'?", ' Use qbeast.open_table(path).optimize(...).')
+    """
+    if name.startswith("_"):
+        return ""
+    if name in _FUNCTIONS:
+        return f" Did you mean {_FUNCTIONS[name]!r}?"
+    if name in members():
+        return f" Use qbeast.open_table(path).{name}(...)."
+    return did_you_mean([name], functions)
 
 
 def hints_keywords(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
@@ -108,7 +221,7 @@ def hints_keywords(call: Callable[_Params, _Result]) -> Callable[_Params, _Resul
     ...
     TypeError: <lambda>() got an unexpected keyword argument 'seed'. A table fixes the rows of a sample, without...
     """
-    code = call.__code__
+    code = unwrap(call).__code__
     known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
     @wraps(call)
@@ -116,11 +229,47 @@ def hints_keywords(call: Callable[_Params, _Result]) -> Callable[_Params, _Resul
         unknown = next((name for name in kwargs if name not in known), None)
         if unknown is None:
             return call(*args, **kwargs)
-        hint = _SEED if unknown in _SEEDS else did_you_mean([_KEYWORDS.get(unknown, unknown)], known)
-        msg = f"{call.__qualname__}() got an unexpected keyword argument {unknown!r}.{hint}"
+        msg = f"{call.__qualname__}() got an unexpected keyword argument {unknown!r}.{_keyword_hint(unknown, known)}"
         raise TypeError(msg)
 
     return checked
+
+
+def _keyword_hint(unknown: str, known: Sequence[str]) -> str:
+    if unknown in _SEEDS and "sample" in known:
+        return _SEED
+    names = [name for name in known if name != "self"]
+    usual = next((name for name in usual_arguments(unknown, names) if name in names), unknown)
+    return did_you_mean([usual], names)
+
+
+def usual_arguments(unknown: str, known: Iterable[str]) -> Sequence[str]:
+    """Return the arguments of ours that an argument of another library may mean.
+
+    >>> [usual_arguments(name, ["where", "memory"]) for name in ("filters", "filtr", "memry")]
+    [('where', 'queries'), ('where', 'queries'), ()]
+    """
+    if unknown in _KEYWORDS:
+        return _KEYWORDS[unknown]
+    matches = [] if similar(unknown, known) else similar(unknown, _KEYWORDS)
+    return _KEYWORDS[matches[0]] if matches else ()
+
+
+def hints_methods(cls: _Class) -> _Class:
+    """Decorate the public methods of a class by `hints_keywords`.
+
+    >>> @hints_methods
+    ... class Reader:
+    ...     def read(self, columns=None): ...
+    >>> Reader().read(column=["a"])
+    Traceback (most recent call last):
+    ...
+    TypeError: Reader.read() got an unexpected keyword argument 'column'. Did you mean 'columns'?
+    """
+    for name, member in list(vars(cls).items()):
+        if isinstance(member, FunctionType) and not name.startswith("_"):
+            setattr(cls, name, hints_keywords(member))
+    return cls
 
 
 def convert_call(path: str) -> str:

@@ -25,7 +25,7 @@ from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import on_one_line, reason_of
 from qbeast_core.support.process import FORKED, is_forked, refuse_forked, require
 from qbeast_core.support.runtime import now_ms
-from qbeast_core.support.suggestions import hints_keywords, member_hint
+from qbeast_core.support.suggestions import hints_methods, item_hint, member_hint
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of, refuse_statement
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.live_index import Index
@@ -73,6 +73,7 @@ _ResultT = TypeVar("_ResultT")
 _JOINS: Final = "A query reads this table alone; join the frames of qbeast.scan_table with polars.SQLContext"
 
 
+@hints_methods
 class Table:
     """A table at one version, opened by `qbeast.open_table`.
 
@@ -107,14 +108,17 @@ class Table:
     if not TYPE_CHECKING:  # type checkers report unknown names themselves
 
         def __getattr__(self, name: str) -> NoReturn:
-            known = [member for member in dir(type(self)) if not member.startswith("_")]
-            hint = "" if name.startswith("_") else member_hint(name, known, dir(pl.LazyFrame))
+            hint = "" if name.startswith("_") else self._hint_of(name)
             msg = f"a table has no attribute {name!r}.{hint}"
             raise AttributeError(msg, name=name, obj=self)
 
+        def _hint_of(self, name: str) -> str:
+            known = [member for member in dir(type(self)) if not member.startswith("_")]
+            rows = {"of_scan": dir(pl.LazyFrame), "of_frame": dir(pl.DataFrame)}
+            return member_hint(name, known, columns=self.columns, **rows)
+
         def __getitem__(self, key: object) -> NoReturn:
-            columns = [key] if isinstance(key, str) else key if isinstance(key, list) else ["..."]
-            msg = f"a table is not subscriptable. Use read(columns={columns!r}) or scan()."
+            msg = f"a table is not subscriptable. {item_hint(key, self.columns)}"
             raise TypeError(msg)
 
     @property
@@ -277,7 +281,6 @@ class Table:
         stored = self._snapshot.metadata.configuration
         return {key: text for key, text in stored.items() if not key.startswith("qbeast.")}
 
-    @hints_keywords
     def scan(
         self,
         where: Predicate | None = None,
@@ -306,7 +309,6 @@ class Table:
             lazy = lazy.filter(condition)
         return lazy if names is None else lazy.select([*names, *([SAMPLING_WEIGHT] if expand else [])])
 
-    @hints_keywords
     def read(
         self,
         where: Predicate | None = None,
@@ -332,7 +334,6 @@ class Table:
             )
             return lazy.collect()
 
-    @hints_keywords
     def iter_batches(
         self,
         where: Predicate | None = None,
@@ -379,7 +380,6 @@ class Table:
 
         return batches()
 
-    @hints_keywords
     def head(
         self,
         rows: int = 10,
@@ -407,7 +407,6 @@ class Table:
         with evaluating(where):
             return self.scan(where, columns=columns, sample=sample, sample_by=sample_by).head(rows).collect()
 
-    @hints_keywords
     def count(
         self,
         where: Predicate | None = None,
@@ -439,7 +438,6 @@ class Table:
         """Return True, also for a table without rows."""
         return True
 
-    @hints_keywords
     def to_arrow(
         self,
         where: Predicate | None = None,
@@ -466,7 +464,27 @@ class Table:
             lazy = self.scan(where, columns=columns, sample=sample, sample_by=sample_by)
             return arrow_stream(lazy).read_all()
 
-    @hints_keywords
+    def to_polars(
+        self,
+        where: Predicate | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        sample: Sample | None = None,
+        sample_by: Sequence[str] | None = None,
+        rows: int | None = None,
+        expand: bool = False,
+    ) -> pl.DataFrame:
+        """Read the table into memory, as `read` does: the name beside `to_arrow` and `to_pandas`.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
+        >>> qbeast.open_table("ids").to_polars("id < 3").height
+        3
+        """
+        return self.read(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
+
     def to_pandas(
         self,
         where: Predicate | None = None,
@@ -500,7 +518,6 @@ class Table:
 
         return arrow_stream(self.scan()).__arrow_c_stream__(requested_schema)
 
-    @hints_keywords
     def sql(
         self, query: str, *, sample: Sample | None = None, sample_by: Sequence[str] | None = None
     ) -> pl.LazyFrame:
@@ -540,7 +557,6 @@ class Table:
             raise InvalidInputError(msg, argument="query") from error
         return answer
 
-    @hints_keywords
     def explain(
         self,
         where: Predicate | None = None,
@@ -621,7 +637,6 @@ class Table:
 
         return advise(self._planner, queries, max_columns=most)
 
-    @hints_keywords
     def files(
         self,
         where: Predicate | None = None,
@@ -651,7 +666,6 @@ class Table:
         opened = listed.filter(plan.files["opened"])
         return opened.with_columns(pl.Series("path", map(locate, opened["path"]), pl.String))
 
-    @hints_keywords
     def scan_tasks(
         self,
         where: Predicate | None = None,
@@ -705,7 +719,6 @@ class Table:
         warn_of_sample(planner, sample, plan)
         return scan_tasks(planner, plan, columns, task_bytes=task_bytes)
 
-    @hints_keywords
     def estimate(
         self,
         aggregates: Expressions | Function,

@@ -14,7 +14,7 @@ import pytest
 
 from qbeast_core.cli.exits import EXIT_CODES
 from qbeast_core.cli.program import program
-from tests.cli.running import run
+from tests.cli.running import run, run_error
 from tests.helpers.snippets import ROOT
 
 TEXT = (ROOT / "docs" / "cli.md").read_text()
@@ -73,6 +73,21 @@ def test_help_holds_no_escapes(name: str) -> None:
 def test_page_and_program_have_same_options(name: str) -> None:
     shared = {"--json"} if name == "completion" else SHARED
     assert documented_options(section(f"qbeast {name}")) | shared == command_options(command_named(name))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_misspelt_options_have_hints(name: str) -> None:
+    options = {option for option in command_options(command_named(name)) if option.startswith("--")}
+    for option in options:
+        hint = run_error(name, f"{option[:-1]}xx", code=2)
+        shown = re.search(r"Did you mean '(--[\w-]+)'\?", hint)
+        assert shown is None if len(option) < 6 and shown is None else shown and shown[1] in options, hint
+    for other, ours in {
+        "--filter": "--where",
+        "--partition-cols": "--partition-by",
+        "--days": "--retention-hours",
+    }.items():
+        assert (f"Did you mean '{ours}'?" in run_error(name, other, code=2)) is (ours in options)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

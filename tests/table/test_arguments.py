@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import signature
+from inspect import isfunction, signature
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ READS: dict[str, Callable[..., Any]] = {
     "iter_batches": lambda path, **asked: pl.concat(
         [ROWS.clear(), *qbeast.open_table(path).iter_batches(**asked, batch_bytes=1000)]
     ),
+    "to_polars": lambda path, **asked: qbeast.open_table(path).to_polars(**asked),
     "to_arrow": lambda path, **asked: pl.from_arrow(qbeast.open_table(path).to_arrow(**asked)),
     "scan_tasks": lambda path, **asked: pl.concat(
         frame for task in qbeast.open_table(path).scan_tasks(**asked) for frame in task.read()
@@ -65,6 +66,55 @@ def test_unknown_arguments_have_hints(path: Path, name: str) -> None:
 def test_unknown_arguments_have_hints_on_spark(call: Any) -> None:
     with pytest.raises(TypeError, match="A table fixes the rows of a sample"):
         call(None, "t", sample=0.1, seed=3)
+
+
+def public_calls() -> dict[str, Callable[..., Any]]:
+    """Return all functions, and all methods of tables."""
+    calls = {
+        f"{module.__name__}.{name}": getattr(module, name)
+        for module in (qbeast, bridge)
+        for name in module.__all__
+    }
+    for table in (qbeast.Table, qbeast.CarbonTable):
+        calls |= {f"{table.__name__}.{name}": getattr(table, name) for name in dir(table)}
+    return {
+        name: call
+        for name, call in calls.items()
+        if isfunction(call) and "._" not in name and set(signature(call).parameters) - {"self"}
+    }
+
+
+def test_misspelt_arguments_of_all_calls_have_hints() -> None:
+    calls = public_calls()
+    assert len(calls) > 60
+    for name, call in calls.items():
+        last = [argument for argument in signature(call).parameters if argument != "self"][-1]
+        with pytest.raises(TypeError, match=rf"'{last}x'\. Did you mean '{last}'\?") as caught:
+            call(**{f"{last}x": 1})
+        assert str(caught.value).startswith(
+            f"{name.split('.', 1)[1] if 'Table.' not in name else name}() got"
+        )
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda t: t.vacuum(days=3), "'retention_hours'"),
+        (lambda t: t.update("id = 1", values={}), "'set'"),
+        (lambda t: t.merge(ROWS, keys="id"), "'on'"),
+        (lambda t: t.delete(predicate="id = 1"), "'where'"),
+        (lambda t: t.history(n=3), "'limit'"),
+        (lambda t: t.read(n=3), "'rows'"),
+        (lambda _: qbeast.write_table(ROWS, "t", partition_cols=["id"]), "'partition_by'"),
+        (lambda _: qbeast.write_table(ROWS, "t", overwrite=True), "'mode'"),
+        (lambda _: qbeast.drop_table("t", yes=True), "'confirm'"),
+    ],
+)
+def test_arguments_of_other_libraries_have_hints(
+    path: Path, call: Callable[[qbeast.Table], Any], words: str
+) -> None:
+    with pytest.raises(TypeError, match=f"Did you mean {words}"):
+        call(qbeast.open_table(path))
 
 
 @pytest.mark.parametrize("name", READS | TELLS)
@@ -102,6 +152,7 @@ def test_readers_share_their_argument_order() -> None:
         "count",
         "to_arrow",
         "to_pandas",
+        "to_polars",
         "explain",
         "files",
         "scan_tasks",

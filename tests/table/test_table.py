@@ -107,7 +107,11 @@ def test_names_of_columns_are_escaped(tmp_path: Path) -> None:
     ("name", "hint"),
     [
         ("filter", "read(where=...)"),
-        ("to_polars", "Use read()."),
+        ("to_df", "Use read()."),
+        ("price", "It is a column: use read(columns=['price'])."),
+        ("to_dicts", "Use read().to_dicts(...)."),
+        ("write_parquet", "Use scan().sink_parquet(path)."),
+        ("shape", "Use count() and columns."),
         ("with_columns", "scan().with_columns(...)"),
         ("optimise", "Did you mean 'optimize'?"),
         ("__iter__", "no attribute"),
@@ -122,10 +126,39 @@ def test_usual_names_of_others_have_hints(table: qbeast.Table, name: str, hint: 
 
 def test_column_by_subscript_has_a_hint(table: qbeast.Table) -> None:
     item: Any = table
-    with pytest.raises(TypeError, match=r"read\(columns=\['a'\]\) or scan"):
-        item["a"]
+    hints = {
+        "price": "read(columns=['price']) or",
+        "prise": "Did you mean 'price'?",
+        "a": "read(columns=[...]) or",
+    }
+    for name, hint in hints.items():
+        with pytest.raises(TypeError, match=re.escape(hint)):
+            item[name]
+    keys = {
+        "['id', 'price']": ("id", "price"),
+        "read(rows=...)": 3,
+        "read(where=...)": pl.col("id") > 3,
+        "scan().slice(...)": slice(3),
+    }
+    for hint, key in keys.items():
+        with pytest.raises(TypeError, match=re.escape(hint)):
+            item[key]
     with pytest.raises(TypeError):
         iter(item).__next__()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("read_delta", "Did you mean 'read_table'?"),
+        ("scan_tabel", "Did you mean 'scan_table'?"),
+        ("optimize", "Use qbeast.open_table(path).optimize(...)."),
+        ("_private", "no attribute '_private'."),
+    ],
+)
+def test_usual_functions_of_others_have_hints(name: str, hint: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(hint)):
+        getattr(qbeast, name)
 
 
 def test_failing_condition_is_described(table: qbeast.Table) -> None:

@@ -15,6 +15,7 @@ from qbeast_core.space.arrays import F64Array, I64Array
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines
+from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.advise.search import (
     FEW_ROWS,
     MANY_ROWS,
@@ -106,6 +107,7 @@ class SuggestedColumns:
         return f"columns={list(self.columns)}, {shares}"
 
 
+@hints_keywords
 def suggest_columns(
     df: FrameLike,
     queries: Sequence[Predicate] | None = None,
