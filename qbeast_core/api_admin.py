@@ -195,7 +195,11 @@ def table_exists(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
 @hints_keywords
 @changing
 def drop_table(
-    path: str | os.PathLike[str], *, confirm: bool = False, storage_options: Mapping[str, str] | None = None
+    path: str | os.PathLike[str],
+    *,
+    confirm: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+    dry_run: bool = False,
 ) -> DropResult:
     """Delete a Delta table: its log, and the data files of all versions. This cannot be undone.
 
@@ -208,14 +212,16 @@ def drop_table(
     path : str or path-like
         Folder or address of the table.
     confirm : bool, default False
-        Must be True.
+        Must be True, unless it is a dry run.
     storage_options : mapping of str to str, optional
         Options for object stores, as in `deltalake`.
+    dry_run : bool, default False
+        Change nothing. The result says what would be done.
 
     Returns
     -------
     DropResult
-        The deleted files and their size.
+        The deleted files and their size, and the files that stay.
 
     Raises
     ------
@@ -233,4 +239,4 @@ def drop_table(
     >>> len(qbeast.drop_table("old", confirm=True).files), qbeast.table_exists("old")
     (2, False)
     """
-    return drop(Location.of(path, storage_options), confirm=confirm)
+    return drop(Location.of(path, storage_options), confirm=confirm, dry_run=dry_run)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from shlex import quote
 from typing import Any, Final
 
 import click
@@ -25,7 +23,14 @@ _GROUPS: Final = {
         "convert": "maintenance",
         "import-carbondata": "write",
     },
-    "Read": {"show": "read", "sample": "read", "sql": "read", "estimate": "estimate", "explain": "read"},
+    "Read": {
+        "show": "read",
+        "sample": "read",
+        "sql": "read",
+        "estimate": "estimate",
+        "explain": "read",
+        "export": "read",
+    },
     "Change rows": {"merge": "change", "update": "change", "delete": "change"},
     "Change columns": {
         "add-columns": "maintenance",
@@ -53,18 +58,20 @@ _GROUPS: Final = {
         "vacuum": "maintenance",
         "restore": "maintenance",
         "repair": "maintenance",
+        "drop": "maintenance",
     },
     "Shell": {"completion": "completion"},
 }
 _COMMANDS: Final = {name: module for group in _GROUPS.values() for name, module in group.items()}
-_DROPS: Final = ("drop", "drop-table", "rm")
 # Names that other programs use.
 _ELSEWHERE: Final = {
     "columns": "show --schema",
+    "cat": "show",
     "count": "show --count",
     "create": "write",
+    "delete-table": "drop",
     "describe": "show --schema",
-    "export": "show TABLE --output rows.parquet",
+    "drop-table": "drop",
     "head": "show",
     "help": "--help",
     "info": "show",
@@ -74,6 +81,8 @@ _ELSEWHERE: Final = {
     "ls": "explain --files",
     "query": "sql",
     "read": "show",
+    "rm": "drop",
+    "save": "export",
     "schema": "show --schema",
     "select": "sql",
     "upsert": "merge",
@@ -134,14 +143,11 @@ class _Program(click.Group):
 
 
 def _instead(args: Sequence[str]) -> str:
-    """Return what to run instead of an unknown command, with the table that it names."""
-    name, table = args[0].lower(), next((arg for arg in args[1:] if not arg.startswith("-")), "TABLE")
-    if name in _DROPS:
-        code = f"import qbeast; qbeast.drop_table({json.dumps(table, ensure_ascii=False)}, confirm=True)"
-        return f" Run `python -c {quote(code)}`, which deletes the table and all of its files."
+    """Return what to run instead of an unknown command."""
+    name = args[0].lower()
     if name not in _ELSEWHERE:
         return did_you_mean(args[:1], _COMMANDS)
-    return f" Did you mean `qbeast {_ELSEWHERE[name].replace('TABLE', quote(table))}`?"
+    return f" Did you mean `qbeast {_ELSEWHERE[name]}`?"
 
 
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -24,7 +24,7 @@ from qbeast_core.resources import Resources
 from qbeast_core.table.engine.choice import budget_of, spill_folder_of
 from qbeast_core.table.engine.spill.spill_folder import SpillFolder
 
-SourceFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "delta"]
+SourceFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "arrow", "delta"]
 
 _ENDINGS: Final[Mapping[str, SourceFormat]] = {**ENDINGS, ".tsv": "csv"}
 _COMPRESSED: Final = (".gz", ".zst")
@@ -87,7 +87,7 @@ def _read(source: str, options: SourceOptions, stdin: StandardInput) -> pl.LazyF
     path, file_format = Path(source), options.file_format
     if source == "-":
         if file_format is None or file_format == "delta":
-            msg = "the standard input needs a format. Give --format csv, jsonl or parquet."
+            msg = "the standard input needs a format. Give --format csv, jsonl, parquet or arrow."
             raise InvalidInputError(msg, argument="format")
         content = stdin()
         return _scan([content] if isinstance(content, Path) else content, file_format, options)
@@ -103,7 +103,9 @@ def _read(source: str, options: SourceOptions, stdin: StandardInput) -> pl.LazyF
         names = sorted(glob.glob(source, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute patterns
         files = [file for file in map(Path, names) if file.is_file()]
     if not files:
-        what = f"no Parquet, CSV or JSON lines file in {source!r}" if path.is_dir() else f"no {source!r}"
+        what = (
+            f"no Parquet, CSV, JSON lines or Arrow file in {source!r}" if path.is_dir() else f"no {source!r}"
+        )
         msg = f"there is {what}"
         raise InvalidInputError(msg, argument="sources")
     return _scan(files, file_format or _format_of(map(str, files), source), options)
@@ -125,12 +127,14 @@ def _scan(where: Any, file_format: SourceFormat, options: SourceOptions) -> pl.L
     """Read literal paths, an address, or bytes."""
     store = None if options.storage_options is None else dict(options.storage_options)
     patterns = isinstance(where, str)  # an address; paths have been expanded
-    if options.types and file_format in ("parquet", "delta"):
+    if options.types and file_format in ("parquet", "arrow", "delta"):
         msg = f"--type is for CSV and JSON lines; {file_format} has types of its own"
         raise InvalidInputError(msg, argument="types")
     match file_format:
         case "parquet":
             return pl.scan_parquet(where, glob=patterns, storage_options=store)
+        case "arrow":
+            return pl.scan_ipc(where, glob=patterns, storage_options=store)
         case "delta":
             # Our tables may hold copies of rows, which other readers return twice.
             return qbeast.open_table(where, storage_options=store).scan()
@@ -185,7 +189,7 @@ def _format_of(names: Iterable[str], source: str) -> SourceFormat:
         file_format = _known(name)
         if file_format is None:
             msg = (
-                f"{name!r} has no known ending. Give --format parquet, csv, jsonl (one JSON object a line) "
+                f"{name!r} has no known ending. Give --format parquet, csv, jsonl (one JSON object a line), arrow "
                 "or delta."
             )
             raise InvalidInputError(msg, argument="format")

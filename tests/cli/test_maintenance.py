@@ -23,6 +23,43 @@ def contents(path: Path) -> dict[str, bytes]:
     }
 
 
+def test_drop_needs_yes(mine: Path) -> None:
+    before = contents(mine)
+    error = run_error("drop", mine, code=2)
+    assert all(word in error for word in ("for good", f"{len(before)} files", "--yes", "Nothing was changed"))
+    dry = run_json("drop", mine, "--dry-run")
+    assert (sorted(dry["files"]), dry["dry_run"], dry["version"]) == (sorted(before), True, 1)
+    assert dry["bytes"] == sum(map(len, before.values()))
+    assert contents(mine) == before
+    assert run("drop", mine, "--yes").stdout.startswith("deleted version 1, ")
+    assert not mine.exists()
+    assert "no Delta table" in run_error("drop", mine, "--yes", code=4)
+
+
+@pytest.mark.parametrize("other", ["notes.txt", "inner", "deep/report.csv"])
+def test_drop_refuses_folders_with_other_things(mine: Path, other: str) -> None:
+    if other == "inner":
+        qbeast.write_table(ROWS, mine / other, columns=["id"])
+    else:
+        (mine / other).parent.mkdir(exist_ok=True)
+        (mine / other).write_text("mine")
+    kept = {name: data for name, data in contents(mine).items() if name.startswith(other)}
+    before = contents(mine)
+    error = run_error("drop", mine, "--yes", code=2)
+    assert other.split("/", maxsplit=1)[0] in error
+    assert "--keep-others" in error
+    assert contents(mine) == before
+    report = run_json("drop", mine, "--yes", "--keep-others")
+    assert set(report["kept"]) == set(kept)
+    assert contents(mine) == kept
+
+
+def test_drop_refuses_folders_without_table(tmp_path: Path) -> None:
+    ROWS.write_parquet(tmp_path / "rows.parquet")
+    assert "no Delta table" in run_error("drop", tmp_path, "--yes", "--keep-others", code=4)
+    assert sorted(contents(tmp_path)) == ["rows.parquet"]
+
+
 @pytest.fixture
 def scattered(tmp_path: Path) -> Path:
     """A table of ten small appends."""

@@ -20,6 +20,12 @@ def place(s3_options: dict[str, str]) -> tuple[str, list[str]]:
     return f"s3://{name}", reports
 
 
+def storage_options(options: list[str]) -> dict[str, str]:
+    """Return the options as Polars takes them."""
+    pairs = [option.partition("=") for option in options if option != "--storage-option"]
+    return {key: text for key, _, text in pairs}
+
+
 def test_options_reach_the_store(place: tuple[str, list[str]]) -> None:
     uri, options = place
     assert run_json("show", f"{uri}/plain", "--count", *options)["count"] == 2000
@@ -37,6 +43,14 @@ def test_table_in_bucket_is_written_and_read(place: tuple[str, list[str]]) -> No
     assert pl.read_parquet("half.parquet")["id"].n_unique() * 2 == pl.read_parquet("half.parquet").height
     assert run_json("optimize", table, "--dry-run", *options)["files_removed"] >= 0
     assert run_json("check", table, *options)["ok"]
+    assert all(item["readable"] for item in run_json("versions", table, *options)["versions"])
+    run("export", table, "few.csv", "--where", "id < 10", *options)
+    assert pl.read_csv("few.csv")["id"].sort().to_list() == [n for n in range(10) for _ in range(2)]
+    ROWS.head(1).write_csv(f"{table}/mine.csv", storage_options=storage_options(options))
+    assert "'mine.csv'" in run_error("drop", table, "--yes", *options, code=2)
+    assert run_json("drop", table, "--yes", "--keep-others", *options)["kept"] == ["mine.csv"]
+    assert "no Delta table" in run_error("drop", table, "--yes", *options, code=4)
+    assert pl.read_csv(f"{table}/mine.csv", storage_options=storage_options(options)).height == 1
 
 
 def test_secrets_are_not_shown(place: tuple[str, list[str]]) -> None:

@@ -19,6 +19,7 @@ READERS: dict[str, Callable[..., pl.DataFrame]] = {
     "parquet": pl.read_parquet,
     "csv": pl.read_csv,
     "jsonl": pl.read_ndjson,
+    "arrow": pl.read_ipc,
 }
 
 
@@ -71,7 +72,7 @@ def test_sample_equals_the_library(sales: Path, text: str, fraction: float | tup
     assert f"{expected.height:,} rows in the sample" in run("sample", sales, text).stdout
 
 
-@pytest.mark.parametrize("file_format", ["parquet", "csv", "jsonl"])
+@pytest.mark.parametrize("file_format", READERS)
 def test_sample_goes_to_file_or_pipe(sales: Path, tmp_path: Path, file_format: str) -> None:
     expected = qbeast.read_table(sales, sample=0.3, where=pl.col("price") < 50).sort("id")
     request = ["sample", str(sales), "0.3", "--where", "price < 50"]
@@ -102,6 +103,54 @@ def test_outputs_are_complete_and_not_replaced(sales: Path, tmp_path: Path) -> N
     )
     assert sorted(item.name for item in tmp_path.iterdir()) == ["rows.csv", "t"]
     assert "share" in complaint_with_json("show", sales, "-o", "-", "--format", "csv")
+
+
+@pytest.mark.parametrize("file_format", READERS)
+def test_export_writes_rows_of_a_query(sales: Path, tmp_path: Path, file_format: str) -> None:
+    output, read = tmp_path / f"all rows [1].{file_format}", READERS[file_format]
+    assert run("export", sales, output).stdout.startswith(f"{output}: 2,000 rows, ")
+    assert_frame_equal(read(io.BytesIO(output.read_bytes())).sort("id"), ROWS)
+    expected = qbeast.read_table(sales, sample=0.5).filter(pl.col("price") < 50).select("brand", "id")
+    request = ["export", sales, "--where", "price < 50", "--columns", "brand,id", "--sample", "50%"]
+    piped = run(*request, "-", "--format", file_format).stdout_bytes
+    assert_frame_equal(read(io.BytesIO(piped)).sort("id"), expected.sort("id"))
+    report = run_json(*request, output, "--force")
+    assert (report["rows"], report["format"], report["output"]) == (expected.height, file_format, str(output))
+    assert_frame_equal(read(io.BytesIO(output.read_bytes())).sort("id"), expected.sort("id"))
+    assert (
+        run_json("export", sales, tmp_path / "old", "--format", file_format, "--version", "0")["rows"] == 1500
+    )
+    assert sorted(item.name for item in tmp_path.iterdir()) == [output.name, "old"]
+
+
+def test_export_replaces_no_file(sales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "rows.parquet"
+    target.write_text("mine")
+    assert "there is a file" in run_error("export", sales, target, code=2)
+    assert "is a folder" in run_error("export", sales, tmp_path, "--format", "csv", code=2)
+    assert "is an address" in run_error("export", sales, "s3://bucket/rows.parquet", code=2)
+    assert "no known ending" in run_error("export", sales, tmp_path / "rows", code=2)
+    assert target.read_text() == "mine"
+    sink = pl.LazyFrame.sink_parquet
+    other = tmp_path / "new.parquet"
+
+    def sink_while_another_writes(rows: pl.LazyFrame, path: Path) -> None:
+        sink(rows, path)
+        other.write_text("mine")
+
+    monkeypatch.setattr(pl.LazyFrame, "sink_parquet", sink_while_another_writes)
+    assert "there is a file" in run_error("export", sales, other, code=2)
+    assert other.read_text() == "mine"
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["new.parquet", "rows.parquet"]
+
+
+def test_export_of_rows_without_format_leaves_no_file(tmp_path: Path) -> None:
+    qbeast.write_table(pl.DataFrame({"a": [1], "list": [[1, 2]]}), tmp_path / "t", columns=["a"])
+    error = run_error("export", tmp_path / "t", tmp_path / "rows.csv", code=2)
+    assert "cannot be written as csv" in error
+    assert "--columns" in error
+    run("export", tmp_path / "t", tmp_path / "rows.csv", "--columns", "a")
+    assert pl.read_csv(tmp_path / "rows.csv").rows() == [(1,)]
 
 
 def complaint_with_json(*arguments: str | Path) -> str:

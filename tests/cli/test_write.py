@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from deltalake import DeltaTable
 from polars.testing import assert_frame_equal
 
 import qbeast
@@ -62,6 +63,11 @@ def jsonl(rows: pl.DataFrame, folder: Path) -> list[str]:
     return ["rows [1].jsonl"]
 
 
+def arrow(rows: pl.DataFrame, folder: Path) -> list[str]:
+    rows.write_ipc(folder / "rows [1].arrow")
+    return ["rows [1].arrow"]
+
+
 def delta(rows: pl.DataFrame, folder: Path) -> list[str]:
     rows.write_delta(folder / "plain")
     return ["plain"]
@@ -97,7 +103,7 @@ def two_formats(rows: pl.DataFrame, folder: Path) -> list[str]:
 
 
 SOURCES = [
-    *(parquet, csv, zipped_csv, semicolons, jsonl, delta),
+    *(parquet, csv, zipped_csv, semicolons, jsonl, arrow, delta),
     *(indexed, many_files, a_folder, a_pattern, two_formats),
 ]
 
@@ -214,6 +220,36 @@ def test_modes_equal_the_library(mine: Path, tmp_path: Path) -> None:
     assert "schema" in run_error("append", tmp_path / "wider.parquet", mine, code=3)
     run("append", tmp_path / "wider.parquet", mine, "--schema-mode", "merge")
     assert qbeast.read_table(mine)["new"].sum() == 2
+
+
+def test_write_enables_vectors_and_change_feed(tmp_path: Path) -> None:
+    ROWS.write_parquet(tmp_path / "rows.parquet")
+    flags = {
+        "a": [],
+        "b": ["--deletion-vectors"],
+        "c": ["--change-feed"],
+        "d": ["--deletion-vectors", "--change-feed"],
+    }
+    for name, options in flags.items():
+        run("write", tmp_path / "rows.parquet", tmp_path / name, "-c", "id", *options)
+        properties = DeltaTable(tmp_path / name).metadata().configuration
+        for option, key in (("--deletion-vectors", "DeletionVectors"), ("--change-feed", "ChangeDataFeed")):
+            assert (properties.get(f"delta.enable{key}") == "true") is (option in options)
+    run("delete", tmp_path / "d", "--where", "id = 7")
+    assert list((tmp_path / "d").glob("deletion_vector_*.bin"))
+    assert qbeast.open_table(tmp_path / "d").count() == ROWS.height - 1
+
+
+def test_overwrite_replaces_rows_of_a_condition(mine: Path, tmp_path: Path) -> None:
+    new = ROWS.head(100).with_columns(price=pl.lit(1.0))
+    new.write_csv(tmp_path / "rows.csv")
+    where = ["--where", "id < 300"]
+    assert "--mode" in run_error("write", tmp_path / "rows.csv", mine, *where, code=2)
+    run("write", tmp_path / "rows.csv", mine, "--mode", "overwrite", *where)
+    expected = pl.concat([new, ROWS.filter(pl.col("id") >= 300)])
+    assert_frame_equal(qbeast.read_table(mine).sort("id"), expected)
+    run_error("write", tmp_path / "rows.csv", mine, "--mode", "overwrite", "--where", "id < 50", code=2)
+    assert_frame_equal(qbeast.read_table(mine).sort("id"), expected)
 
 
 def test_append_creates_table_only_with_columns(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from qbeast_core.cli.options import (
     working,
     writing_options,
 )
+from qbeast_core.errors import changing
 
 if TYPE_CHECKING:
     import qbeast
@@ -156,6 +157,44 @@ def rename_column(table: qbeast.Table, *, column: str, name: str, upgrade_protoc
 def drop_column(table: qbeast.Table, *, column: str, upgrade_protocol: bool) -> Answer:
     """Drop a COLUMN, or a field such as address.street. Data files are not changed."""
     return answer_of(table.drop_column(column, upgrade_protocol=upgrade_protocol))
+
+
+@command(
+    table_argument,
+    flag("--yes confirm", "Delete the table; without it the command only reports what it would delete."),
+    flag("--keep-others", "Delete the table although its folder holds other files; they stay."),
+    dry_run_option,
+)
+@changing
+def drop(table: str, *, confirm: bool, keep_others: bool, dry_run: bool, **options: Any) -> Answer:
+    """Delete a TABLE: its log, and the data files of all versions. This cannot be undone.
+
+    The command refuses a folder that is not a Delta table, or that holds other files or tables.
+    """
+    import qbeast
+    from qbeast_core.cli.tables import size_text
+    from qbeast_core.errors import InvalidInputError
+
+    with working("listing"):
+        plan = qbeast.drop_table(table, dry_run=True, **options)
+    what = f"version {plan.version}, {len(plan.files):,} files, {size_text(plan.bytes)}"
+    others = [path for path in plan.kept if not path.startswith(("_", "."))]
+    if others and not keep_others:
+        msg = (
+            f"the folder of the table holds {len(others):,} other files, such as {others[0]!r}. Move them, or give "
+            "keep_others=True: then they stay, and the table is deleted."
+        )
+        raise InvalidInputError(msg, argument="keep_others")
+    if dry_run:
+        return Answer(
+            parts=(*plan.files, f"a dry run; would delete {what}"), data={"table": table, **plan.to_dict()}
+        )
+    if not confirm:
+        msg = f"this deletes {table!r} for good: {what}. Give confirm=True to do it, or dry_run=True to list the files."
+        raise InvalidInputError(msg, argument="confirm")
+    with working("deleting"):
+        result = qbeast.drop_table(table, confirm=True, **options)
+    return Answer(parts=(f"deleted {what}",), data={"table": table, **result.to_dict()})
 
 
 @on_table("adding the sample column", click.argument("name", default="sample"))

@@ -1,4 +1,4 @@
-"""`qbeast show`, `sample`, `sql` and `explain`."""
+"""`qbeast show`, `sample`, `export`, `sql` and `explain`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from qbeast_core.cli.options import (
     choice_option,
     command,
     flag,
+    names_option,
     on_table,
     opening_options,
     option,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from qbeast_core.query.plan.weight_range import Sample
 
 _SHOWN: Final = 10
-_FORMATS: Final = ("parquet", "csv", "jsonl")
+_FORMATS: Final = ("parquet", "csv", "jsonl", "arrow")  # as in output_file.py, which loads Polars
 
 
 def _limit(by_default: str) -> Callable[[Any], Any]:
@@ -50,7 +51,7 @@ _output_options = together(
     absolute_paths_option,
     option(
         "-o --output",
-        "File to write the rows to (.parquet, .csv, .jsonl); - is the standard output.",
+        "File to write the rows to (.parquet, .csv, .jsonl, .arrow); - is the standard output.",
         "FILE",
         type=click.Path(),
     ),
@@ -176,6 +177,38 @@ def sample(table: qbeast.Table, **options: Any) -> Answer:
     if wanted.output is not None:
         return _into_file(rows, wanted, wanted.output, _facts(table))
     return _on_screen(table, rows, wanted, _facts(table), rows_in_all=_count(rows, wanted))
+
+
+@command(
+    table_argument,
+    click.argument("output", metavar="TARGET", type=click.Path(allow_dash=True)),
+    where_option,
+    names_option("-c --columns --select select", "Columns, separated by commas; all by default."),
+    sample_option,
+    sample_by_option,
+    option(
+        "--rows", "Approximate number of sampled rows; replaces --sample.", "ROWS", type=click.IntRange(min=0)
+    ),
+    _expand_option,
+    _limit("all of them"),
+    version_option,
+    absolute_paths_option,
+    choice_option(
+        "--format file_format", "Format of TARGET, if its name has no ending.", _FORMATS, optional=True
+    ),
+    flag("--force --overwrite overwrite", "Replace TARGET if it exists."),
+)
+def export(table: str, **options: Any) -> Answer:
+    """Write rows of a table to a file, with bounded memory.
+
+    TARGET is a file .parquet, .csv, .jsonl or .arrow, or - for the standard output (with --format). It is complete, or
+    not there at all.
+    """
+    opening = opening_options(options)
+    wanted = _requested(**options)
+    with working("reading"):
+        opened = _opened(table, wanted, opening)
+        return _into_file(_rows(opened, wanted), wanted, str(wanted.output), _facts(opened))
 
 
 @on_table(

@@ -18,6 +18,7 @@ from qbeast_core.cli.options import (
     columns_or_none_options,
     command,
     dialect_option,
+    flag,
     memory_option,
     option,
     pairs_option,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from qbeast_core.table.write.found_table import Mode
 
-_FORMATS: Final = ("parquet", "csv", "jsonl", "delta")
+_FORMATS: Final = ("parquet", "csv", "jsonl", "arrow", "delta")
 
 
 def _transaction(_ctx: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, int] | None:
@@ -160,14 +161,23 @@ def suggest(
         callback=_listed,
     ),
     sampling_key_option,
+    flag(
+        "--deletion-vectors",
+        "Later deletes, updates and merges of a new table hide rows instead of rewriting files; see docs/readers.md.",
+        default=None,
+    ),
+    flag("--change-feed", "A new table records the rows that later changes change.", default=None),
+    option(
+        "--where", "With --mode overwrite, replace only the rows that match; SOURCEs must match too.", "SQL"
+    ),
     reading_options,
     _writing,
 )
 @changing
 def write(sources: Sequence[str], table: str, **options: Any) -> Answer:
-    """Write SOURCEs to a new table, in one commit.
+    """Write SOURCEs to a new table, or over the rows of one, in one commit.
 
-    A SOURCE is a file, a folder or a pattern of Parquet, CSV or JSON lines, a Delta table, or - for the standard
+    A SOURCE is a file, a folder or a pattern of Parquet, CSV, JSON lines or Arrow, a Delta table, or - for the standard
     input (with --format).
     """
     return _write(sources, table, **options)
@@ -196,20 +206,19 @@ def _write(sources: Sequence[str], table: str, *, mode: Mode, **options: Any) ->
     import qbeast
 
     options["columns"] = columns_of(options["columns"], no_index=options.pop("no_index"))
-    expected = _types_of(table, mode, options["columns"], options["storage_options"])
+    keeps = mode == "append" or options.get("where") is not None
+    expected = _types_of(table, options["columns"], options["storage_options"]) if keeps else {}
     with working("writing") as progress, rows_of_sources(sources, options, expected=expected) as rows:
         result = qbeast.write_table(rows, table, **options, mode=mode, progress=progress)
     return answer_of(result, table=table)
 
 
 def _types_of(
-    table: str, mode: Mode, columns: Sequence[str] | None, storage_options: Mapping[str, str] | None
+    table: str, columns: Sequence[str] | None, storage_options: Mapping[str, str] | None
 ) -> Mapping[str, pl.DataType]:
-    """Return the types that an append brings text into; none where the table is still to be made."""
+    """Return the types of columns for text that joins a table; none where the table is still to be made."""
     import qbeast
 
-    if mode != "append":
-        return {}
     try:
         return dict(qbeast.open_table(table, storage_options=storage_options).schema)
     except qbeast.TableNotFoundError:

@@ -31,6 +31,7 @@ _WEEK: Final = 168.0
 _DATA_FILE: Final = re.compile(
     rf"[^_.][^/]*\.parquet(#\d+)?|deletion_vector_[0-9a-f-]{{36}}\.bin|[0-9a-f.-]{{73}}{re.escape(SUFFIX)}"
 )
+_CHECKSUM: Final = re.compile(r"\.(.+)\.crc")
 # What a local write leaves when it is killed before its file has a name.
 _TEMPORARY: Final = re.compile(r"\.[0-9a-f]{16}\.tmp")
 
@@ -154,33 +155,46 @@ class DropResult(Result):
         Paths of the deleted files, relative to the table, sorted.
     bytes : int
         Size of the deleted files.
+    kept : tuple of str
+        Paths of other files in the folder, which stay, sorted.
     """
 
     committed: bool = field(default=False, repr=False)
     files: tuple[str, ...]
     bytes: int
+    kept: tuple[str, ...] = ()
 
 
-def drop(location: Location, *, confirm: bool) -> DropResult:
+def drop(location: Location, *, confirm: bool, dry_run: bool = False) -> DropResult:
     """Delete a table; see `qbeast.drop_table`."""
     store = location.store
     version = newest_version(store)
     if version is None:
         message = f"there is no Delta table at {store.uri}"
         raise TableNotFoundError(message, path=store.uri)
-    if cast("object", confirm) is not True:
+    if not dry_run and cast("object", confirm) is not True:
         problem = "must be True: dropping a table cannot be undone"
         invalid_argument("confirm", problem, value=confirm)
     if store.local_root is not None:
         refuse_link_out(store.uri, LOG_DIRECTORY)
-    own = list(_own(store.entries("")))
+    entries = store.entries("")
+    own = list(_own(entries))
+    deleted = {entry.path for entry in own}
+    result = DropResult(
+        version=version,
+        dry_run=dry_run,
+        files=tuple(entry.path for entry in own),
+        bytes=sum(entry.size for entry in own),
+        kept=tuple(entry.path for entry in entries if entry.path not in deleted),
+    )
+    if dry_run:
+        return result
     with changed_before(lambda: None):
         for is_log in (False, True):  # the log goes last: it lists the other files
             map_files(store, store.delete, [entry.path for entry in own if _is_log(entry.path) is is_log])
     if store.local_root is not None:
         _remove_empty_folders(store.local_root, own)
-    size = sum(entry.size for entry in own)
-    return DropResult(version=version, files=tuple(entry.path for entry in own), bytes=size)
+    return result
 
 
 def newest_version(store: Store) -> int | None:
@@ -197,8 +211,19 @@ def _own(entries: Sequence[Entry]) -> Iterator[Entry]:
     inner = {folder for folder, separator, _ in split if separator}
     for item in entries:
         in_table = any(str(folder) in inner for folder in PurePosixPath(item.path).parents)
-        if _is_log(item.path) or (not in_table and _is_data_file(item.path)):
+        if _is_log(item.path) or (not in_table and _is_data_file(_checked_by(item.path))):
             yield item
+
+
+def _checked_by(path: str) -> str:
+    """Return the file of a checksum that Hadoop wrote beside it, else the path.
+
+    >>> _checked_by("k/.a.parquet.crc"), _checked_by("k/a.parquet")
+    ('k/a.parquet', 'k/a.parquet')
+    """
+    folder, slash, name = path.rpartition("/")
+    checksum = _CHECKSUM.fullmatch(name)
+    return path if checksum is None else f"{folder}{slash}{checksum[1]}"
 
 
 def _is_log(path: str) -> bool:

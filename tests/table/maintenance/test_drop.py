@@ -78,6 +78,25 @@ def test_foreign_files_are_kept(path: Path) -> None:
     assert sorted(item.name for item in path.iterdir()) == [".git", "_hidden", "inner", "notes.txt"]
 
 
+def test_dry_run_lists_what_goes_and_stays(path: Path) -> None:
+    (path / "notes.txt").touch()
+    before = sorted(path.rglob("*"))
+    plan = qbeast.drop_table(path, dry_run=True)
+    assert sorted(path.rglob("*")) == before
+    assert (plan.dry_run, plan.kept) == (True, ("notes.txt",))
+    result = qbeast.drop_table(path, confirm=True)
+    assert (result.files, result.bytes, result.kept) == (plan.files, plan.bytes, plan.kept)
+    assert [item.name for item in path.iterdir()] == ["notes.txt"]
+
+
+def test_checksums_of_hadoop_go_with_their_files(path: Path) -> None:
+    for file in [*path.glob("*.parquet"), path / "_delta_log" / "00000000000000000000.json"]:
+        (file.parent / f".{file.name}.crc").touch()
+    (path / ".notes.txt.crc").touch()
+    qbeast.drop_table(path, confirm=True)
+    assert [item.name for item in path.iterdir()] == [".notes.txt.crc"]
+
+
 def test_links_are_not_followed(path: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
