@@ -23,6 +23,7 @@ class Child:
 
     result: Any
     seconds: float
+    cpu_seconds: float
     peak_rss_bytes: int  # peak of the whole process since the start of the function
 
 
@@ -126,8 +127,8 @@ def _child(send: Any, function: Callable[..., Any], arguments: tuple[Any, ...], 
     inputs = arguments if prepare is None else (prepare(*arguments),)
     gc.collect()
     reset_peak()
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     result = function(*inputs)
-    seconds = time.perf_counter() - start
-    send.send(Child(result, seconds, peak_rss_bytes()))
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu
+    send.send(Child(result, seconds, cpu_seconds, peak_rss_bytes()))
     send.close()

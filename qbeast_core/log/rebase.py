@@ -387,8 +387,10 @@ def _files(
         removes += [remove_of(add, data_change=change.data_change) for add in change.removed]
         adds += change.adds
         renamed = [remove_of(add, data_change=False) for add in change.renamed]
-    removes += [remove_of(marked.before, data_change=True) for marked in intent.marked]
-    adds += [marked.after for marked in intent.marked]
+    # The add of the same commit repeats the tags, which are most of its bytes.
+    marked = [remove_of(file.before, data_change=True) for file in intent.marked]
+    removes += [remove.model_copy(update={"tags": None}) for remove in marked]
+    adds += [file.after for file in intent.marked]
     dated = [(removes, now_ms), (renamed, NEVER_MS)]
     return [
         remove.model_copy(update={"deletion_timestamp": time_ms})
