@@ -258,7 +258,7 @@ def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedR
     tasks: list[ChangedRows | AddedRows] = []
     uniform: object = source.change
     for change, files in source.by_change():
-        read = columns if change is None else source.empty.columns
+        read = source.columns_of(change, columns)
         # A change may load rows for its file, once per task. Ids of rows depend on their index in the file.
         apart = change is not uniform or needs_row_ids(source.snapshot, read)
         alone = [file for file in files.tolist() if apart or file in source.only]

@@ -36,6 +36,11 @@ class UpdatedRows(UniformChange):
     condition: Condition
     assignments: Assignments
 
+    @property
+    def replaced(self) -> frozenset[str]:
+        """See `RowChange`."""
+        return self.assignments.replaced.difference(self.condition.columns)
+
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return all rows with the new values."""
         # Compute values for matching rows only: the expression may fail for others.
@@ -65,6 +70,12 @@ class Assignments:
         """Names of the columns, and of columns that follow from them."""
         names = [value.meta.output_name() for value in self.values]
         return names if self.rules is None else [*names, *self.rules.columns]
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """Columns with new values that no value is computed from."""
+        used = {name for value in self.values for name in value.meta.root_names()}
+        return frozenset(value.meta.output_name() for value in self.values) - used
 
     def of_updates(self, hidden: RowIdColumns | None) -> Assignments:
         """Return the values for rows that keep their ids: their versions become null, for the version of the commit."""

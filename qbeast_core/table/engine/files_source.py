@@ -24,7 +24,7 @@ from qbeast_core.table.data.query_batches import has_any_width, within
 from qbeast_core.table.engine.budget import guess_row_bytes
 from qbeast_core.table.engine.file_target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
-from qbeast_core.table.engine.tasks.row_change import RowChange, RowFunction
+from qbeast_core.table.engine.tasks.row_change import MovedRows, RowChange, RowFunction
 from qbeast_core.table.read.file_scans import file_at, scan_of_rows
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
@@ -70,18 +70,29 @@ class FilesSource:
 
     def by_change(self) -> Iterator[tuple[RowFunction | None, I64Array]]:
         """Yield the files to read, grouped by the change of their rows."""
-        paths, change = self.snapshot.data_paths, self.change
+        paths, change, moved = self.snapshot.data_paths, self.change, list[MovedRows]()
         files = [file for file in self.files.tolist() if file not in self.changed]
-        changes = (None if change is None else change.of_file(paths[file]) for file in files)
+
+        def function(file: int) -> RowFunction | None:
+            found = None if change is None else change.of_file(paths[file])
+            if found is None or change is None or file not in self.only:
+                return found
+            if not moved or moved[0].change is not found:  # the last one only: it may hold rows
+                moved[:] = [MovedRows(found, self.snapshot.copied_schema, change.replaced)]
+            return moved[0]
+
         # Lazy: the change of a file may load rows, which are freed with it.
-        for function, group in groupby(zip(changes, files, strict=True), key=itemgetter(0)):
-            yield function, np.array([file for _, file in group], np.int64)
+        changes = map(function, files)
+        for found, group in groupby(zip(changes, files, strict=True), key=itemgetter(0)):
+            yield found, np.array([file for _, file in group], np.int64)
 
     def read(self) -> pl.DataFrame:
         """Return all rows. Each file is read once."""
         frames = [self.empty]
         for change, files in self.by_change():
-            rows = pl.concat([self.empty, *self._file_frames(files, self.empty.columns)], rechunk=False)
+            names = self.columns_of(change, self.empty.columns)
+            empty = pl.DataFrame(schema={name: self.empty.schema[name] for name in names})
+            rows = pl.concat([empty, *self._file_frames(files, names)], rechunk=False)
             frames.append(rows if change is None else change(rows))
         return pl.concat([*frames, *(rows.select(self.empty.columns) for rows in self._other_rows())])
 
@@ -89,13 +100,19 @@ class FilesSource:
         """See `Source`."""
         names = list(self.empty.columns if columns is None else columns)
         for change, files in self.by_change():
-            read = names if change is None else list(self.empty.columns)
+            read = self.columns_of(change, names)
             for file in range(len(files)):
                 for frame in self._file_frames(files[file : file + 1], read):
                     for part in within(frame, size_bytes):
                         yield (part if change is None else change(part)).select(names)
         for rows in self._other_rows():
             yield from within(rows.select(names), size_bytes)
+
+    def columns_of(self, change: RowFunction | None, names: Sequence[str]) -> list[str]:
+        """Return the columns to read for rows with these columns: a change needs the others too."""
+        if isinstance(change, MovedRows):
+            return change.read
+        return list(names if change is None else self.empty.columns)
 
     def scans(self, files: Sequence[int], names: Sequence[str]) -> list[FileScan]:
         """Return the rows of some of the files, to read these columns."""

@@ -86,7 +86,6 @@ class CommitChanges:
         """Removed files, then added files."""
         return (*self.removes, *self.adds)
 
-
     def split(self) -> list[CommitChanges]:
         """Return parts to read separately: a file of the feed, or all that the commit says about a file."""
         if self.feed:

@@ -64,6 +64,11 @@ class MergeRules:
         """Return the columns of the table that matching reads."""
         return list(dict.fromkeys([*self.clauses.keys, *self.conditions.columns_of_rows(self.schema)]))
 
+    @property
+    def replaced(self) -> frozenset[str]:
+        """Columns that updates replace without using their values."""
+        return frozenset() if self.updates is None else self.updates.replaced.difference(self.match_columns())
+
     def numbered(self, source: pl.DataFrame, *, whole: bool) -> pl.DataFrame:
         """Return the keys and row numbers of the source to join with. `whole` adds the whole row as a struct."""
         row = [pl.struct(pl.all()).alias(self.clauses.source_name)] if whole else []
@@ -137,6 +142,11 @@ class MergedRows(UniformChange):
     # From `MergeRules.numbered` with whole rows: at least the source rows that match a row to change.
     source: pl.DataFrame = field(repr=False)
 
+    @property
+    def replaced(self) -> frozenset[str]:
+        """See `RowChange`."""
+        return self.rules.replaced
+
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows that stay and the updated rows."""
         numbered = rows.with_row_index(ROW)
@@ -168,6 +178,11 @@ class MergedFiles(RowChange):
     location: Location
     # File of the table -> file with the source rows that match in it.
     stored: Mapping[str, str] = field(repr=False)
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """See `RowChange`."""
+        return self.rules.replaced
 
     def of_file(self, path: str) -> _MergedFile | None:
         """See `RowChange`."""

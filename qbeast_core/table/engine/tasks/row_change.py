@@ -54,9 +54,41 @@ class RowFunction(ABC):
 class RowChange(ABC):
     """A change of the rows of a table, file by file."""
 
+    @property
+    def replaced(self) -> frozenset[str]:
+        """Columns that get new values in every row that changes, and whose old values are not used."""
+        return frozenset()
+
     @abstractmethod
     def of_file(self, path: str) -> RowFunction | None:
         """Return the change of the rows of a file, by its decoded path. None: the rows stay as they are."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MovedRows(RowFunction):
+    """The change of rows that all change. They are read without columns that get new values."""
+
+    change: RowFunction
+    # Columns of the rows, and those that are not read.
+    schema: pl.Schema
+    replaced: frozenset[str]
+
+    @property
+    def read(self) -> list[str]:
+        """Columns to read."""
+        return [name for name in self.schema if name not in self.replaced]
+
+    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows with their new values."""
+        return self.change(self._whole(rows))
+
+    def images(self, rows: pl.DataFrame) -> RowImages:
+        """See `RowFunction`; old values of `replaced` are null."""
+        return self.change.images(self._whole(rows))
+
+    def _whole(self, rows: pl.DataFrame) -> pl.DataFrame:
+        nulls = [pl.lit(None, self.schema[name]).alias(name) for name in self.replaced]
+        return rows.with_columns(nulls).select(list(self.schema))
 
 
 class UniformChange(RowChange, RowFunction):
