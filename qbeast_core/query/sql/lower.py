@@ -287,7 +287,7 @@ class Lowering:
 
     def interval(self, node: exp.Expr) -> Value:
         """Lower INTERVAL."""
-        unit = str(node.args.get("unit") or "").upper()
+        unit = str(node.args.get("unit") or "").upper().removesuffix("S")
         if isinstance(without_parentheses(node.this), exp.Null):
             return NULL
         try:

@@ -182,8 +182,8 @@ def _refuse_missing(store: Store, scans: Iterable[FileScan], cause: Exception) -
         except FileNotFoundError:
             message = (
                 f"{scan.path!r} of {store.uri!r} is missing, and the log of the table names it: a vacuum removed it "
-                "from an old version, or somebody deleted it. Load the table again, restore the file, or an older "
-                "version; Table.check() lists all missing files."
+                "from an old version, or somebody deleted it. Load the table again, or restore the file or an older "
+                "version: Table.versions() lists the readable ones, and Table.check() all missing files."
             )
             raise StorageError(message, path=scan.path) from cause
 

@@ -39,6 +39,9 @@ DAYS = ["1", "-1", "3000000", "2147483647", "9223372036854775807", "i", "b", "i 
 COUNTS = ["0", "1", "13", "3000", "290000", "2000000000", "9000000000000000"]
 UNITS = ["DAY", "MONTH", "YEAR", "HOUR", "SECOND", "MICROSECOND"]
 SPANS = [f"INTERVAL {count} {unit}" for count, unit in product(COUNTS, UNITS)]
+PLURALS = [
+    text for unit in [*UNITS, "week", "Quarter"] for text in (f"INTERVAL '13 {unit}s'", f"INTERVAL 3 {unit}S")
+]
 FUNCTIONS = ["abs", "-", "sign", "floor", "ceil", "round", "trunc"]
 NUMBERS = ["t", "i", "b", "m", "h", "x", "2147483647", "9223372036854775807", "-9223372036854775808", "-1"]
 TYPES = [
@@ -55,13 +58,22 @@ TYPES = [
 TEXTS = [
     *(f"d {sign} {days}" for sign, days in product("+-", DAYS)),
     *(f"{time} {sign} {span}" for time, sign, span in product("dz", "+-", SPANS)),
+    *(f"{time} - {span}" for time, span in product("dz", PLURALS)),
     *(f"{left} {sign} {right}" for left, sign, right in product(NUMBERS, "+-*", NUMBERS)),
     *(f"{name}({number})" for name, number in product(FUNCTIONS, NUMBERS)),
     *(f"{name}({value} AS {kind})" for name, value, kind in product(("CAST", "TRY_CAST"), [*NUMBERS, "d", "z"], TYPES)),
     *(f"{name}({time})" for name, time in product(("year", "month", "week", "dayofyear"), ("d", "z", "d + 3000000"))),
     *("d - d", "d - DATE '2024-01-01'", "(d + 90000000) - (d - 90000000)", "m * m * m", "h * 10", "h * m"),
 ]  # fmt: skip
-USUAL = [*TEXTS[::97], "d + i * 1000000000", "d + INTERVAL 9999 YEAR", "CAST(x AS FLOAT)", "abs(b)", "b - 1"]
+USUAL = [
+    *TEXTS[::97],
+    "d + i * 1000000000",
+    "d + INTERVAL 9999 YEAR",
+    "d - INTERVAL '90 days'",
+    "CAST(x AS FLOAT)",
+    "abs(b)",
+    "b - 1",
+]
 
 
 @pytest.fixture(scope="module")
