@@ -59,8 +59,7 @@ class Merge(Change):
         matched = self.source.match(rules, snapshot, engine)
         matched.doubled.refuse()
         updated, deleted, not_matched = matched.counts.sum(axis=1).tolist()
-        files, lost = matched.files, matched.counts[1:].sum(axis=0)
-        live = live_rows(snapshot)[files]
+        files, lost, live = matched.files, matched.counts[1:].sum(axis=0), live_rows(snapshot)[matched.files]
         is_whole = np.equal(lost, live)
         found = {file: places.rows for file, places in matched.found.items()}
         matches = FileMatches(files, matched.counts.sum(axis=0), live, matched.scan, found)
