@@ -56,10 +56,12 @@ class Delete(MatchedRows, Change):
         condition = self.condition(snapshot)
         matches = find_matches(snapshot, condition, engine)
         deleted, is_marked = int(matches.rows.sum()), matches.markable(snapshot)
+        rewritten = matches.files[~matches.whole & ~is_marked]
         return ChangePlan(
             matches=matches,
             replacement=Replacement(
-                files=matches.files[~matches.whole & ~is_marked],
+                files=rewritten,
+                in_place=rewritten,
                 dropped=matches.files[matches.whole],
                 change=DeletedRows(condition),
                 keeps_keys=True,

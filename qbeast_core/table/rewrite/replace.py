@@ -13,6 +13,7 @@ from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
 from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.revision import Revision
@@ -62,7 +63,7 @@ class Replacement:
     change: RowChange | None = None
     # Whether `change` leaves the indexed columns of the rows it returns as they are.
     keeps_keys: bool = False
-    # Part of `files` that loses no row. Rows keep their places if their indexed values do not change.
+    # Part of `files` to change one by one. Rows keep their places if their indexed values do not change.
     in_place: I64Array = field(default_factory=_no_files)
     # Rows of other files to hide. `change` returns the new values of those that move.
     marks: Marks = NO_MARKS
@@ -183,7 +184,8 @@ class _Replacing:
         if not self.snapshot.config.is_indexed:
             return self._without_index(only_better=only_better)
         self.in_place = _change_in_place(self.snapshot, replacement.in_place, replacement.change, self.engine)
-        # The blocks of these files stay, so no other file depends on them. `_replaced` marks them again.
+        self._keep_thresholds()
+        # The thresholds of these files stay, so no other file depends on them. `_replaced` marks them again.
         self.gone[list(self.in_place.adds)] = False
         if (
             not self._reads.any()
@@ -212,6 +214,22 @@ class _Replacing:
         reads = self.gone.copy()
         reads[list(self.marks.moved)] = True
         return reads
+
+    def _keep_thresholds(self) -> None:
+        """Give up files changed in place that lost a block whose threshold other files depend on."""
+        adds = {file: add for file, add in self.in_place.adds.items() if self._loses_threshold(file, add)}
+        gone = np.zeros_like(self.gone)
+        gone[list(adds)] = True
+        blocks = new_blocks(list(adds.values()), self.state.with_partitions(list(adds.values()))[1])
+        if adds and self.state.disorder(gone, blocks, self.state.newest):
+            delete_data_files(self.snapshot.store, list(adds.values()))
+            for file in adds:
+                del self.in_place.adds[file]
+
+    def _loses_threshold(self, file: int, add: AddFile) -> bool:
+        kept = {block.cube for block in add.blocks or ()}
+        blocks = self.state.blocks.filter(pl.col("file") == file, pl.col("max_weight") < MAX_WEIGHT)
+        return not kept.issuperset(blocks["cube"])
 
     def _without_index(self, *, only_better: bool) -> Replaced:
         """Write the rows of a table without index: no other file depends on the files to remove."""

@@ -115,7 +115,7 @@ OPERATIONS: dict[str, Callable[[Path, Engine], None]] = {
 
 
 WANTED = {
-    "delete": (1, 1, 0, 1, 1, 2, 2),
+    "delete": (1, 1, 0, 0, 0, 2, 2),
     "update of another column": (1, 1, 0, 0, 0, 2, 2),
     "update inside the range": (1, 1, 1, 1, 1, 2, 2),
     "update outside the range": (1, 1, 1, 1, 2, 2, 2),
@@ -128,7 +128,7 @@ WANTED = {
 # Workers read files for each pass: one to summarise the rows, one to place those of each revision. A merge tries to
 # change files in place first. Rows that are added are summarised apart, to see that no file is read for them.
 WANTED_OF_WORKERS = {
-    "delete": (1, 2, 1, 1, 1, 2, 2),
+    "delete": (1, 1, 0, 0, 0, 2, 2),
     "update of another column": (1, 1, 0, 0, 0, 2, 2),
     "update inside the range": (1, 2, 1, 1, 1, 2, 2),
     "update outside the range": (1, 3, 1, 1, 2, 2, 2),

@@ -56,6 +56,32 @@ def test_update_of_other_columns_keeps_blocks(table: qbeast.Table) -> None:
     check_invariants(Path(table.uri))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_deletes_keep_the_other_rows_in_their_cubes(table: qbeast.Table, seed: int) -> None:
+    before = {cube: top for cube, _, top, _ in blocks(table)}
+    sample = table.scan(sample=0.3).collect()
+    gone = pl.col("row").hash(seed) % 5 == 0 if seed else pl.col("key") < 100  # everywhere, or whole cubes
+    with (
+        small_files(),
+        mock.patch.object(
+            row_change.ChangeFile, "__call__", autospec=True, side_effect=row_change.ChangeFile.__call__
+        ) as tried,
+    ):
+        result = table.delete(gone)
+    assert tried.call_count == result.plan.filter(action="rewrite").height > 1
+    assert result.rows_deleted == ROWS.filter(gone).height
+    after = blocks(table)
+    assert {cube: top for cube, _, top, _ in after}.items() <= before.items()
+    assert_same_rows(table.scan().collect(), ROWS.filter(~gone), "row")
+    assert_same_rows(table.scan(sample=0.3).collect(), sample.filter(~gone), "row")
+    assert (
+        table.scan(sample=0.3).filter(pl.col("key") > 200).collect().height
+        == sample.filter(~gone, pl.col("key") > 200).height
+    )
+    check_invariants(Path(table.uri))
+    assert table.check().ok
+
+
 @pytest.mark.parametrize("new", [0, 40])
 def test_merge_moves_only_rows_with_changed_keys(table: qbeast.Table, new: int) -> None:
     source = ROWS.filter(pl.col("row") % 40 == 7).with_columns(note=pl.lit("merged"))

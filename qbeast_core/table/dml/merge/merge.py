@@ -74,7 +74,7 @@ class Merge(Change):
                 change=matched.change,
                 keeps_keys=rules.updates is None
                 or not set(rules.updates.columns) & set(snapshot.key_columns),
-                in_place=files[(lost == 0) & ~is_marked],
+                in_place=files[~is_whole & ~is_marked],
                 marks=Marks(hidden, moved),
                 added=matched.added.numbered(rules.drawn),
             ),

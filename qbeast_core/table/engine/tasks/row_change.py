@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
@@ -14,6 +14,7 @@ import polars as pl
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.tag_copy import FileIndex
 from qbeast_core.space.arrays import I32Array, I64Array
+from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.layout import parse_layout
 from qbeast_core.spec.revision import Revision
@@ -23,6 +24,8 @@ from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.tasks.store_files import settings_for, store_sorted
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
+from qbeast_core.tree.layout.arrange import arrange
+from qbeast_core.tree.layout.pack import page_rows_for
 from qbeast_core.tree.layout.shape import FileShape
 from qbeast_core.tree.space.index_values import frame_weights
 
@@ -112,7 +115,7 @@ class FileToChange:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangeFile:
-    """Rewrites a file with changed rows if all rows keep their places. Picklable."""
+    """Rewrites a file without deleted rows if the other rows keep their places. Picklable."""
 
     files: TableFiles = field(repr=False)
     # Reads all columns of all rows.
@@ -125,36 +128,46 @@ class ChangeFile:
     returns_rows: bool
 
     def __call__(self, file: FileToChange) -> AddFile | pl.DataFrame | None:
-        """Write the file. If a row is deleted or an indexed value changes, return the changed rows or None."""
-        frames: list[pl.DataFrame] = []
+        """Write the file. If a row does not keep its place, return the changed rows or None."""
+        frames, places, first = list[pl.DataFrame](), list[I64Array](), 0
         stay = True
         for rows in _first_alone(read_scans([file.scan], self.keep, self.files)):
-            changed = _in_order(rows, file.change)
+            changed, kept = _in_order(rows, file.change)
             placing = list(dict.fromkeys((*self.revision.key_columns, *self.target.columns.partitions)))
-            stay = stay and changed.select(placing).equals(rows.select(placing))
+            stay = stay and changed.select(placing).equals(rows.select(placing)[pl.Series(kept)])
             if not (stay or self.returns_rows):
                 return None
             frames.append(changed)
+            places.append(kept + first)
+            first += rows.height
         if not frames:
             return None
         rows = pl.concat(frames, rechunk=True)
         weights = frame_weights(rows, self.revision.hashed)
-        shape = _shape(file) if stay else None
-        if shape is None or not _lie_in_blocks(weights, file.blocks, shape):
+        placed = None
+        if stay and rows.height:
+            placed = _placed(file, self.revision, np.concatenate(places), first, weights)
+        if placed is None:
             return rows if self.returns_rows else None
+        if placed.order is not None:
+            rows, weights = rows[pl.Series(placed.order)], weights[placed.order]
         path = f"{self.operation}.{new_id()}.parquet"
         settings = settings_for(self.target, rows, self.revision.columns)
-        index = FileIndex(self.revision, file.blocks)
-        add = store_sorted(self.target, rows, weights, settings, path=path, shape=shape, index=index)
-        return add.model_copy(update={"blocks": file.blocks})
+        index = FileIndex(self.revision, placed.blocks)
+        add = store_sorted(self.target, rows, weights, settings, path=path, shape=placed.shape, index=index)
+        return add.model_copy(update={"blocks": placed.blocks})
 
 
-def _in_order(rows: pl.DataFrame, change: RowFunction) -> pl.DataFrame:
-    """Return the changed rows in their original order."""
+def _in_order(rows: pl.DataFrame, change: RowFunction) -> tuple[pl.DataFrame, I64Array]:
+    """Return the changed rows in their original order, and where they were."""
     place = pl.Series(_PLACE, np.arange(rows.height, dtype=np.uint32))
     changed = change(rows.with_columns(place))
-    order = np.argsort(changed[_PLACE].to_numpy(), kind="stable")
-    return changed.drop(_PLACE)[pl.Series(order)]
+    places = changed[_PLACE].to_numpy().astype(np.int64)
+    changed = changed.drop(_PLACE)
+    if (places[1:] > places[:-1]).all():
+        return changed, places
+    order = np.argsort(places, kind="stable")
+    return changed[pl.Series(order)], places[order]
 
 
 def _first_alone(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -165,23 +178,74 @@ def _first_alone(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         yield pl.concat(others)
 
 
-def _shape(file: FileToChange) -> FileShape | None:
-    """Return the shape of a file, which the new file keeps; None if it is unknown."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Placed:
+    """Where the rows of a file go."""
+
+    blocks: tuple[Block, ...]
+    shape: FileShape
+    # The rows in their new order. None: as they are.
+    order: I64Array | None = None
+
+
+def _placed(
+    file: FileToChange, revision: Revision, kept: I64Array, height: int, weights: I32Array
+) -> _Placed | None:
+    """Return the places of the rows that stay in a file of `height` rows; None if they do not fit its blocks.
+
+    `kept` are the old indexes of the rows, ascending.
+    """
+    blocks = file.blocks
     layout = None if file.layout is None else parse_layout(file.layout)
-    return None if layout is None else FileShape.parse(layout, _counts(file.blocks))
+    shape = None if layout is None else FileShape.parse(layout, _counts(blocks))
+    if shape is None or not len(blocks) or _counts(blocks).sum() != height:
+        return None
+    block_of = np.repeat(shape.runs.block, shape.runs.rows)[kept]
+    in_blocks = np.argsort(block_of, kind="stable")
+    left = np.bincount(block_of, minlength=len(blocks))
+    if not _lie_in_blocks(weights[in_blocks], blocks, left):
+        return None
+    return _Placed(blocks, shape) if len(kept) == height else _thinner(blocks, revision, block_of, weights)
+
+
+def _thinner(blocks: tuple[Block, ...], revision: Revision, block_of: I64Array, weights: I32Array) -> _Placed:
+    """Arrange the rows that are left of blocks like those of a new file. Empty blocks are left out."""
+    depths = decode_cubes([block.cube for block in blocks], dimensions=len(revision.columns)).depth.astype(
+        np.int64
+    )
+    by_depth = np.lexsort((block_of, depths[block_of]))
+    numbers = block_of[by_depth]
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    found = numbers[starts]
+    page_rows = page_rows_for(len(weights), cube_size=revision.desired_cube_size)
+    arranged = arrange(weights[by_depth], starts, depths[found], page_rows=page_rows)
+    counts = np.diff(starts, append=len(weights))
+    stay = tuple(
+        replace(
+            blocks[found[place]],
+            min_weight=int(weights[by_depth[starts[place]]]),
+            element_count=int(counts[place]),
+        )
+        for place in arranged.blocks.tolist()
+    )
+    return _Placed(stay, arranged.shape, by_depth[arranged.rows])
 
 
 def _counts(blocks: tuple[Block, ...]) -> I64Array:
     return np.array([block.element_count for block in blocks], np.int64)
 
 
-def _lie_in_blocks(weights: I32Array, blocks: tuple[Block, ...], shape: FileShape) -> bool:
-    """Return whether rows with these weights are consistent with the blocks of a file."""
-    counts = _counts(blocks)
-    if not len(blocks) or counts.sum() != len(weights):
-        return False
-    by_block = weights[shape.runs.by_block()]
+def _lie_in_blocks(by_block: I32Array, blocks: tuple[Block, ...], left: I64Array) -> bool:
+    """Return whether rows with these weights, in the order of blocks, are consistent with the blocks.
+
+    `left` is the number of rows of each block. A block that lost rows may begin at a higher weight.
+    """
+    starts = np.cumsum(left) - left
     falls = np.flatnonzero(by_block[1:] < by_block[:-1]) + 1
-    starts = np.cumsum(counts) - counts
-    lowest = np.array([block.min_weight for block in blocks])
-    return bool(np.isin(falls, starts).all() and (by_block[starts] == lowest).all())
+    some = np.flatnonzero(left)
+    lowest = np.array([blocks[number].min_weight for number in some.tolist()])
+    highest = np.array([blocks[number].max_weight for number in some.tolist()])
+    first, last = by_block[starts[some]], by_block[starts[some] + left[some] - 1]
+    whole = left[some] == _counts(blocks)[some]
+    begins = np.where(whole, first == lowest, first >= lowest)
+    return bool(np.isin(falls, starts).all() and begins.all() and (last <= highest).all())
