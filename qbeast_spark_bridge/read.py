@@ -266,7 +266,7 @@ def _rows(
         for number in numbers
         if casts
         and _can_read(locations[number])
-        and number not in planner.deleted_rows
+        and number not in planner.hidden_rows.files
         and can_find_columns(planner, number)
     ]
     shown = schema if weight_column is None else with_integer(schema, weight_column)

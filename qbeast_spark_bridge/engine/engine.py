@@ -27,7 +27,7 @@ from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
 from qbeast_core.table.engine.tasks.store_files import PlainTask
 from qbeast_core.table.index.column_choice import refuse_collations
-from qbeast_core.table.read.file_scans import scan_of, scan_tasks
+from qbeast_core.table.read.file_scans import scan_tasks, scans_of
 from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.tree.space.summary import IndexSummary, domain_limits, load_summary
@@ -262,7 +262,7 @@ def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedR
         # A change may load rows for its file, once per task. Ids of rows depend on their index in the file.
         apart = change is not uniform or needs_row_ids(source.snapshot, read)
         alone = [file for file in files.tolist() if apart or file in source.only]
-        tasks += [ChangedRows(_one_file(source, planner, whole, file, read), change) for file in alone]
+        tasks += [ChangedRows(task, change) for task in _by_file(source, planner, whole, alone, read)]
         together = np.setdiff1d(files, alone)
         opened = whole.selection.opened & np.isin(np.arange(len(whole.selection.opened)), together)
         plan = replace(whole, selection=replace(whole.selection, opened=opened))
@@ -273,21 +273,25 @@ def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedR
     return [*tasks, *source.added.pieces(columns, size_bytes=BUFFER_BYTES)]
 
 
-def _one_file(
-    source: FilesSource, planner: Planner, plan: ScanPlan, file: int, columns: Sequence[str]
-) -> ScanTask:
-    scan = scan_of(planner, plan, file)
-    if file in source.only or needs_row_ids(planner.snapshot, columns):
-        (scan,) = source.scans([file], columns)
-    return ScanTask(
-        uri=planner.store.uri,
-        version=planner.snapshot.version,
-        parts=(scan,),
-        keep=all_rows(planner, columns),
-        columns=planner.snapshot.columns,
-        storage_options=dict(planner.snapshot.storage_options),
-        allow_absolute_paths=planner.store.allow_absolute_paths,
-    )
+def _by_file(
+    source: FilesSource, planner: Planner, plan: ScanPlan, files: Sequence[int], columns: Sequence[str]
+) -> Iterator[ScanTask]:
+    """Yield a task for each file."""
+    has_ids = needs_row_ids(planner.snapshot, columns)
+    apart = [file for file in files if has_ids or file in source.only]
+    others = [file for file in files if file not in set(apart)]
+    scans = dict(zip(apart, source.scans(apart, columns), strict=True))
+    scans |= dict(zip(others, scans_of(planner, plan, others), strict=True))
+    for file in files:
+        yield ScanTask(
+            uri=planner.store.uri,
+            version=planner.snapshot.version,
+            parts=(scans[file],),
+            keep=all_rows(planner, columns),
+            columns=planner.snapshot.columns,
+            storage_options=dict(planner.snapshot.storage_options),
+            allow_absolute_paths=planner.store.allow_absolute_paths,
+        )
 
 
 def _rows_of(source: FilesSource) -> int:

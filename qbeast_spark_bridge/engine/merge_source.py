@@ -22,7 +22,7 @@ from qbeast_core.table.dml.merge.key_digest import KeyColumn, KeyDigest, key_fil
 from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedFiles, MergeRules
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.tasks.added_rows import StoredRows, stored_by
-from qbeast_core.table.read.file_scans import scan_of
+from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_spark_bridge.engine.engine import spread
@@ -117,7 +117,7 @@ class SparkMergeSource:
         self, task: MatchTask, planner: Planner, plan: ScanPlan, files: I64Array
     ) -> tuple[list[BucketAnswer], list[FileAnswer]]:
         spark, decimals = self.df.sparkSession, short_decimals(self.df.schema)
-        opened = [(number, scan_of(planner, plan, number)) for number in files.tolist()]
+        opened = list(zip(files.tolist(), scans_of(planner, plan, files.tolist()), strict=True))
         pieces = decimals_as_longs(numbered(self.df), decimals).mapInArrow(
             WorkerCall.of(pack_source, (task, self.df.columns, decimals)), PIECES
         )

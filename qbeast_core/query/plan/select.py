@@ -10,10 +10,10 @@ A count reads less: the log has the rows of cubes that are inside of the filter,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 import polars as pl
@@ -240,6 +240,19 @@ def _reading(selection: Selection, pages: BoolArray, files: Mapping[int, FileDra
     return replace(chosen, opened=np.where(chosen.pages_total > 0, chosen.pages_opened > 0, chosen.opened))
 
 
+class Hidden(Protocol):
+    """The rows of files that no read returns."""
+
+    @property
+    def counts(self) -> I64Array:
+        """Number of hidden rows of each file."""
+        ...
+
+    def of(self, numbers: Iterable[int]) -> Mapping[int, I64Array]:
+        """Return the hidden rows of some files, by index of the file. Files without any are left out."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RowCount:
     """The rows that a filter keeps, in two parts."""
@@ -258,17 +271,17 @@ def count_rows(
     leaves: BoolArray,
     *,
     files: BoolArray,
-    deleted: Mapping[int, I64Array],
+    hidden: Hidden,
 ) -> RowCount | None:
     """Return the number of rows a filter keeps, and what must be read for the rest; None if the log cannot decide."""
     here = files[table.file]
     inside = keeps & ~leaves & here
-    whole = _read_whole(table, keeps & here, inside, deleted)
+    whole = _read_whole(table, keeps & here, inside, hidden.counts)
     if (table.num_records[whole] < 0).any():
         return None
     chosen = (keeps & leaves & here) | whole[table.file]
     selection = MatchingBlocks(table, files, chosen).within(ALL_WEIGHTS)
-    unread, read = _deleted_rows(table, inside, selection, deleted)
+    unread, read = _deleted_rows(table, inside, selection, hidden)
     return RowCount(
         known=_rows_elsewhere(table, inside, selection) - unread,
         undecided=selection,
@@ -276,17 +289,13 @@ def count_rows(
     )
 
 
-def _read_whole(
-    table: BlockTable, keeps: BoolArray, inside: BoolArray, deleted: Mapping[int, I64Array]
-) -> BoolArray:
+def _read_whole(table: BlockTable, keeps: BoolArray, inside: BoolArray, hidden_rows: I64Array) -> BoolArray:
     """Return the files to read as a whole or not at all: pages and blocks do not locate their rows."""
-    hides = np.zeros(table.files.height, np.bool_)
-    hides[list(deleted)] = True
     counted = np.bincount(table.file, table.rows, table.files.height) == table.num_records
     has_pages = np.diff(table.pages.first_page) > 0
     undecided, some, others = (table.any_in_file(blocks) for blocks in (keeps & ~inside, keeps, ~inside))
     unknown = some & ~counted
-    unordered = hides & ~has_pages & table.any_in_file(inside) & others
+    unordered = (hidden_rows > 0) & ~has_pages & table.any_in_file(inside) & others
     whole: BoolArray = (undecided & ~has_pages) | unknown | unordered
     return whole
 
@@ -301,20 +310,18 @@ def _rows_elsewhere(table: BlockTable, inside: BoolArray, selection: Selection) 
 
 
 def _deleted_rows(
-    table: BlockTable, inside: BoolArray, selection: Selection, deleted: Mapping[int, I64Array]
+    table: BlockTable, inside: BoolArray, selection: Selection, hidden: Hidden
 ) -> tuple[int, int]:
     """Return the number of deleted rows: in blocks inside of the filter that are not read, and in what is read."""
     pages, is_page_read = table.pages, selection.page_mask
-    unread = read = 0
-    for number, rows in deleted.items():
-        blocks = inside[table.first_block[number] : table.first_block[number + 1]]
-        opened = int(selection.pages_opened[number]) if selection.opened[number] else 0
-        if selection.opened[number] and opened == selection.pages_total[number]:  # also without pages
-            read += len(rows)
-        elif not opened and blocks.all():
-            unread += len(rows)
-        elif opened or blocks.any():
-            is_read = is_page_read[pages.pages_of(number, rows)]
-            read += int(is_read.sum())
-            unread += int((inside[pages.blocks_of(number, rows)] & ~is_read).sum())
+    counts, opened = hidden.counts, np.where(selection.opened, selection.pages_opened, 0)
+    whole = selection.opened & (opened == selection.pages_total)  # also without pages
+    is_inside, any_inside = ~table.any_in_file(~inside), table.any_in_file(inside)
+    uncounted = ~whole & (opened == 0) & is_inside
+    unread, read = int(counts[uncounted].sum()), int(counts[whole].sum())
+    parts = (counts > 0) & ~whole & ~uncounted & ((opened > 0) | any_inside)
+    for number, rows in hidden.of(np.flatnonzero(parts).tolist()).items():
+        is_read = is_page_read[pages.pages_of(number, rows)]
+        read += int(is_read.sum())
+        unread += int((inside[pages.blocks_of(number, rows)] & ~is_read).sum())
     return unread, read

@@ -285,7 +285,7 @@ def table_sample(planner: Planner, *, rows: int, max_bytes: int = _MAX_BYTES) ->
     than kept. Files without index are read as a whole, in parts, because the weights of their rows are not known.
     """
     total = explain(planner, None, None, None).rows_total
-    total -= sum(len(deleted) for deleted in planner.deleted_rows.values())
+    total -= int(planner.hidden_rows.counts.sum())
     wanted = min(rows / max(total, 1), 1.0)
     effect = counts_of(planner.snapshot).lower_bound
     fraction = min(wanted * min(math.ceil(effect), _MAX_TIMES), 1.0)

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import QbeastError, UnsupportedTableError
+from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.io.parquet.footer import stored_size
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.query.index.block_table import BlockTable
@@ -25,6 +25,7 @@ from qbeast_core.table.check.log import check_log
 from qbeast_core.table.check.lost_tags import LostTags, fitting_tags, proven_tags, untagged, untagged_files
 from qbeast_core.table.check.placement import Placement
 from qbeast_core.table.check.rows import FileCheck, check_file
+from qbeast_core.table.check.vectors import missing_vectors, vector_faults
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.foreign_schema import lost_key_columns, taken_name
 from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files, whole_batches
@@ -65,10 +66,11 @@ def check_and_restore(
     if data:
         read = _FileReads(snapshot, engine)
         faults += read.check(_jobs(snapshot, index), progress, rows)
-        faults += [*_copies(snapshot, index), *_vectors(snapshot)]
+        faults += [*_copies(snapshot, index), *vector_faults(snapshot)]
         tags = _restorable(snapshot, index, pl.concat([*frames, fault_frame(faults)]), read)
         faults += _lost(snapshot, tags)
     else:
+        faults += missing_vectors(snapshot)
         notes.append("data files were not read: places, weights and statistics of rows are not checked")
     report = CheckReport(
         uri=snapshot.uri,
@@ -210,28 +212,6 @@ def _copies(snapshot: Snapshot, index: BlockTable) -> list[Fault]:
     if not snapshot.columns.is_plain:  # layouts before 0.6.0 have neither mapping nor partitions
         return []
     return list(_copy_faults(blocks, snapshot.data_files, snapshot.schema))
-
-
-def _vectors(snapshot: Snapshot) -> Iterator[Fault]:
-    """Check that deletion vectors can be read and hide rows that exist."""
-    try:
-        hidden = snapshot.deleted_rows
-    except QbeastError:
-        yield from _malformed_vectors(snapshot)
-        return
-    for number, rows in hidden.items():
-        logged = snapshot.files["num_records"][number]
-        if logged is not None and len(rows) and int(rows.max()) >= logged:
-            message = f"its deletion vector hides row {int(rows.max()):,}, and the log counts {logged:,}"
-            yield Fault(code="deletion-vector", message=message, path=snapshot.data_paths[number])
-
-
-def _malformed_vectors(snapshot: Snapshot) -> Iterator[Fault]:
-    for number in snapshot.files["has_deletion_vector"].arg_true().to_list():
-        try:
-            snapshot.rows_deleted_from([number])
-        except QbeastError as error:
-            yield Fault(code="deletion-vector", message=str(error), path=snapshot.data_paths[number])
 
 
 def _copy_faults(blocks: pl.DataFrame, files: TableFiles, schema: pl.Schema) -> Iterator[Fault]:

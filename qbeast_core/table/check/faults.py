@@ -17,7 +17,7 @@ from qbeast_core.support.plain_text import in_lines
 # of the table are removed; it continues with the newest readable revision. `replace checkpoint`: broken checkpoints and
 # the hint to the newest one are deleted, and a new checkpoint is written. `rewrite block tags`: in the table's
 # dialect. `set path`: add the file again, its path encoded as Spark does. `set size`: to the real bytes. `set
-# statistics`: to the number of rows alone.
+# statistics`: to the number of rows alone. `set vector count`: to the number of rows that the deletion vector lists.
 Action: TypeAlias = Literal[
     "drop index",
     "drop layout",
@@ -28,6 +28,7 @@ Action: TypeAlias = Literal[
     "set path",
     "set size",
     "set statistics",
+    "set vector count",
 ]
 
 _OPTIMIZE: Final = "optimize(full=True) builds a new tree"
@@ -93,6 +94,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "tags-spelling": Kind(repair="rewrite block tags"),
     "tags-unreadable": Kind(repair="drop index"),
     "threshold-order": Kind(_OPTIMIZE),
+    "vector-count": Kind(repair="set vector count"),
     "weight-order": Kind(f"{_OPTIMIZE}; our reads are right meanwhile"),
 }
 

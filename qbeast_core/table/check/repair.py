@@ -13,6 +13,7 @@ import polars as pl
 
 from qbeast_core.io.parquet.footer import Unreadable, read_footer, stored_size
 from qbeast_core.log.actions import AddFile, Metadata
+from qbeast_core.log.files.deletion_vector import FileKey, file_key, parse_vector
 from qbeast_core.log.files.file_changes import LastChange, retag
 from qbeast_core.log.files.old_layouts import FLAT_KEYS
 from qbeast_core.log.files.replay import TAG_KEYS
@@ -30,6 +31,7 @@ from qbeast_core.table.check.faults import FAULT_SCHEMA, KINDS, OF_INDEX, OF_LAY
 from qbeast_core.table.check.file_tags import FileTags
 from qbeast_core.table.check.log import check_log
 from qbeast_core.table.check.lost_tags import LostTags, fitting_tags, tag_texts, with_tags
+from qbeast_core.table.check.vectors import readable_vectors
 from qbeast_core.table.commit.checkpoint import replace_checkpoints
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.index.live_index import Index
@@ -50,6 +52,7 @@ _REPAIRS: Final[Mapping[Action, frozenset[str]]] = {
     "set path": frozenset({"path-encoding"}),
     "set size": frozenset({"file-size"}),
     "set statistics": OF_STATISTICS | {"blocks-count"},
+    "set vector count": frozenset({"vector-count"}),
 }
 
 _LOST: Final = frozenset({"file-missing", "file-outside", "file-unreadable"})
@@ -71,7 +74,7 @@ class RepairResult(Result):
     repaired_files : polars.DataFrame
         One row a file: `path` (decoded; null: the table itself), `actions` (``"drop index"``, ``"drop layout"``,
         ``"replace checkpoint"``, ``"restore tags"``, ``"set settings"``, ``"rewrite block tags"``, ``"set path"``,
-        ``"set size"``, ``"set statistics"``), `codes` of the faults that this repairs.
+        ``"set size"``, ``"set statistics"``, ``"set vector count"``), `codes` of the faults that this repairs.
     remaining : polars.DataFrame
         Faults that remain, as in `CheckReport.faults`, with `advice`.
     """
@@ -134,10 +137,12 @@ def _commit_repairs(
     snapshot: Snapshot, metadata: Metadata, repairs: Mapping[str, FileRepair], tags: LostTags
 ) -> tuple[list[str], CommitOutcome]:
     """Commit the repairs, and return the repaired files that are still live."""
-    measured = _measured(snapshot, repairs)
+    measured, counts = _measured(snapshot, repairs), _vector_counts(snapshot, repairs)
 
     def edit(add: AddFile, dialect: BlocksDialect) -> AddFile:
-        return _repaired(add, repairs.get(add.path), measured.get(add.path), tags.get(add.path), dialect)
+        own = tags.get(add.path)
+        repaired = _repaired(add, repairs.get(add.path), measured.get(add.path), own, dialect)
+        return _with_vector_count(repaired, counts)
 
     plan = LastChange(
         lambda live, dialect: retag(live, lambda add, listed: edit(add, dialect) if listed else add)
@@ -206,6 +211,28 @@ def _measured(snapshot: Snapshot, repairs: Mapping[str, FileRepair]) -> dict[str
             with suppress(Unreadable):  # the check just read it; now it is left alone
                 sizes[path] = size, read_footer(store, decoded, size).num_rows
     return sizes
+
+
+def _vector_counts(snapshot: Snapshot, repairs: Mapping[str, FileRepair]) -> dict[FileKey, int]:
+    """Return how many rows the vectors list whose count in the log is wrong."""
+    chosen = [
+        number
+        for number, path in enumerate(snapshot.files["path"])
+        if path in repairs and "set vector count" in repairs[path].actions
+    ]
+    vectors = snapshot.files.select("path", "deletion_vector")
+    counts = dict[FileKey, int]()
+    for number, rows in readable_vectors(snapshot, chosen)[0].items():
+        path, vector = vectors.row(number)
+        counts[file_key(path, parse_vector(vector))] = len(rows)
+    return counts
+
+
+def _with_vector_count(add: AddFile, counts: Mapping[FileKey, int]) -> AddFile:
+    count = counts.get(file_key(add.path, add.deletion_vector))
+    if count is None or add.deletion_vector is None:
+        return add
+    return add.model_copy(update={"deletion_vector": {**add.deletion_vector, "cardinality": count}})
 
 
 def _repaired(

@@ -15,12 +15,11 @@ from qbeast_core.log.files.vector_file import rows_in
 from qbeast_core.log.protocol import CHANGE_FEED, has_change_feed
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import delete_files, delete_files_named
-from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.dml.change_plan import ChangePlan
 from qbeast_core.table.dml.write_feed import CHANGE_TYPE, FeedPart, WriteFeed
 from qbeast_core.table.engine.files_source import FilesSource
 from qbeast_core.table.engine.interfaces import Engine
-from qbeast_core.table.read.file_scans import scan_of, scan_of_rows
+from qbeast_core.table.read.file_scans import scan_of_rows, scans_of
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.rewrite.replace import Replaced
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -103,10 +102,7 @@ def _parts(snapshot: Snapshot, plan: ChangePlan, file_bytes: int) -> list[FeedPa
     rows = np.cumsum(np.maximum(matches.rows, _ROWS_PER_TASK // _FILES_PER_TASK))
     cuts = np.flatnonzero(np.diff((rows - 1) // _ROWS_PER_TASK)) + 1
     groups = [group.tolist() for group in np.split(matches.files, cuts) if len(group)]
-
-    def scan_at(file: int) -> FileScan:
-        if file in hidden:
-            return scan_of_rows(snapshot, file, rows_in(hidden[file]))
-        return scan_of(planner, scan, file)
-
-    return [FeedPart(tuple(map(scan_at, group))) for group in groups] + inserts
+    others = [file for file in matches.files.tolist() if file not in hidden]
+    scans = dict(zip(others, scans_of(planner, scan, others), strict=True))
+    scans |= {file: scan_of_rows(snapshot, file, rows_in(rows)) for file, rows in hidden.items()}
+    return [FeedPart(tuple(scans[file] for file in group)) for group in groups] + inserts

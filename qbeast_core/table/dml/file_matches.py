@@ -13,7 +13,7 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.expressions import Condition
 from qbeast_core.table.dml.find_rows import AT_ONCE, FindRows
 from qbeast_core.table.engine.interfaces import Engine
-from qbeast_core.table.read.file_scans import scan_of
+from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.rewrite.marks import markable
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -90,14 +90,13 @@ def _matches(files: I64Array, counts: I64Array, live: I64Array, plan: ScanPlan) 
 def _find(
     planner: Planner, plan: ScanPlan, files: I64Array, call: FindRows, engine: Engine
 ) -> dict[int, BitMap64]:
-    opened = [scan_of(planner, plan, file) for file in files.tolist()]
-    return dict(zip(files.tolist(), engine.map(call, opened, at_once=AT_ONCE), strict=True))
+    numbers = files.tolist()
+    opened = scans_of(planner, plan, numbers)
+    return dict(zip(numbers, engine.map(call, opened, at_once=AT_ONCE), strict=True))
 
 
 def live_rows(snapshot: Snapshot) -> I64Array:
     """Return the number of rows that a read returns of each file, or `UNKNOWN`; shape (files,)."""
-    rows = Planner(snapshot).blocks.num_records.copy()  # `UNKNOWN` where the blocks contradict the log
-    for file, hidden in snapshot.deleted_rows.items():
-        if rows[file] != UNKNOWN:
-            rows[file] -= len(hidden)
+    counted = Planner(snapshot).blocks.num_records  # `UNKNOWN` where the blocks contradict the log
+    rows: I64Array = np.where(counted == UNKNOWN, UNKNOWN, counted - snapshot.hidden_rows.counts)
     return rows

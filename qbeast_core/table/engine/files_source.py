@@ -159,10 +159,11 @@ def live_scans(
     """Return some live files as a whole, or the pages of only some of their rows, to read these columns."""
     row_ids = snapshot.row_ids(numbers) if needs_row_ids(snapshot, names) else {}
     scans: list[FileScan] = []
+    hidden = snapshot.hidden_rows.of(number for number in numbers if only is None or number not in only)
     for number in numbers:
         rows = None if only is None else only.get(number)
         if rows is None:
-            scan = replace(file_at(snapshot, number), hidden=snapshot.deleted_rows.get(number))
+            scan = replace(file_at(snapshot, number), hidden=hidden.get(number))
         else:
             scan = scan_of_rows(snapshot, number, rows_in(rows))
         scans.append(replace(scan, row_ids=row_ids.get(scan.path)))

@@ -17,9 +17,10 @@ import polars as pl
 from qbeast_core.query.plan.draws import FileDraw, Stretch
 from qbeast_core.query.plan.select import Selection
 from qbeast_core.sampling.key_rows import Repeats
-from qbeast_core.space.arrays import I32Array, I64Array
+from qbeast_core.space.arrays import I32Array
 from qbeast_core.table.index.key_counts import count_other_keys
 from qbeast_core.table.read.planner import Planner
+from qbeast_core.table.snapshot.hidden_rows import HiddenRows
 from qbeast_core.tree.key_sketch import MAX_COUNTERS
 from qbeast_core.tree.key_tag import HeavyKeys, heaviest, parse_heavy
 
@@ -36,9 +37,9 @@ class HeavyRows:
     # The keys among these, by number of the file; samples draw all other keys as a whole.
     listed: Mapping[int, HeavyKeys]
 
-    def rows_apart(self, deleted: Mapping[int, I64Array]) -> int:
+    def rows_apart(self, hidden: HiddenRows) -> int:
         """Return the number of rows that are read separately."""
-        rows = 0
+        rows, deleted = 0, hidden.of(number for number, draw in self.files.items() if draw.apart)
         for number, file_draw in self.files.items():
             for stretch in file_draw.apart:
                 deleted_range = np.searchsorted(
@@ -94,7 +95,7 @@ def repeats_of(planner: Planner, opened: Selection, heavy: HeavyRows, *, min_shi
     rows = float(files["num_records"].sum())
     if not rows or counts.uncounted:
         return None
-    deleted = sum(len(planner.deleted_rows.get(number, _NO_ROWS)) for number in numbers.tolist())
+    deleted = int(planner.hidden_rows.counts[numbers].sum())
     # A filter of the index opens some cubes, whose keys are there with all rows, and deletes hit keys in proportion.
     share, kept = min(float(opened.rows_opened[numbers].sum()) / rows, 1.0), 1 - deleted / rows
     squares = counts.total.squares

@@ -153,7 +153,7 @@ class Reading:
         rows = self.rows_indexed
         if rows is None:
             return None
-        return rows - self._rows_apart - self.heavy.rows_apart(self.planner.deleted_rows)
+        return rows - self._rows_apart - self.heavy.rows_apart(self.planner.hidden_rows)
 
     @cached_property
     def rows_indexed(self) -> int | None:
@@ -161,8 +161,7 @@ class Reading:
         table, files = self.planner.blocks, ~self.unplaced
         if (table.num_records[files] < 0).any():
             return None
-        deleted = sum(len(rows) for number, rows in self.planner.deleted_rows.items() if files[number])
-        return int(table.num_records[files].sum()) - deleted
+        return int((table.num_records - self.planner.hidden_rows.counts)[files].sum())
 
     @cached_property
     def farthest(self) -> dict[int, float]:
@@ -304,7 +303,7 @@ class Reading:
             selection.blocks,
             match(selection.table, rest).blocks,
             files=~self.unplaced,
-            deleted=self.planner.deleted_rows,
+            hidden=self.planner.hidden_rows,
         )
 
     def _counted_rows(self, count: RowCount, window: Window) -> int | None:

@@ -59,13 +59,14 @@ def scan_tasks(
     ]
 
 
-def scans_of(planner: Planner, plan: ScanPlan) -> list[FileScan]:
-    """Return all files and pages that a read opens."""
-    return [scan_of(planner, plan, number) for number in _opened(plan)]
+def scans_of(planner: Planner, plan: ScanPlan, numbers: Sequence[int] | None = None) -> list[FileScan]:
+    """Return the pages that a read opens of each file, or the file; by default of all files that it opens."""
+    opened = _opened(plan) if numbers is None else numbers
+    hidden = planner.hidden_rows.of(opened)
+    return [_scan_of(planner, plan, number, hidden.get(number)) for number in opened]
 
 
-def scan_of(planner: Planner, plan: ScanPlan, number: int) -> FileScan:
-    """Return the pages of one file that a read opens, or the file."""
+def _scan_of(planner: Planner, plan: ScanPlan, number: int, hidden: I64Array | None) -> FileScan:
     snapshot, selection = planner.snapshot, plan.selection
     whole = file_at(snapshot, number)
     planner.store.locate(whole.path)  # raise for an invalid path here, not in a worker
@@ -76,7 +77,7 @@ def scan_of(planner: Planner, plan: ScanPlan, number: int) -> FileScan:
     return replace(
         whole,
         pages=pages,
-        hidden=snapshot.deleted_rows.get(number),
+        hidden=hidden,
         draw=selection.drawn.get(number),
         hashed=planner.other_columns(selection.table, number),
     )
@@ -143,7 +144,9 @@ def _split(planner: Planner, plan: ScanPlan, task_bytes: int) -> list[tuple[File
     The cost of a file is the size of the pages to read plus `OPEN_COST_BYTES`. Files larger than a part are split
     between pages if their pages are known.
     """
-    pieces = [piece for number in _opened(plan) for piece in _pieces(planner, plan, number, task_bytes)]
+    numbers = _opened(plan)
+    scans = zip(numbers, scans_of(planner, plan, numbers), strict=True)
+    pieces = [piece for number, scan in scans for piece in _pieces(planner, plan, (number, scan), task_bytes)]
     if not pieces:
         return []
     costs = np.array([cost for _, cost in pieces])
@@ -160,10 +163,10 @@ def _opened(plan: ScanPlan) -> list[int]:
 
 
 def _pieces(
-    planner: Planner, plan: ScanPlan, number: int, task_bytes: int
+    planner: Planner, plan: ScanPlan, numbered: tuple[int, FileScan], task_bytes: int
 ) -> Iterator[tuple[FileScan, float]]:
     """Yield the parts of one file and their costs."""
-    scan = scan_of(planner, plan, number)
+    number, scan = numbered
     if scan.pages is None and scan.size_bytes > task_bytes:
         scan = replace(scan, pages=all_pages(planner.snapshot, plan.selection.table, number))
     if scan.pages is None:

@@ -27,7 +27,7 @@ from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.index.decode_tags import build_block_table
 from qbeast_core.query.plan.select import MatchingBlocks, Selection, files_that_may_match, match
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, KeyChoice, Sample, WeightRange, sample_to_weights
-from qbeast_core.space.arrays import I32Array, I64Array
+from qbeast_core.space.arrays import I32Array
 from qbeast_core.support.process import refuse_forked
 from qbeast_core.support.runtime import LOG, caller_stacklevel
 from qbeast_core.support.sizing import sizing
@@ -36,6 +36,7 @@ from qbeast_core.table.data.file_scan import TableFiles
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns
 from qbeast_core.table.index.unindexed import index_call, latest_revision
 from qbeast_core.table.read.scan_task import RowFilter
+from qbeast_core.table.snapshot.hidden_rows import HiddenRows
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.space.index_values import can_be_hashed
 
@@ -182,9 +183,9 @@ class Planner:
         return table
 
     @property
-    def deleted_rows(self) -> dict[int, I64Array]:
-        """File index -> row indexes that a deletion vector hides."""
-        return self.snapshot.deleted_rows
+    def hidden_rows(self) -> HiddenRows:
+        """Rows that are not read, by index of the file."""
+        return self.snapshot.hidden_rows
 
     def plan(self, predicate: pl.Expr | None, sample: Sample | None) -> ScanPlan:
         """Choose files and pages for a read."""

@@ -227,7 +227,7 @@ def known_rows(planner: Planner) -> int | None:
     counts = planner.snapshot.files["num_records"]
     if counts.null_count():
         return None
-    return int(counts.sum()) - sum(len(hidden) for hidden in planner.deleted_rows.values())
+    return int(counts.sum()) - int(planner.hidden_rows.counts.sum())
 
 
 def max_rows(planner: Planner, plan: ScanPlan) -> int | None:
@@ -241,4 +241,4 @@ def _log_count(planner: Planner, plan: ScanPlan) -> RowCount | None:
     # Blocks that hold no row of the opposite of the filter match completely: they are counted without a read.
     opposite = Nothing() if plan.predicate is None else parse_rest(plan.predicate, planner.snapshot.schema)
     files = np.ones(table.files.height, np.bool_)
-    return count_rows(table, keeps, match(table, opposite).blocks, files=files, deleted=planner.deleted_rows)
+    return count_rows(table, keeps, match(table, opposite).blocks, files=files, hidden=planner.hidden_rows)

@@ -56,8 +56,7 @@ def sample_of_rows(
 
 def sample_of_table(planner: Planner, rows: int) -> float:
     """Return the fraction of a table with about this number of rows, based on the log."""
-    hidden = sum(len(deleted) for deleted in planner.deleted_rows.values())
-    total = planner.snapshot.counted_rows - hidden
+    total = planner.snapshot.counted_rows - int(planner.hidden_rows.counts.sum())
     return min(rows / total, 1.0) if total > 0 else 1.0
 
 

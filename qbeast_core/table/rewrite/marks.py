@@ -83,7 +83,7 @@ def write_vectors(snapshot: Snapshot, hidden: Mapping[int, BitMap64]) -> Written
     """Write the deletion vectors of files: the rows to hide, and the rows that are hidden already."""
     if not hidden:
         return WrittenVectors()
-    before = snapshot.deleted_rows
+    before = snapshot.hidden_rows.of(hidden)
     sets = [rows | row_set(before[file]) if file in before else rows for file, rows in hidden.items()]
     path, data, descriptors = dump_vectors(sets, uuid.uuid4())
     adds = live_adds(snapshot, list(hidden))

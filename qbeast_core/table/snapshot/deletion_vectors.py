@@ -32,26 +32,30 @@ _SMALL_BYTES: Final = 1 << 20  # larger vectors are compared with the size of th
 _SMALL_ROWS: Final = 1 << 20  # vectors of more rows are compared with the footer of their data file
 
 
-class _ListedFiles(Protocol):
+class ListedFiles(Protocol):
     """A `Snapshot`: its live files, in the order of the log, and where they are."""
 
     @property
-    def files(self) -> pl.DataFrame: ...
+    def files(self) -> pl.DataFrame:
+        """See `Snapshot`."""
+        ...
 
     @property
-    def uri(self) -> str: ...
+    def uri(self) -> str:
+        """See `Snapshot`."""
+        ...
 
     @property
-    def store(self) -> Store: ...
+    def store(self) -> Store:
+        """See `Snapshot`."""
+        ...
 
 
-def deleted_rows(listed: _ListedFiles, numbers: Sequence[int] | None = None) -> dict[int, I64Array]:
-    """Return a mapping from file index to the indexes of the rows that a deletion vector hides.
+def deleted_rows(listed: ListedFiles, numbers: Sequence[int]) -> dict[int, I64Array]:
+    """Return the indexes of the rows that the deletion vectors of some files hide, by index of the file.
 
-    `numbers` selects some of the files with deletion vectors.
+    All vectors are read at the same time.
     """
-    if numbers is None:
-        numbers = listed.files["has_deletion_vector"].arg_true().to_list()
     bodies: dict[int, bytes] = {}
     stored: dict[str, dict[int, Range]] = defaultdict(dict)  # by the file that holds the vectors
     for number in numbers:
@@ -90,7 +94,7 @@ def _whole_number(descriptor: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def _read(listed: _ListedFiles, path: str, ranges: Mapping[int, Range]) -> dict[int, bytes]:
+def _read(listed: ListedFiles, path: str, ranges: Mapping[int, Range]) -> dict[int, bytes]:
     """Return the bitmaps in a file of deletion vectors, by data file, without length and checksum."""
     store, ordered = listed.store, sorted(ranges, key=lambda number: ranges[number])
     try:
@@ -126,7 +130,7 @@ def _refuse_long(store: Store, path: str, ranges: Mapping[int, Range]) -> None:
         raise StorageError(message, path=path)
 
 
-def _rows(listed: _ListedFiles, number: int, body: bytes) -> I64Array:
+def _rows(listed: ListedFiles, number: int, body: bytes) -> I64Array:
     """Return the rows in a bitmap. The log's count of rows is not trusted with much memory, nor in order to refuse."""
     height, checked = listed.files["num_records"][number], False
     try:
@@ -145,7 +149,7 @@ def _rows(listed: _ListedFiles, number: int, body: bytes) -> I64Array:
     return rows
 
 
-def _height(listed: _ListedFiles, number: int) -> int:
+def _height(listed: ListedFiles, number: int) -> int:
     """Return the number of rows of a data file by its footer."""
     path, store = _path(listed, number), listed.store
     try:
@@ -154,11 +158,11 @@ def _height(listed: _ListedFiles, number: int) -> int:
         raise _malformed(listed, number, f"the rows of the file cannot be counted: {error}") from error
 
 
-def _path(listed: _ListedFiles, number: int) -> str:
+def _path(listed: ListedFiles, number: int) -> str:
     return FilePath.of_log(listed.files["path"][number]).text
 
 
-def _malformed(listed: _ListedFiles, number: int, problem: object) -> InvalidMetadataError:
+def _malformed(listed: ListedFiles, number: int, problem: object) -> InvalidMetadataError:
     message = (
         f"the deletion vector of {_path(listed, number)!r} of {listed.uri!r} cannot be used: {problem}. Its "
         "deleted rows are not known. Restore the file of the vector, or an older version of the "

@@ -11,7 +11,6 @@ from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
 
 from qbeast_core.errors import (
@@ -61,8 +60,8 @@ from qbeast_core.support.process import refuse_forked
 from qbeast_core.support.runtime import LOG
 from qbeast_core.table.data.file_scan import TableFiles
 from qbeast_core.table.data.foreign_schema import visible_columns
-from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta
+from qbeast_core.table.snapshot.hidden_rows import HiddenRows, VectorCache
 from qbeast_core.table.snapshot.log_files import commit_path, fingerprint, read_log, version_at
 from qbeast_core.table.snapshot.lru_cache import LruCache
 
@@ -101,6 +100,8 @@ class Snapshot:
     domains: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     # Copies of rows in a table from before 0.6.0, which are in none of `files`.
     copies: CopiedRows = field(default=NO_COPIES, repr=False)
+    # Deletion vectors that were read.
+    vectors: VectorCache = field(default_factory=VectorCache, repr=False)
 
     @property
     def logged_files(self) -> pl.DataFrame:
@@ -152,10 +153,10 @@ class Snapshot:
 
     @property
     def size_bytes(self) -> int:
-        """Approximate memory of the version: files (also in `deltalake`), index and cached footers."""
+        """Approximate memory of the version: files (also in `deltalake`), index, footers and deletion vectors."""
         index_bytes = 0 if self.decoded_blocks is None else self.decoded_blocks.size_bytes
         files_bytes = int(self.files.estimated_size()) * _COPIES_OF_FILES
-        return files_bytes + index_bytes + self.source.pages.size_bytes
+        return files_bytes + index_bytes + self.source.pages.size_bytes + self.vectors.size_bytes
 
     @property
     def sample_column(self) -> str | None:
@@ -228,9 +229,9 @@ class Snapshot:
         return tuple((self.columns.name(first), *inner) for first, *inner in paths)
 
     @cached_property
-    def deleted_rows(self) -> dict[int, I64Array]:
-        """File index -> row indexes that are not read: deleted rows, and copies beside other rows."""
-        hidden = self.rows_deleted_from(None)
+    def hidden_rows(self) -> HiddenRows:
+        """Rows that are not read: deleted rows, and copies beside other rows."""
+        copies = dict[int, I64Array]()
         for path, rows in self.copies.rows.items():
             if rows is None:
                 msg = (
@@ -239,13 +240,8 @@ class Snapshot:
                 )
                 raise UnsupportedTableError(msg, path=self.uri, feature="replicated blocks in mixed files")
             with suppress(ValueError):  # the file is live no more
-                number = self.data_paths.index(path)
-                hidden[number] = np.union1d(hidden.get(number, rows), rows)
-        return hidden
-
-    def rows_deleted_from(self, numbers: Sequence[int] | None) -> dict[int, I64Array]:
-        """Return the rows that deletion vectors hide, of some of the files that have one, or of all."""
-        return deleted_rows(self, numbers)
+                copies[self.data_paths.index(path)] = rows
+        return HiddenRows(self, copies, self.vectors)
 
     @cached_property
     def data_paths(self) -> list[str]:
@@ -418,6 +414,7 @@ def _snapshot(
         schema_json=schema_json,
         files=files,
         copies=copies,
+        vectors=VectorCache() if before is None else before.vectors.for_files(files),
         source=source,
         fingerprint=log.fingerprint,
         domains=domains_of(log, known=domains) if _has_domains(known.protocol) else {},

@@ -73,7 +73,7 @@ def test_vectors_hide_the_rows_that_deltalake_hides(
         ],
     )
     keep = pl.DataFrame(DeltaTable(root).deletion_vectors())["selection_vector"][0]
-    found = qbeast.open_table(root).snapshot.deleted_rows[0]
+    found = qbeast.open_table(root).snapshot.hidden_rows.get(0)
     assert np.array_equal(found, np.flatnonzero(~keep.to_numpy()))
     assert np.array_equal(found, rows)
 

@@ -20,7 +20,7 @@ from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedRows, Mer
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.tasks.added_rows import AddedRows, FrameRows
 from qbeast_core.table.engine.tasks.row_change import RowChange
-from qbeast_core.table.read.file_scans import scan_of
+from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -101,7 +101,8 @@ class FrameMergeSource:
         plan = scan_plan(rules, planner, keys)
         files = np.flatnonzero(plan.selection.opened & (True if among is None else among))
         chunks = list(_chunks(files, live, self.rows_at_once))
-        opened = [[scan_of(planner, plan, file) for file in chunk.tolist()] for chunk in chunks]
+        scans = dict(zip(files.tolist(), scans_of(planner, plan, files.tolist()), strict=True))
+        opened = [[scans[file] for file in chunk.tolist()] for chunk in chunks]
         call = rules.matching(planner.files, planner.row_filter(plan, rules.match_columns()), frame)
         matched = np.zeros(frame.height, np.bool_)
         found: dict[int, MergedPlaces] = {}

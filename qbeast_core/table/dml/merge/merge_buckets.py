@@ -42,7 +42,7 @@ from qbeast_core.table.engine.row_sources import FrameSource
 from qbeast_core.table.engine.spill.spill_files import PlacedBatch, SpilledRange, identity, map_ahead
 from qbeast_core.table.engine.spill.spilled_rows import Spill
 from qbeast_core.table.engine.tasks.added_rows import SUFFIX, StoredPart, StoredRows, as_bytes
-from qbeast_core.table.read.file_scans import scan_of
+from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan_task import read_scans
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -143,6 +143,8 @@ class _Matching:
         self.scan = scan_plan(rules, self._planner, key_nodes(rules, digest))
         self._live = live_rows(snapshot)
         self._files = np.flatnonzero(self.scan.selection.opened & (True if among is None else among))
+        numbers = self._files.tolist()
+        self._scans = dict(zip(numbers, scans_of(self._planner, self.scan, numbers), strict=True))
         self._source: list[SpilledRange] = []
         self._keys: dict[int, SpilledRange] = {}
         self._new: list[pl.DataFrame] = []
@@ -218,8 +220,8 @@ class _Matching:
     def _keys_of(self, number: int) -> pl.DataFrame:
         """Return the distinct keys of a file that can match."""
         keep = key_filter(self._rules, self._planner.row_filter(self.scan, self._on), self._digest)
-        scan = scan_of(self._planner, self.scan, number)
-        frames = [frame.select(self._on).unique() for frame in read_scans([scan], keep, self._planner.files)]
+        scans = [self._scans[number]]
+        frames = [frame.select(self._on).unique() for frame in read_scans(scans, keep, self._planner.files)]
         empty = self._empty_keys
         if not frames:
             return empty
@@ -296,8 +298,7 @@ class _Matching:
     def _judged(self, number: int, source: pl.DataFrame) -> MergedPlaces:
         rules, planner = self._rules, self._planner
         keep = planner.row_filter(self.scan, rules.match_columns())
-        scan = scan_of(planner, self.scan, number)
-        _, (places,) = rules.matching(planner.files, keep, source)([scan])
+        _, (places,) = rules.matching(planner.files, keep, source)([self._scans[number]])
         if any(places):
             self.stored_by_file[planner.snapshot.data_paths[number]] = self._store(source)
         return places
