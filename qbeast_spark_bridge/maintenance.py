@@ -48,6 +48,7 @@ def optimize(
     fraction: Share | None = None,
     full: bool = False,
     into: Into | None = None,
+    purge: bool = False,
     dry_run: bool = False,
     commit_metadata: Mapping[str, str] | None = None,
     progress: ProgressLike = None,
@@ -65,7 +66,7 @@ def optimize(
         Classic or Connect.
     path : str or path-like
         Folder or address of the table, the same for executors and this process.
-    files, revision, fraction, full, into, dry_run, commit_metadata
+    files, revision, fraction, full, into, purge, dry_run, commit_metadata
         See `Table.optimize`.
     progress : callable or bool, optional
         Called with a `Progress` at every step; files are counted once all of them are written.
@@ -100,6 +101,7 @@ def optimize(
         fraction=fraction,
         full=full,
         into=into,
+        purge=purge,
         dry_run=dry_run,
         commit_metadata=metadata_of(commit_metadata),
         progress=callback_of(progress),

@@ -162,7 +162,7 @@ class Table:
         columns = ", ".join(f"{name}:{kind}" for name, kind in self._kinds.items()) or "unknown columns"
         index = f"indexed by {on_one_line(columns)}" if self._snapshot.config.is_indexed else "without index"
         return (
-            f"Table {self.uri!r}, version {self.version}: {self._snapshot.counted_rows:,} rows "
+            f"Table {self.uri!r}, version {self.version}: {self._snapshot.live_rows:,} rows "
             f"in {self._snapshot.files.height:,} files{self._partitioned()}, {index}{self._left()}"
         )
 
@@ -192,7 +192,7 @@ class Table:
         files = self._snapshot.files
         facts = {
             "version": f"{self.version}",
-            "rows": f"{self._snapshot.counted_rows:,}",
+            "rows": f"{self._snapshot.live_rows:,}",
             "files": f"{files.height:,}",
             "bytes": f"{int(files['size_bytes'].sum()):,}",
         }
@@ -649,8 +649,10 @@ class Table:
         Returns
         -------
         polars.DataFrame
-            `path` (decoded), `size_bytes`, `num_records`, `revision_id` (null: not indexed), `ranges` (byte ranges of
-            the column data to read; null: the whole file). The engine has to apply the filter and the sample to rows.
+            `path` (decoded), `size_bytes`, `num_records` (with hidden rows), `revision_id` (null: not indexed),
+            `ranges` (byte ranges of the column data to read; null: the whole file), `has_deletion_vector`. The engine
+            has to apply the filter and the sample to rows. It has to leave out the rows that a deletion vector hides:
+            `scan_tasks` does that, and ``optimize(purge=True)`` removes them.
 
         Raises
         ------
@@ -662,7 +664,13 @@ class Table:
         plan = self.explain(where, sample=sample, sample_by=sample_by)
         files, locate = self._snapshot.files, self._snapshot.store.locate
         stored = files.select("size_bytes", "num_records", pl.col("revision").alias("revision_id"))
-        listed = pl.concat([plan.files.select("path"), stored, plan.files.select("ranges")], how="horizontal")
+        parts = (
+            plan.files.select("path"),
+            stored,
+            plan.files.select("ranges"),
+            files.select("has_deletion_vector"),
+        )
+        listed = pl.concat(parts, how="horizontal")
         opened = listed.filter(plan.files["opened"])
         return opened.with_columns(pl.Series("path", map(locate, opened["path"]), pl.String))
 
@@ -957,7 +965,7 @@ class Table:
         -------
         polars.DataFrame
             `path`, `revision_id`, `cube` (text form, the root is empty), `depth`, `min_weight`, `max_weight`,
-            `element_count`, `replicated`.
+            `element_count` (with rows that a deletion vector hides), `replicated`.
         """
         refuse_unindexed(self._snapshot)
         return Index(self._snapshot).listed()
@@ -1343,6 +1351,7 @@ class Table:
         fraction: Share | None = None,
         full: bool = False,
         into: Into | None = None,
+        purge: bool = False,
         dry_run: bool = False,
         commit_metadata: Mapping[str, str] | None = None,
         progress: ProgressLike = None,
@@ -1353,19 +1362,20 @@ class Table:
         """Rewrite files to improve the index, in steps. The rows stay the same, and a table in shape is left alone.
 
         By default these files are rewritten, and their rows are indexed with the newest revision: files without index
-        (``"staged"``); files with deletion vectors (``"deletion vector"``); small files, if there are enough to join
-        (``"small file"``); files without the values of a sample column, and of the newest revision, files of another
-        implementation (both ``"foreign layout"``), and some files with rows that a rewrite would place deeper in the
-        tree (``"overfull cubes"``). Of the last, the files that save filters most are rewritten, up to 0.8 times the
-        rows that are rewritten for other reasons or 5 % of the table. So an optimize costs about what was appended, and
-        a table that was never optimized takes several. A few more files may be rewritten to keep the thresholds in
-        order (``"order of weights"``). Rows outside of the newest revision begin a new one in the same commit. If
-        joined files make others small, a further commit joins these. After a `reindex`, the oldest files of other
-        columns are moved as well, up to a quarter of the table's bytes (``"older revision"``).
+        (``"staged"``); files of whose rows deletion vectors hide 10 % or more (``"deletion vector"``); small files, if
+        there are enough to join (``"small file"``); files without the values of a sample column, and of the newest
+        revision, files of another implementation (both ``"foreign layout"``), and some files with rows that a rewrite
+        would place deeper in the tree (``"overfull cubes"``). Of the last, the files that save filters most are
+        rewritten, up to 0.8 times the rows that are rewritten for other reasons or 5 % of the table. So an optimize
+        costs about what was appended, and a table that was never optimized takes several. A few more files may be
+        rewritten to keep the thresholds in order (``"order of weights"``). Rows outside of the newest revision begin a
+        new one in the same commit. If joined files make others small, a further commit joins these. After a `reindex`,
+        the oldest files of other columns are moved as well, up to a quarter of the table's bytes (``"older
+        revision"``).
 
         Full reads return the same rows before and after, and so do samples, except for rows that move to other columns.
-        Concurrent appends are kept. In a table without index (``columns=[]``), small files and files with deletion
-        vectors are rewritten.
+        Concurrent appends are kept. In a table without index (``columns=[]``), small files and files with many
+        hidden rows are rewritten. A file that is rewritten for any reason loses its hidden rows.
 
         Parameters
         ----------
@@ -1385,6 +1395,10 @@ class Table:
             come from its current rows, and drop all other revisions, so that the metadata does not contain values of
             deleted rows (see docs/personal-data.md). Columns keep their kinds; statistics of `column_stats` are
             dropped. It cannot be combined with `files`, `revision` and `fraction`.
+        purge : bool, default False
+            Rewrite all files with rows that deletion vectors hide, also those with few, or that another implementation
+            clustered. Then no file of the new version has deleted rows; old versions have them until a `vacuum`, see
+            docs/personal-data.md. It cannot be combined with `files`, `fraction` and one `revision`.
         dry_run : bool, default False
             Change nothing. The result lists the files that would be rewritten, and why.
 
@@ -1434,6 +1448,7 @@ class Table:
             fraction=fraction,
             full=full,
             into=into,
+            purge=purge,
             dry_run=dry_run,
             commit_metadata=metadata_of(commit_metadata),
         )

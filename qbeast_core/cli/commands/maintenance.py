@@ -93,6 +93,7 @@ def upgrade(table: str, **options: Any) -> Answer:
         ("newest", "new"),
         optional=True,
     ),
+    flag("--purge", "Rewrite all files with rows that deletion vectors hide, also those with few."),
     writing_options,
     progress=True,
 )

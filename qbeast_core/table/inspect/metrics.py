@@ -118,6 +118,9 @@ class Health(_Value):
     rows_without_sample: int = 0
     # Rows that are indexed by other columns than the newest revision, after a reindex. Optimize moves them in steps.
     rows_of_other_columns: int = 0
+    # Rows that deletion vectors hide, by the log, and their share of the rows in the files: no read returns them.
+    hidden_rows: int = 0
+    hidden_share: float = 0.0
     # Rows in files that another implementation clustered (``clusteringProvider`` in the log), which optimize leaves
     # alone.
     rows_clustered_by_others: int = 0
@@ -127,6 +130,8 @@ class Health(_Value):
         reasons = ", ".join(self.reasons)
         rows = self.rows_of_other_columns
         reasons += f" ({rows:,} rows are indexed by other columns)" if rows else ""
+        hidden = f"{self.hidden_rows:,} rows ({self.hidden_share:.1%})"
+        reasons += f" ({hidden} are hidden by deletion vectors)" if self.hidden_rows else ""
         left = self.rows_clustered_by_others
         reasons += f" ({left:,} rows are clustered by another implementation)" if left else ""
         reasons += (
@@ -156,8 +161,10 @@ class Metrics(_Value):
         State of the table: `needs_optimize`; `reasons` as in the plan of ``optimize(dry_run=True)``; `saved_share`,
         the share of the rows that filters open now and would not open after the next optimize, in [0, 1] (a rough
         estimate, too high if rows arrive in the order of an indexed column); `rows_without_sample`, the rows that
-        samples of other engines may lack (see `Table.add_sample_column`); and `rows_of_other_columns`, the rows that a
-        reindex left to `Table.optimize`.
+        samples of other engines may lack (see `Table.add_sample_column`); `rows_of_other_columns`, the rows that a
+        reindex left to `Table.optimize`; and `hidden_rows`, the rows that deletion vectors hide, which no read returns
+        and ``optimize(purge=True)`` removes, with `hidden_share`, their share of the rows in files, in [0, 1]. Other
+        counts include hidden rows, as the blocks of the index do.
 
     Examples
     --------
@@ -329,12 +336,15 @@ def _health(state: Index) -> Health:
     """Return whether an optimize without options would rewrite files."""
     if state.snapshot.copies:  # optimize refuses such a table
         return Health(needs_optimize=False, reasons=("it holds copies of rows: upgrade the table first",))
-    choice = choose_files(state, DEFAULT_SCOPE)
+    choice, counted = choose_files(state, DEFAULT_SCOPE), state.snapshot.counted_rows
+    hidden = counted - state.snapshot.live_rows
     return Health(
         needs_optimize=bool(choice.reasons),
         reasons=tuple(sorted(set(choice.reasons))),
         saved_share=round(saved_share(state, choice), 4),
         rows_without_sample=state.rows_without_sample,
+        hidden_rows=hidden,
+        hidden_share=round(hidden / max(counted, 1), 6),
         rows_of_other_columns=state.rows_of_other_columns,
         rows_clustered_by_others=state.rows_clustered_by_others,
     )

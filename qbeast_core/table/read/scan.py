@@ -185,7 +185,7 @@ def warn_of_sample(planner: Planner, sample: Sample | None, plan: ScanPlan) -> N
         return
     warn_of_full_read(planner)
     first, last = fractions_of(sample)
-    rows = planner.snapshot.counted_rows
+    rows = planner.snapshot.live_rows
     expected = (last - first) * rows
     if expected < _MIN_EXPECTED or plan.selection.opened.any():
         return

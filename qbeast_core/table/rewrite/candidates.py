@@ -9,12 +9,14 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import polars as pl
 
+from qbeast_core.log.rebase import dialect_of
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import weight_to_fraction
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index.live_index import STAGED, Index
+from qbeast_core.table.snapshot.hidden_rows import UNKNOWN, logged_counts
 from qbeast_core.tree.layout.gain import Blocks, Gain
 from qbeast_core.tree.space.index_values import text_column
 
@@ -31,6 +33,9 @@ RewriteReason: TypeAlias = Literal[
 ]
 
 _SMALL_SHARE: Final = 0.5
+
+# Minimum share of hidden rows for which a file is rewritten.
+_MIN_HIDDEN_SHARE: Final = 0.1
 
 # Maximum number of rows that one optimize restores: for each row that it rewrites for another reason, and as a share of
 # the table. Without other rows to rewrite it restores the rows of a large file.
@@ -51,7 +56,7 @@ class Scope:
     newest: bool = False
     # Include files without index.
     staged: bool = True
-    # Include small files and files with deletion vectors of other revisions.
+    # Include small files and files with hidden rows of other revisions.
     beyond: bool = False
     # Include all files of other revisions.
     older: bool = False
@@ -61,6 +66,8 @@ class Scope:
     full: bool = False
     # Include some files of the revision whose cubes are overfull.
     restores: bool = True
+    # Include all files with hidden rows, also those with few, or that another implementation clustered.
+    purge: bool = False
     # Include only these files (decoded paths), also those in good shape. None: any files.
     paths: frozenset[str] | None = None
     # Include only files with a block that begins at or below this fraction of all weights. Of staged files, include
@@ -92,9 +99,10 @@ class Choice:
     reasons: list[RewriteReason]
 
     def frame(self, state: Index) -> pl.DataFrame:
-        """Return `path` (decoded), `rows`, `bytes`, `revision_id` (null: none), `reason`."""
+        """Return `path` (decoded), `rows` (without hidden ones), `bytes`, `revision_id` (null: none), `reason`."""
         files = state.files[self.files].drop("file")
-        return files.with_columns(pl.Series("reason", self.reasons, dtype=pl.String))
+        hidden = pl.Series(np.maximum(logged_counts(state.snapshot.files[self.files]), 0))
+        return files.with_columns(pl.col("rows") - hidden, pl.Series("reason", self.reasons, dtype=pl.String))
 
 
 def choose_files(state: Index, scope: Scope) -> Choice:
@@ -105,7 +113,8 @@ def choose_files(state: Index, scope: Scope) -> Choice:
     current = state.revision_of == (-2 if scope.revision is None else scope.revision)  # -2 matches no file
     staged = state.revision_of == STAGED
     considered = current | (~staged & scope.beyond)
-    within = _within(state, scope, staged) & ~state.clustered_by_others
+    hidden = _hides_rows(state, scope)
+    within = _within(state, scope, staged) & (~state.clustered_by_others | (hidden & scope.purge))
     if scope.paths is not None:
         named = state.files["path"].is_in(list(scope.paths)).to_numpy()
         within = within & named & (current | (staged & scope.staged) | (~staged & scope.older))
@@ -114,7 +123,7 @@ def choose_files(state: Index, scope: Scope) -> Choice:
         "requested": current if scope.full else (current | staged) & (scope.paths is not None),
         "staged": staged & scope.staged,
         "older revision": (~current & ~staged & scope.older) | _to_move(state, scope),
-        "deletion vector": considered & files["has_deletion_vector"].to_numpy(),
+        "deletion vector": considered & hidden,
         "foreign layout": (current & ~has_exact_layout(files)) | (considered & _lacks_samples(state)),
     }
     # Files with one of these reasons are rewritten in any case. Small and overfull files are worth it only if enough
@@ -143,14 +152,27 @@ def _choose_without_index(state: Index, scope: Scope) -> Choice:
     named = np.full(files.height, scope.full)
     if scope.paths is not None:
         named = state.files["path"].is_in(list(scope.paths)).to_numpy()
-    deleted = files["has_deletion_vector"].to_numpy() & (scope.paths is None)
-    reasons = np.select([named, deleted], ["requested", "deletion vector"], "").astype(object)
+    hidden = _hides_rows(state, scope) & (scope.paths is None)
+    reasons = np.select([named, hidden], ["requested", "deletion vector"], "").astype(object)
     for here in state.files_by_tree if scope.paths is None else ():
         chosen = reasons[here] != ""
         small = _small(sizes[:, here], ~chosen, int(sizes[0, here[chosen]].sum()))
         reasons[here[small]] = "small file"
     numbers = np.flatnonzero(reasons != "")
     return Choice(numbers, reasons[numbers].tolist())
+
+
+def _hides_rows(state: Index, scope: Scope) -> BoolArray:
+    """Return which files to rewrite for their hidden rows."""
+    files = state.snapshot.files
+    has_vector: BoolArray = files["has_deletion_vector"].to_numpy()
+    # A JVM of qbeast-spark reads files without their vectors.
+    if scope.purge or not has_vector.any() or dialect_of(state.snapshot) == "qbeast-spark":
+        return has_vector
+    hidden = logged_counts(files)
+    few = (hidden != UNKNOWN) & (hidden < _MIN_HIDDEN_SHARE * _rows(files))
+    chosen: BoolArray = has_vector & ~few
+    return chosen
 
 
 def saved_share(state: Index, choice: Choice) -> float:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 import polars as pl
@@ -58,6 +58,7 @@ class OptimizeOptions:
     fraction: Share | None = None
     full: bool = False
     into: Into | None = None
+    purge: bool = False
     dry_run: bool = False
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     progress: ProgressCallback | None = None
@@ -114,9 +115,9 @@ def _scopes(snapshot: Snapshot, options: OptimizeOptions) -> list[Scope]:
     fraction = options.fraction
     if fraction is not None:
         fraction = share_of(fraction, "fraction", zero=True)
-    shared: dict[str, Any] = {"fraction": fraction, "full": options.full}
+    shared: dict[str, Any] = {"fraction": fraction, "full": options.full, "purge": options.purge}
     if options.into == "new":
-        return [Scope(newest=True, full=True, older=True)]
+        return [Scope(newest=True, full=True, older=True, purge=options.purge)]
     older = options.into == "newest"
     if options.files is not None:
         return [Scope(newest=True, older=older, paths=_paths(snapshot, options.files), **shared)]
@@ -157,6 +158,12 @@ def _check(options: OptimizeOptions) -> None:
     if options.into == "new" and any(selector is not None for selector in selectors):
         msg = 'into="new" rewrites the whole table: omit the options that choose files'
         raise InvalidInputError(msg, argument="into")
+    if not isinstance(cast("object", options.purge), bool):
+        invalid_argument("purge", "must be True or False", value=options.purge)
+    chosen = (options.files, None if options.revision == "all" else options.revision, options.fraction)
+    if options.purge and any(selector is not None for selector in chosen):
+        msg = "purge=True rewrites all files with deleted rows: omit the options that choose files"
+        raise InvalidInputError(msg, argument="purge")
 
 
 def _check_index(snapshot: Snapshot, options: OptimizeOptions) -> None:
@@ -316,8 +323,8 @@ class OptimizeResult(RewriteResult):
             return f"{head} begins revision {self.revision_id}; there are no rows"
         if not self.plan.height:
             shape = (
-                f"{head} is in shape: no file is small or staged or has deleted rows, and a rewrite of a file would "
-                "save filters less than a fifth of its rows; nothing was changed"
+                f"{head} is in shape: no file is small or staged or has many deleted rows, and a rewrite of a file "
+                "would save filters less than a fifth of its rows; nothing was changed"
             )
             return "\n".join([shape, *left])
         counts = self.plan.group_by("reason", maintain_order=True).agg(

@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.errors import (
@@ -61,7 +62,7 @@ from qbeast_core.support.runtime import LOG
 from qbeast_core.table.data.file_scan import TableFiles
 from qbeast_core.table.data.foreign_schema import visible_columns
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta
-from qbeast_core.table.snapshot.hidden_rows import HiddenRows, VectorCache
+from qbeast_core.table.snapshot.hidden_rows import HiddenRows, VectorCache, logged_counts
 from qbeast_core.table.snapshot.log_files import commit_path, fingerprint, read_log, version_at
 from qbeast_core.table.snapshot.lru_cache import LruCache
 
@@ -257,6 +258,11 @@ class Snapshot:
     def counted_rows(self) -> int:
         """Number of rows of the live files that the log counts, including deleted rows."""
         return int(self.files["num_records"].fill_null(0).sum())
+
+    @property
+    def live_rows(self) -> int:
+        """Number of rows of the live files, by the counts in the log, without rows that deletion vectors hide."""
+        return self.counted_rows - int(np.maximum(logged_counts(self.files), 0).sum())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the URI and the version. Unpickling opens the table again."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import Mock
 
@@ -28,8 +29,14 @@ class File:
     number: int | None = 1
     rules: str | None = "1"
     blocks: tuple[Block, ...] | None = None
-    vector: bool = False
+    # Number of hidden rows in the log; "?": a vector without a count.
+    hidden: int | str | None = None
     layout: str | None = None
+
+    @property
+    def vector(self) -> str | None:
+        counts = {} if self.hidden == "?" else {"cardinality": self.hidden}
+        return None if self.hidden is None else json.dumps({"storageType": "i", **counts})
 
     def columns(self, at: int) -> dict[str, Any]:
         blocks = self.blocks or (Block("", LOW, LAST, self.rows),)
@@ -43,14 +50,21 @@ class File:
             "blocks": tag,
             "rules": self.rules,
             "layout": self.layout,
-            "has_deletion_vector": self.vector,
+            "deletion_vector": self.vector,
+            "has_deletion_vector": self.vector is not None,
         }
 
 
 def state_of(
     *files: File, cube_size: int = 10**9, no_files: bool = False, sample_column: str | None = None
 ) -> Index:
-    overrides = {"revision": pl.Int64, "blocks": pl.String, "rules": pl.String, "layout": pl.String}
+    overrides = {
+        "revision": pl.Int64,
+        "blocks": pl.String,
+        "rules": pl.String,
+        "layout": pl.String,
+        "deletion_vector": pl.String,
+    }
     frame = pl.DataFrame([file.columns(at) for at, file in enumerate(files)], schema_overrides=overrides)
     frame = frame.with_columns(pl.lit(None, pl.String).alias("state"))
     frame = frame.clear() if no_files else frame
@@ -60,6 +74,7 @@ def state_of(
     revisions = {1: item, 2: other}
     snapshot = Mock(
         files=frame,
+        logged_files=frame,
         data_paths=frame["path"].to_list(),
         partitions=pl.DataFrame(),
         schema=schema,
@@ -86,9 +101,17 @@ def test_files_without_values_of_sample_column_are_taken():
 
 
 def test_each_file_has_its_reason():
-    files = [File(10**6), File(10**6, number=None), File(10**6, rules=None), File(10**6, vector=True)]
+    files = [File(10**6), File(10**6, number=None), File(10**6, rules=None), File(10**6, hidden=10**5)]
     actual = chosen(state_of(*files, File(10**6, number=2)))
     assert actual == {1: "staged", 2: "foreign layout", 3: "deletion vector"}
+
+
+def test_files_are_taken_from_a_tenth_of_hidden_rows_on():
+    files = [File(10**6, hidden=hidden) for hidden in (None, 0, 99_999, 100_000, 10**6, "?", 10**6 + 1, -1)]
+    state = state_of(*files)
+    assert chosen(state) == dict.fromkeys(range(3, 8), "deletion vector")
+    assert chosen(state, replace(ALL, purge=True)) == dict.fromkeys(range(1, 8), "deletion vector")
+    assert chosen(state, replace(ALL, full=True, purge=True)) == dict.fromkeys(range(8), "requested")
 
 
 def test_table_in_shape_has_no_candidates():

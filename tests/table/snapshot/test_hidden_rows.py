@@ -48,7 +48,11 @@ def test_filter_reads_vectors_of_opened_files(path: Path) -> None:
     table = qbeast.open_table(path)
     part = pl.col("p") == 1
     assert_same_rows(table.read(where=part), LEFT.filter(part), key="id")
-    assert_same_rows(pl.concat([task.read() for task in table.scan_tasks(part)]), LEFT.filter(part), key="id")
+    assert_same_rows(
+        pl.concat([frame for task in table.scan_tasks(part) for frame in task.read()]),
+        LEFT.filter(part),
+        key="id",
+    )
     assert table.delete(part & (pl.col("id") == 310)).rows_deleted == 1
     with pytest.raises(qbeast.StorageError, match="lists deleted rows"):
         table.read()
@@ -60,7 +64,7 @@ def test_counts_need_no_vector(path: Path) -> None:
     table = qbeast.open_table(path)
     assert table.count() == LEFT.height
     assert table.count(pl.col("p") == 2) == LEFT.filter(p=2).height
-    assert table.delete(True).rows_deleted == LEFT.height
+    assert table.delete(where=True).rows_deleted == LEFT.height
     assert table.count() == 0
 
 
