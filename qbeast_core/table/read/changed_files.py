@@ -234,4 +234,5 @@ def _hidden(actions: Sequence[RemoveFile | AddFile], files: TableFiles) -> Mappi
             "has_deletion_vector": pl.Boolean,
         },
     )
-    return deleted_rows(_Files(listed, files.location.uri, files.store))
+    numbers = listed["has_deletion_vector"].arg_true().to_list()
+    return deleted_rows(_Files(listed, files.location.uri, files.store), numbers)

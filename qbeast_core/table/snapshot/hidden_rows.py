@@ -63,9 +63,13 @@ class HiddenRows:
         """Indexes of the files with a deletion vector or with copies."""
         return frozenset(self._listed.files["has_deletion_vector"].arg_true().to_list()) | self._copies.keys()
 
-    @cached_property
+    @property
     def counts(self) -> I64Array:
         """Number of hidden rows of each file, shape (files,). Vectors without a count in the log are read."""
+        return self._counts
+
+    @cached_property
+    def _counts(self) -> I64Array:
         counts = logged_counts(self._listed.files)
         counts[list(self._copies)] = UNKNOWN
         for number, rows in self.of(np.flatnonzero(counts == UNKNOWN).tolist()).items():
