@@ -136,6 +136,7 @@ def _rows(
 ) -> Iterator[pl.DataFrame]:
     """Read changed rows for Polars."""
     names = list(reader.shown) if with_columns is None else with_columns
-    needed = list(dict.fromkeys([*names, *([] if predicate is None else predicate.meta.root_names())]))
+    filtered: list[str] = [] if predicate is None else predicate.meta.root_names()
+    needed = list(dict.fromkeys([*names, *filtered]))
     frames = (frame for commit in commits for frame in reader.read(commit, needed))
     yield from shown_rows(frames, names, predicate, n_rows)
