@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -27,7 +28,7 @@ def kept(path: Path) -> set[str]:
             )
             if NAME in rows + footer or NAME.encode() in file.read_bytes():
                 actual.add("checkpoint" if ".checkpoint" in file.name else "data")
-        elif file.is_file() and NAME in file.read_text():
+        elif file.is_file() and NAME.encode() in file.read_bytes():
             actual.add("commit")
     return actual
 
@@ -88,3 +89,43 @@ def test_extreme_values_disappear_with_their_files(tmp_path: Path) -> None:
     assert "zoe@example.org" in live_statistics(path)
     qbeast.open_table(path).delete(pl.col("visits") == 60)
     assert "zoe@example.org" not in live_statistics(path)
+
+
+NOW: dict[str, Any] = {"retention_hours": 0, "allow_short_retention": True, "dry_run": False}
+
+
+def live_rows(path: Path) -> str:
+    """Return all rows in live data files, also those that no read returns."""
+    return str([pl.read_parquet(file).to_dicts() for file in qbeast.open_table(path).files()["path"]])
+
+
+@pytest.mark.parametrize("columns", [["email:hash", "visits"], ["visits"], []])
+def test_hidden_rows_are_on_disk_until_a_purge(columns: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    qbeast.write_table(PEOPLE.clear(), path, columns=columns, deletion_vectors=True)
+    qbeast.open_table(path).set_properties({"delta.dataSkippingStatsColumns": "visits"})
+    qbeast.write_table(PEOPLE, path, mode="append")
+    table = qbeast.open_table(path)
+    table.delete(pl.col("visits") == 23)
+    assert EMAIL not in set(pl.read_delta(str(path))["email"])
+    table.vacuum(**NOW)
+    table.optimize()
+    assert NAME in live_rows(path)
+    assert kept(path) == {"data"}
+    table.optimize(purge=True)
+    assert NAME not in live_rows(path)
+    assert kept(path) == {"data"}, "of the versions before the purge"
+    table.vacuum(**NOW)
+    assert kept(path) == set()
+    assert not list(path.glob("deletion_vector_*"))
+
+
+def test_delete_without_vectors_erases_live_files(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    qbeast.write_table(PEOPLE, path, columns=["email:hash", "visits"])
+    table = qbeast.open_table(path)
+    table.delete(pl.col("visits") == 23)
+    assert NAME not in live_rows(path)
+    assert kept(path) == {"data"}
+    table.vacuum(**NOW)
+    assert kept(path) == set()

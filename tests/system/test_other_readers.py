@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaProtocolError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,3 +69,25 @@ def test_other_readers_see_the_same_rows(case: Case, data: st.DataObject) -> Non
         with small_files(file_rows=30, page_rows=4):
             write(path, case)
         check_readers(path, case.rows, data)
+
+
+def test_readers_of_deletion_vectors(tmp_path: Path) -> None:
+    """As docs/readers.md lists: they return the rows that are left, or refuse the table."""
+    rows = pl.DataFrame({"id": range(1000), "x": [i % 13 for i in range(1000)]})
+    qbeast.write_table(rows, tmp_path, columns=["id"], deletion_vectors=True)
+    table = qbeast.open_table(tmp_path)
+    gone = pl.col("id") % 50 == 0
+    table.delete(gone)
+    assert table.snapshot.files["has_deletion_vector"].any()
+    left, delta = rows.filter(~gone), DeltaTable(tmp_path)
+    assert_same_rows(pl.read_delta(tmp_path), left, key="id")
+    assert_same_rows(pl.scan_delta(tmp_path).filter(x=3).collect(), left.filter(x=3), key="id")
+    by_sql = QueryBuilder().register("t", delta).execute("SELECT id, x FROM t").read_all()
+    assert_same_rows(pl.DataFrame(by_sql), left, key="id")
+    for read in (delta.to_pyarrow_dataset, delta.to_pyarrow_table, delta.to_pandas):
+        with pytest.raises(DeltaProtocolError, match="deletionVectors"):
+            read()
+    table.optimize(purge=True)
+    assert_same_rows(
+        pl.concat([pl.read_parquet(file).select("id", "x") for file in table.files()["path"]]), left, key="id"
+    )
