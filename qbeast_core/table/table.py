@@ -1565,8 +1565,9 @@ class Table:
         """Delete rows, in one commit. The index is kept.
 
         Files without matching rows stay. Files in which all rows match are removed. Other files are rewritten without
-        the matching rows; a few more files may be rewritten to keep the index in order. Rows that deletion vectors of
-        other writers hide stay deleted.
+        the matching rows; a few more files may be rewritten to keep the index in order. In a table with deletion
+        vectors, files of which at most 30 % of the rows are hidden afterwards stay, and a vector hides the rows: they
+        are on disk until ``optimize(purge=True)`` and `vacuum`, see docs/personal-data.md.
 
         The change applies to the newest version, not to the version of this object. If another writer commits first, it
         is applied to the new version.

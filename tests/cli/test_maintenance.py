@@ -81,6 +81,17 @@ def test_optimize_rewrites_files_its_dry_run_named(scattered: Path) -> None:
     assert "is in shape" in run("optimize", scattered).stdout
 
 
+def test_purge_rewrites_files_with_few_hidden_rows(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = pl.DataFrame({"id": range(1000)})
+    qbeast.write_table(rows, path, columns=["id"], deletion_vectors=True)
+    qbeast.open_table(path).delete("id < 10")
+    assert "is in shape" in run("optimize", path).stdout
+    assert [file["reason"] for file in run_json("optimize", path, "--purge")["plan"]] == ["deletion vector"]
+    (file,) = qbeast.open_table(path).files()["path"]
+    assert sorted(pl.read_parquet(file)["id"]) == list(range(10, 1000))
+
+
 def test_optimize_takes_the_options_of_the_library(scattered: Path) -> None:
     path = qbeast.open_table(scattered).explain().files["path"][0]
     plan = run_json("optimize", scattered, "--file", path, "--dry-run")["plan"]
