@@ -265,7 +265,8 @@ class Featured(Known):
         old = self.ids[max(self.ids)] if self.ids else {}
         for info in infos:
             if info["operation"] == "RESTORE":
-                old = self.ids[int(info["operationParameters"]["version"])]
+                # Versions within a step were not looked at.
+                old = self.ids.get(int(info["operationParameters"]["version"]), {})
         if all(info.get("tags", {}).get("delta.rowTracking.preserved") != "false" for info in infos):
             kept = old.keys() & found.keys()
             assert {key: found[key][0] for key in kept} == {key: old[key][0] for key in kept}

@@ -39,13 +39,17 @@ SPARK_CHANGES = (
     "update {t} set b = 'key 0' where row % 13 = #",
     "delete from {t} where row % 17 = #",
 )
+VECTORS = "delta.enableDeletionVectors"
 MAPPED = {"delta.columnMapping.mode": "name"}
 FEATURES = {
     "partitions": Feature({}, partitioned=True),
     "mapping by name": Feature(MAPPED),
     "mapping by id": Feature({"delta.columnMapping.mode": "id"}),
     "mapped partitions": Feature(MAPPED, partitioned=True),
-    "deletion vectors": Feature({"delta.enableDeletionVectors": "true"}),
+    "deletion vectors": Feature({VECTORS: "true"}),
+    "vectors of a feed": Feature({VECTORS: "true", "delta.enableChangeDataFeed": "true"}),
+    "vectors of mapped partitions": Feature({VECTORS: "true", **MAPPED}, partitioned=True),
+    "vectors of tracked rows": Feature({VECTORS: "true", "delta.enableRowTracking": "true"}),
     "change feed": Feature({"delta.enableChangeDataFeed": "true"}),
     "mapped feed": Feature({"delta.enableChangeDataFeed": "true", **MAPPED}, partitioned=True),
     "constraints": Feature({}, after="alter table {t} add constraint few check (row >= 0 or row is null)"),

@@ -30,6 +30,7 @@ from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.index.live_index import Index
+from qbeast_core.table.rewrite.marks import hides_rows
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies, replace_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
@@ -152,6 +153,8 @@ def _conflict(snapshot: Snapshot, change: Change, engine: Engine, newest: Snapsh
     _check_changeable(newest, change)
     if keeps_feed(newest) and not keeps_feed(planned):
         return "another writer enabled the change data feed"
+    if hides_rows(planned) and not hides_rows(newest):
+        return "another writer disabled deletion vectors"
     key = ["path", "deletion_vector"]
     old = planned.files.select(key).with_columns(pl.lit(value=True).alias("old"))
     joined = newest.files.select(key).join(old, on=key, how="left", nulls_equal=True, maintain_order="left")

@@ -97,6 +97,7 @@ def switch_dialect(
         "files",
         parameters={BLOCKS_DIALECT: dialect},
         files=plan,
+        conflict_with=_hidden_rows if dialect == "qbeast-spark" else None,
     )
     result = DialectResult(
         version=outcome.version,
@@ -138,6 +139,9 @@ def _refuse_unsupported(snapshot: Snapshot) -> None:
     elif snapshot.config.has_other_columns:
         reason = "its revisions have different columns, after a reindex, and qbeast-spark supports one list of columns"
         cure = 'Call Table.optimize(into="new") first: it leaves one revision.'
+    elif (hidden := _hidden_rows(snapshot)) is not None:
+        reason = f"{hidden}, and qbeast-spark reads files without their deletion vectors"
+        cure = "Call Table.optimize(full=True) first: it writes files without hidden rows."
     elif snapshot.config.sample_by:
         key = list(snapshot.config.sample_by)
         reason = f"its samples are by the hash of {key}, and qbeast-spark samples by the indexed columns"
@@ -152,6 +156,12 @@ def _refuse_unsupported(snapshot: Snapshot) -> None:
         return
     msg = f"{snapshot.uri!r} cannot have this dialect: {reason}. {cure}"
     raise InvalidInputError(msg, argument="dialect", value="qbeast-spark")
+
+
+def _hidden_rows(snapshot: Snapshot) -> str | None:
+    """Return how many files have hidden rows, or None."""
+    count = int(snapshot.files["has_deletion_vector"].sum())
+    return f"{count:,} of its files have hidden rows" if count else None
 
 
 def _refuse_new_transformations(snapshot: Snapshot) -> None:

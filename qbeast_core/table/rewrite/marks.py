@@ -15,6 +15,7 @@ from qbeast_core.log.intent import MarkedFile
 from qbeast_core.log.protocol import may_hide_rows
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.table.data.data_files import delete_files
 from qbeast_core.table.snapshot.snapshot import Snapshot, live_adds
 
 # A file is rewritten if deletion vectors would hide more than this share of its rows.
@@ -63,13 +64,18 @@ class WrittenVectors:
         return counts if self.marked else {}
 
 
+def hides_rows(snapshot: Snapshot) -> bool:
+    """Return whether changes of a table may hide rows by deletion vectors."""
+    # A JVM of qbeast-spark reads files without their vectors.
+    return may_hide_rows(snapshot.protocol, snapshot.metadata) and dialect_of(snapshot) != "qbeast-spark"
+
+
 def markable(snapshot: Snapshot, files: I64Array, rows: I64Array, live: I64Array) -> BoolArray:
     """Return in which files to hide rows: in a table with deletion vectors, in files that keep most of their rows.
 
     `rows` are the rows to hide of each file, `live` those that a read returns.
     """
-    # A JVM of qbeast-spark reads files without their vectors.
-    if not may_hide_rows(snapshot.protocol, snapshot.metadata) or dialect_of(snapshot) == "qbeast-spark":
+    if not hides_rows(snapshot):
         return np.zeros(len(files), np.bool_)
     paths = snapshot.files["path"].gather(files)
     # Polars shows the hidden rows of files with encoded paths.
@@ -87,7 +93,11 @@ def write_vectors(snapshot: Snapshot, hidden: Mapping[int, BitMap64]) -> Written
     sets = [rows | row_set(before[file]) if file in before else rows for file, rows in hidden.items()]
     path, data, descriptors = dump_vectors(sets, uuid.uuid4())
     adds = live_adds(snapshot, list(hidden))
-    snapshot.store.put(path, data)
+    try:
+        snapshot.store.put(path, data)
+    except BaseException:  # also after an interrupt, or if only the reply of a store is lost
+        delete_files(snapshot.store, [path])
+        raise
     marked = [
         MarkedFile(add, with_vector(add, descriptor))
         for add, descriptor in zip(adds, descriptors, strict=True)
