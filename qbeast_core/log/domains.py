@@ -8,7 +8,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 import orjson
@@ -101,16 +101,17 @@ class RowIdsOfFile(NamedTuple):
     base_row_id: int
     version: int
 
-    def filled(self, row: pl.Expr) -> list[pl.Expr]:
-        """Return the hidden columns without nulls; `row` is the index of a row in the file.
+    def filled(self, row: pl.Expr, names: Container[str]) -> list[pl.Expr]:
+        """Return the hidden columns among `names` without nulls; `row` is the index of a row in the file.
 
         >>> ids = RowIdsOfFile(RowIdColumns("id", "version"), base_row_id=5, version=2)
         >>> rows = pl.DataFrame({"id": [9, None], "version": [None, 1], "row": [0, 1]})
-        >>> rows.select(ids.filled(pl.col("row"))).rows()
+        >>> rows.select(ids.filled(pl.col("row"), rows.columns)).rows()
         [(9, 2), (6, 1)]
         """
         fresh = row.cast(pl.Int64) + self.base_row_id
-        return [pl.coalesce(self.columns.row_id, fresh), pl.coalesce(self.columns.version, self.version)]
+        values = {self.columns.row_id: fresh, self.columns.version: pl.lit(self.version, pl.Int64)}
+        return [pl.coalesce(name, value) for name, value in values.items() if name in names]
 
 
 def assigns_row_ids(protocol: Protocol, metadata: Metadata) -> bool:

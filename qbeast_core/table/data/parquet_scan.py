@@ -126,7 +126,7 @@ def _scan_alike(
     lazy = lazy.select(*seen.columns_of(values), *constants, *([_ROW] if counts else []))
     ids, hidden, only = scans[0].row_ids, scans[0].hidden, scans[0].only
     if ids is not None:
-        lazy = lazy.with_columns(ids.filled(pl.col(_ROW)))
+        lazy = lazy.with_columns(ids.filled(pl.col(_ROW), codec.names))
     if only is not None:
         lazy = lazy.filter(_is_listed(only))
     elif hidden is not None:

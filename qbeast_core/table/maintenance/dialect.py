@@ -141,7 +141,7 @@ def _refuse_unsupported(snapshot: Snapshot) -> None:
         cure = 'Call Table.optimize(into="new") first: it leaves one revision.'
     elif (hidden := _hidden_rows(snapshot)) is not None:
         reason = f"{hidden}, and qbeast-spark reads files without their deletion vectors"
-        cure = "Call Table.optimize(full=True) first: it writes files without hidden rows."
+        cure = "Call Table.optimize(purge=True) first: it removes them."
     elif snapshot.config.sample_by:
         key = list(snapshot.config.sample_by)
         reason = f"its samples are by the hash of {key}, and qbeast-spark samples by the indexed columns"

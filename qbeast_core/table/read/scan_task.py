@@ -262,7 +262,7 @@ def _placed(frame: pl.DataFrame, scan: FileScan, rows: I64Array, place_column: s
         frame = frame.with_columns(pl.Series(_DRAWN, weights).set(pl.Series(~is_drawn), None))
         shown &= is_read
     if scan.row_ids is not None:
-        frame = frame.with_columns(scan.row_ids.filled(pl.lit(pl.Series(rows))))
+        frame = frame.with_columns(scan.row_ids.filled(pl.lit(pl.Series(rows)), frame.columns))
     if place_column is not None:
         frame = frame.with_columns(pl.Series(place_column, rows))
     return frame.filter(pl.Series(shown))

@@ -129,7 +129,10 @@ def check(path: Path, after: pl.DataFrame, hidden: pl.DataFrame) -> None:
     assert (table.count(), table.count(where=low)) == (after.height, after.filter(low).height)
     listed = hidden_rows(path)
     snapshot = load_snapshot(path)
-    ours = {snapshot.data_paths[file]: rows.tolist() for file, rows in snapshot.deleted_rows.items()}
+    numbers = range(snapshot.files.height)
+    ours = {
+        snapshot.data_paths[file]: rows.tolist() for file, rows in snapshot.hidden_rows.of(numbers).items()
+    }
     assert ours == listed
     files = [pl.read_parquet(path / name, columns=ROWS.columns)[rows] for name, rows in listed.items()]
     assert_same_rows(pl.concat([ROWS.clear(), *files]), hidden)

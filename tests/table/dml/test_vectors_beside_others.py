@@ -16,9 +16,7 @@ import qbeast
 from qbeast_core.io.stores.local import LocalStore
 from qbeast_core.table.dml import change
 from tests.helpers.changes import spread
-from tests.helpers.handmade_log import replay
 from tests.helpers.invariants import check_invariants
-from tests.helpers.killing import Killed, killed_before
 from tests.helpers.races import landing_first
 from tests.helpers.row_ids import commits
 from tests.helpers.strategies import ROW
@@ -150,7 +148,7 @@ def test_tables_with_hidden_rows_keep_their_dialect(tmp_path: Path) -> None:
     table.delete(OURS)
     with pytest.raises(qbeast.InvalidInputError, match="1 of its files have hidden rows"):
         table.switch_dialect("qbeast-spark")
-    table.optimize(full=True)
+    table.optimize(purge=True)
     assert table.switch_dialect("qbeast-spark", jvm="0.8").committed
     assert_same_rows(table.read(), rows.filter(~OURS))
 
@@ -192,25 +190,3 @@ def test_failed_changes_leave_no_file(path: Path, step: str) -> None:
         table.update(OURS, {"f": 2.0})
     assert files(path) == before
     assert_same_rows(table.read(), ROWS)
-
-
-def test_killed_changes_are_whole_or_absent(path: Path, tmp_path: Path) -> None:
-    with killed_before(None, path) as whole:
-        merge(qbeast.open_table(path))
-    after = qbeast.read_table(path)
-    assert replay(path) != {}
-    shutil.rmtree(path)
-    seen = []
-    for step in range(whole.steps):
-        place = tmp_path / f"killed {step}"
-        qbeast.write_table(ROWS, place, columns=[ROW, "a"], deletion_vectors=True)
-        try:
-            with killed_before(step, place):
-                merge(qbeast.open_table(place))
-        except Killed:
-            pass
-        rows = qbeast.read_table(place)
-        seen.append(rows.height == after.height)
-        assert_same_rows(rows, after if seen[-1] else ROWS)
-        assert qbeast.open_table(place).check().ok
-    assert seen == sorted(seen)
