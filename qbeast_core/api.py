@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from qbeast_core.table.write.write_rows import WriteResult
 
 
-@hints_keywords
 @changing
 @shows_progress("writing")
 def write_table(

@@ -19,7 +19,6 @@ from qbeast_core.table.write.key_columns import SampleBy
 from qbeast_core.table.write.options import WriteOptions, metadata_of
 
 
-@hints_keywords
 @changing
 def convert_table(
     path: str | os.PathLike[str],
@@ -107,7 +106,6 @@ def convert_table(
         return convert(Location.of(path, storage_options), options, engine=local)
 
 
-@hints_keywords
 @changing
 def upgrade_table(
     path: str | os.PathLike[str],
@@ -192,7 +190,6 @@ def table_exists(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
     return newest_version(Location.of(path, storage_options).store) is not None
 
 
-@hints_keywords
 @changing
 def drop_table(
     path: str | os.PathLike[str],

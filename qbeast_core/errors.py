@@ -44,7 +44,14 @@ from functools import wraps
 from typing import Any, ClassVar, Final, NoReturn, ParamSpec, TypeVar
 
 from qbeast_core.support.plain_text import concise, for_people, without_secrets
-from qbeast_core.support.suggestions import did_you_mean, nearest, similar
+from qbeast_core.support.suggestions import (
+    CHECKED,
+    argument_names,
+    did_you_mean,
+    nearest,
+    similar,
+    unknown_keyword,
+)
 
 _Params = ParamSpec("_Params")
 _Result = TypeVar("_Result")
@@ -80,6 +87,8 @@ def changed_before(changed: Callable[[], bool | None]) -> Generator[None]:
 def changing(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
     """Complete the messages of errors by what became of the table. Functions that change it are decorated.
 
+    An unknown keyword argument has a hint, see `hints_keywords`.
+
     >>> @changing
     ... def write() -> None:
     ...     raise QbeastError("the disk is full")
@@ -88,15 +97,19 @@ def changing(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
     ...
     qbeast_core.errors.QbeastError: the disk is full. Nothing was changed.
     """
+    known = argument_names(call)
 
     @wraps(call)
     def completing(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
+        if not kwargs.keys() <= known:
+            raise unknown_keyword(call, kwargs)
         try:
             return call(*args, **kwargs)
         except QbeastError as error:
             error.in_change = True
             raise
 
+    setattr(completing, CHECKED, True)
     return completing
 
 

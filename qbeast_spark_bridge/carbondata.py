@@ -106,7 +106,6 @@ def read_carbondata(
     return rows if columns is None else rows.select([quoted(name) for name in names])
 
 
-@hints_keywords
 @changing
 @shows_progress("importing")
 def import_carbondata(

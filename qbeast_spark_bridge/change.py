@@ -11,7 +11,6 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, changing
 from qbeast_core.progress import ProgressLike, shows_progress
-from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.dml.change import Change, ChangeOptions, change_options, run_change
 from qbeast_core.table.dml.change_plan import ChangeResult
 from qbeast_core.table.dml.matched import Delete, Update
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
-@hints_keywords
 @changing
 @shows_progress("deleting")
 def delete(
@@ -96,7 +94,6 @@ def delete(
     return _run(spark, snapshot, change, options)
 
 
-@hints_keywords
 @changing
 @shows_progress("updating")
 def update(
@@ -154,7 +151,6 @@ def update(
     return _run(spark, snapshot, change, options)
 
 
-@hints_keywords
 @changing
 @shows_progress("merging")
 def merge(

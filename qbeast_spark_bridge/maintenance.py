@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@hints_keywords
 @changing
 @shows_progress("optimizing")
 def optimize(
@@ -111,7 +110,6 @@ def optimize(
     return replace(result, engine="spark")
 
 
-@hints_keywords
 @changing
 @shows_progress("reindexing")
 def reindex(
@@ -173,7 +171,6 @@ def reindex(
     return reindex_table(snapshot, options, engine=SparkEngine(spark))[0]
 
 
-@hints_keywords
 @changing
 def add_sample_column(
     spark: SparkSession,
@@ -220,7 +217,6 @@ def add_sample_column(
     return add_column(snapshot, name, engine=SparkEngine(spark))[0]
 
 
-@hints_keywords
 @changing
 def convert(
     spark: SparkSession,
@@ -278,7 +274,6 @@ def convert(
     return convert_table(Location.of(path, storage_options), options, engine=SparkEngine(spark))
 
 
-@hints_keywords
 @changing
 def upgrade(
     spark: SparkSession,

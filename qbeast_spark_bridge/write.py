@@ -11,7 +11,6 @@ from qbeast_core.errors import InvalidInputError, changing, invalid_argument
 from qbeast_core.io.stores.location import Location
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-@hints_keywords
 @changing
 @shows_progress("writing")
 def write_table(

@@ -117,7 +117,6 @@ def read_carbondata(
     ).read(where, columns=columns)
 
 
-@hints_keywords
 @changing
 @shows_progress("importing")
 def import_carbondata(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from difflib import get_close_matches
 from functools import wraps
 from inspect import unwrap
@@ -118,6 +119,9 @@ _FUNCTIONS: Final = {
     "write_deltalake": "write_table",
 }
 
+# Attribute of functions that check their keyword arguments themselves.
+CHECKED: Final = "checks_keywords"
+
 _Params = ParamSpec("_Params")
 _Result = TypeVar("_Result")
 _Class = TypeVar("_Class", bound=type)
@@ -221,18 +225,29 @@ def hints_keywords(call: Callable[_Params, _Result]) -> Callable[_Params, _Resul
     ...
     TypeError: <lambda>() got an unexpected keyword argument 'seed'. A table fixes the rows of a sample, without...
     """
-    code = unwrap(call).__code__
-    known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    known = argument_names(call)
 
     @wraps(call)
     def checked(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
-        unknown = next((name for name in kwargs if name not in known), None)
-        if unknown is None:
+        if kwargs.keys() <= known:
             return call(*args, **kwargs)
-        msg = f"{call.__qualname__}() got an unexpected keyword argument {unknown!r}.{_keyword_hint(unknown, known)}"
-        raise TypeError(msg)
+        raise unknown_keyword(call, kwargs)
 
     return checked
+
+
+def argument_names(call: Callable[..., object]) -> AbstractSet[str]:
+    """Return the names of the arguments of a function, also of a decorated one, in order."""
+    code = unwrap(call).__code__
+    return dict.fromkeys(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]).keys()
+
+
+def unknown_keyword(call: Callable[..., object], keywords: Iterable[str]) -> TypeError:
+    """Return the error of an unknown keyword argument, with what to use instead."""
+    known = argument_names(call)
+    unknown = next(name for name in keywords if name not in known)
+    hint = _keyword_hint(unknown, list(known))
+    return TypeError(f"{call.__qualname__}() got an unexpected keyword argument {unknown!r}.{hint}")
 
 
 def _keyword_hint(unknown: str, known: Sequence[str]) -> str:
@@ -267,7 +282,7 @@ def hints_methods(cls: _Class) -> _Class:
     TypeError: Reader.read() got an unexpected keyword argument 'column'. Did you mean 'columns'?
     """
     for name, member in list(vars(cls).items()):
-        if isinstance(member, FunctionType) and not name.startswith("_"):
+        if isinstance(member, FunctionType) and not name.startswith("_") and not hasattr(member, CHECKED):
             setattr(cls, name, hints_keywords(member))
     return cls
 
