@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from qbeast_core.errors import changing
+from qbeast_core.errors import changing, hints_keywords
 from qbeast_core.io.stores.location import Location
 from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.engine.choice import local_engine
 from qbeast_core.table.index.column_choice import IndexColumns
 from qbeast_core.table.maintenance.convert import ConvertResult, convert

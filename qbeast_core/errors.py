@@ -41,11 +41,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
+from types import FunctionType
 from typing import Any, ClassVar, Final, NoReturn, ParamSpec, TypeVar
 
 from qbeast_core.support.plain_text import concise, for_people, without_secrets
 from qbeast_core.support.suggestions import (
-    CHECKED,
     argument_names,
     did_you_mean,
     nearest,
@@ -55,7 +55,10 @@ from qbeast_core.support.suggestions import (
 
 _Params = ParamSpec("_Params")
 _Result = TypeVar("_Result")
+_Class = TypeVar("_Class", bound=type)
 
+# Attribute of functions that check their keyword arguments themselves.
+_CHECKED: Final = "checks_keywords"
 _MAX_CHARACTERS: Final = 80
 _ENDS: Final = (".", "?", "!")
 # What became of the table, by `QbeastError.changed`. If it is unknown, the message explains it.
@@ -101,7 +104,7 @@ def changing(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
 
     @wraps(call)
     def completing(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
-        if not kwargs.keys() <= known:
+        if known is not None and not kwargs.keys() <= known:
             raise unknown_keyword(call, kwargs)
         try:
             return call(*args, **kwargs)
@@ -109,8 +112,44 @@ def changing(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
             error.in_change = True
             raise
 
-    setattr(completing, CHECKED, True)
+    setattr(completing, _CHECKED, True)
     return completing
+
+
+def hints_keywords(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
+    """Add to the error of an unknown keyword argument what to use instead.
+
+    >>> hints_keywords(lambda sample=None: sample)(seed=3)
+    Traceback (most recent call last):
+    ...
+    TypeError: <lambda>() got an unexpected keyword argument 'seed'. A table fixes the rows of a sample, without...
+    """
+    known = argument_names(call)
+
+    @wraps(call)
+    def checked(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
+        if known is not None and not kwargs.keys() <= known:
+            raise unknown_keyword(call, kwargs)
+        return call(*args, **kwargs)
+
+    return checked
+
+
+def hints_methods(cls: _Class) -> _Class:
+    """Decorate the public methods of a class by `hints_keywords`.
+
+    >>> @hints_methods
+    ... class Reader:
+    ...     def read(self, columns=None): ...
+    >>> Reader().read(column=["a"])
+    Traceback (most recent call last):
+    ...
+    TypeError: Reader.read() got an unexpected keyword argument 'column'. Did you mean 'columns'?
+    """
+    for name, member in list(vars(cls).items()):
+        if isinstance(member, FunctionType) and not name.startswith("_") and not hasattr(member, _CHECKED):
+            setattr(cls, name, hints_keywords(member))
+    return cls
 
 
 def _rebuild(cls: type[QbeastError], args: tuple[Any, ...], state: dict[str, Any]) -> QbeastError:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
+from qbeast_core.errors import hints_keywords
 from qbeast_core.query.plan.weight_range import Sample, Share
-from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.estimate.join import Joins
 from qbeast_core.table.estimate.question import Limits, question_of

@@ -14,11 +14,10 @@ from qbeast_carbondata.reader import TableReader
 from qbeast_carbondata.tables.importing import ImportResult, WhichSegments, import_table
 from qbeast_carbondata.tables.table import CarbonTable, OnUnreadable, open_carbondata
 from qbeast_carbondata.task import carbon_tasks
-from qbeast_core.errors import changing, unknown_columns
+from qbeast_core.errors import changing, hints_keywords, unknown_columns
 from qbeast_core.log.delta_schema import schema_to_delta
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.engine.interfaces import Source
 from qbeast_core.table.read.file_scans import TASK_BYTES
 from qbeast_core.table.write.found_table import Mode

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from qbeast_core.support.suggestions import hints_keywords
+from qbeast_core.errors import hints_keywords
 from qbeast_core.table.read.changed_files import ADDED_COLUMNS, ChangeTask
 from qbeast_core.table.read.changes import change_reader, commits_between
 from qbeast_core.table.table import open_version

@@ -8,13 +8,12 @@ from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Literal
 
-from qbeast_core.errors import changing
+from qbeast_core.errors import changing, hints_keywords
 from qbeast_core.io.stores.location import Location
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.plan.weight_range import Share
 from qbeast_core.results import MetadataResult
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.check.check import check_table
 from qbeast_core.table.check.faults import CheckReport
 from qbeast_core.table.index.column_choice import IndexColumns

@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.types import NullType, StructType
 
+from qbeast_core.errors import hints_keywords
 from qbeast_core.query.index.block_table import NO_REVISION
 from qbeast_core.query.plan.weight_range import Sample, WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT, sample_values
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.table_config import may_have_other_columns
-from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.data.foreign_schema import taken_name
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.read.explain import Plan

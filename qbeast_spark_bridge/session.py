@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import AnalysisException
 
-from qbeast_core.errors import InvalidInputError, MissingDependencyError
-from qbeast_core.support.suggestions import hints_keywords
+from qbeast_core.errors import InvalidInputError, MissingDependencyError, hints_keywords
 from qbeast_spark_bridge.engine.workers import use_own_python
 
 _ALREADY_REGISTERED: Final = "DATA_SOURCE_ALREADY_EXISTS"  # Spark 4.0 has found the package itself

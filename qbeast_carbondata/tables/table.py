@@ -24,13 +24,15 @@ from qbeast_core.errors import (
     InvalidInputError,
     StorageError,
     UnsupportedTableError,
+    hints_keywords,
+    hints_methods,
     invalid_argument,
 )
 from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.store import checked_options, map_files
 from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines
-from qbeast_core.support.suggestions import did_you_mean, hints_keywords, hints_methods
+from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.read.scan import lazy_frame, pushed_down
 

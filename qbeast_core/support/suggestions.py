@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from difflib import get_close_matches
-from functools import wraps
-from inspect import unwrap
-from types import FunctionType
-from typing import Final, ParamSpec, TypeVar
+from inspect import CO_VARKEYWORDS, unwrap
+from typing import Final
 
 # The kind of file and the function of Polars that reads it, by file name ending.
 SCANS: Final = {
@@ -119,13 +117,6 @@ _FUNCTIONS: Final = {
     "write_deltalake": "write_table",
 }
 
-# Attribute of functions that check their keyword arguments themselves.
-CHECKED: Final = "checks_keywords"
-
-_Params = ParamSpec("_Params")
-_Result = TypeVar("_Result")
-_Class = TypeVar("_Class", bound=type)
-
 
 def did_you_mean(names: Iterable[str], candidates: Iterable[str]) -> str:
     """Return a sentence, after a space, that suggests similar names; empty if there are none.
@@ -217,34 +208,21 @@ def function_hint(name: str, functions: Iterable[str], members: Callable[[], Ite
     return did_you_mean([name], functions)
 
 
-def hints_keywords(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
-    """Add to the error of an unknown keyword argument what to use instead.
+def argument_names(call: Callable[..., object]) -> AbstractSet[str] | None:
+    """Return the names of the arguments of a function, also of a decorated one, in order; None: it takes any.
 
-    >>> hints_keywords(lambda sample=None: sample)(seed=3)
-    Traceback (most recent call last):
-    ...
-    TypeError: <lambda>() got an unexpected keyword argument 'seed'. A table fixes the rows of a sample, without...
+    >>> argument_names(lambda where, *, columns=None: where), argument_names(lambda **options: options)
+    (dict_keys(['where', 'columns']), None)
     """
-    known = argument_names(call)
-
-    @wraps(call)
-    def checked(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
-        if kwargs.keys() <= known:
-            return call(*args, **kwargs)
-        raise unknown_keyword(call, kwargs)
-
-    return checked
-
-
-def argument_names(call: Callable[..., object]) -> AbstractSet[str]:
-    """Return the names of the arguments of a function, also of a decorated one, in order."""
     code = unwrap(call).__code__
+    if code.co_flags & CO_VARKEYWORDS:
+        return None
     return dict.fromkeys(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]).keys()
 
 
 def unknown_keyword(call: Callable[..., object], keywords: Iterable[str]) -> TypeError:
     """Return the error of an unknown keyword argument, with what to use instead."""
-    known = argument_names(call)
+    known = argument_names(call) or ()
     unknown = next(name for name in keywords if name not in known)
     hint = _keyword_hint(unknown, list(known))
     return TypeError(f"{call.__qualname__}() got an unexpected keyword argument {unknown!r}.{hint}")
@@ -268,23 +246,6 @@ def usual_arguments(unknown: str, known: Iterable[str]) -> Sequence[str]:
         return _KEYWORDS[unknown]
     matches = [] if similar(unknown, known) else similar(unknown, _KEYWORDS)
     return _KEYWORDS[matches[0]] if matches else ()
-
-
-def hints_methods(cls: _Class) -> _Class:
-    """Decorate the public methods of a class by `hints_keywords`.
-
-    >>> @hints_methods
-    ... class Reader:
-    ...     def read(self, columns=None): ...
-    >>> Reader().read(column=["a"])
-    Traceback (most recent call last):
-    ...
-    TypeError: Reader.read() got an unexpected keyword argument 'column'. Did you mean 'columns'?
-    """
-    for name, member in list(vars(cls).items()):
-        if isinstance(member, FunctionType) and not name.startswith("_") and not hasattr(member, CHECKED):
-            setattr(cls, name, hints_keywords(member))
-    return cls
 
 
 def convert_call(path: str) -> str:

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, cast
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, changing, check_whole_number, invalid_argument
+from qbeast_core.errors import (
+    InvalidInputError,
+    changing,
+    check_whole_number,
+    hints_methods,
+    invalid_argument,
+)
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.plan.weight_range import Sample, Share
 from qbeast_core.resources import Resources
@@ -25,7 +31,7 @@ from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import on_one_line, reason_of
 from qbeast_core.support.process import FORKED, is_forked, refuse_forked, require
 from qbeast_core.support.runtime import now_ms
-from qbeast_core.support.suggestions import hints_methods, item_hint, member_hint
+from qbeast_core.support.suggestions import item_hint, member_hint
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of, refuse_statement
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.live_index import Index

@@ -10,12 +10,11 @@ from typing import Final, cast
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InvalidColumnsError, InvalidInputError, invalid_argument
+from qbeast_core.errors import InvalidColumnsError, InvalidInputError, hints_keywords, invalid_argument
 from qbeast_core.space.arrays import F64Array, I64Array
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines
-from qbeast_core.support.suggestions import hints_keywords
 from qbeast_core.table.advise.search import (
     FEW_ROWS,
     MANY_ROWS,
