@@ -16,6 +16,8 @@ from deltalake import DeltaTable
 from polars.testing import assert_frame_equal
 
 import qbeast
+import qbeast_spark_bridge as bridge
+from tests.carbondata.collection import table_path
 
 ROWS = pl.DataFrame({"id": range(30_000)}).with_columns(
     price=pl.col("id") * 7919 % 1000, brand=pl.format("<b{}>", pl.col("id") % 7)
@@ -159,6 +161,16 @@ def test_column_by_subscript_has_a_hint(table: qbeast.Table) -> None:
 def test_usual_functions_of_others_have_hints(name: str, hint: str) -> None:
     with pytest.raises(AttributeError, match=re.escape(hint)):
         getattr(qbeast, name)
+
+
+def test_names_of_spark_and_carbondata_have_hints() -> None:
+    with pytest.raises(AttributeError, match="Did you mean 'read_table'"):
+        _ = bridge.read_tabel
+    table = qbeast.open_carbondata(table_path("tx230_basic_3segments"))
+    for name, hint in {"filter": "Use scan().filter(...).", "scann": "Did you mean 'scan'?"}.items():
+        with pytest.raises(AttributeError, match=re.escape(hint)):
+            getattr(table, name)
+    assert copy.copy(table).uri == table.uri
 
 
 def test_failing_condition_is_described(table: qbeast.Table) -> None:
