@@ -15,7 +15,7 @@ from werkzeug.serving import make_server
 
 import qbeast
 from qbeast_core.io.stores.location import open_store
-from tests.helpers.buckets import new_bucket
+from tests.helpers.buckets import client, new_bucket
 from tests.helpers.races import landing_first
 from tests.helpers.real_stores import STORES, RealStore, Started
 
@@ -108,6 +108,23 @@ def test_table_has_a_whole_life_in_the_store(started: Started) -> None:
     gone = table.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
     assert gone.files
     assert table.scan().collect().height == expected.height
+
+
+def test_changes_hide_rows_in_the_store(shared: str, s3_options: dict[str, str], tmp_path: Path) -> None:
+    uri, rows = f"s3://{shared}/{tmp_path.name}", ROWS.head(300)
+    qbeast.write_table(rows, uri, columns=INDEXED, deletion_vectors=True, storage_options=s3_options)
+    table, gone = qbeast.open_table(uri, storage_options=s3_options), (pl.col("id") % 30).eq(7)
+    results = [table.delete(gone), table.update("id = 8", {"t": "'u'"})]
+    new = rows.filter(pl.col("id") == 9).with_columns(t=pl.lit("v"))
+    results.append(table.merge(new, "id"))
+    assert [result.plan["action"].to_list() for result in results] == [["hide"]] * 3
+    values = {8: "u", 9: "v"}
+    expected = rows.filter(~gone).with_columns(t=pl.col("id").replace_strict(values, default=pl.col("t")))
+    assert table.read().sort("id").equals(expected)
+    assert pl.scan_delta(uri, storage_options=s3_options).collect().sort("id").equals(expected)
+    assert table.check().ok
+    files = client(s3_options).list_objects_v2(Bucket=shared, Prefix=f"{tmp_path.name}/deletion_vector_")
+    assert files["KeyCount"] == 3
 
 
 @pytest.mark.sweep
