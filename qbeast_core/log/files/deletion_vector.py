@@ -1,4 +1,4 @@
-"""Deletion vectors: their descriptors in the log, and the rows that they list.
+"""Deletion vectors: their descriptors in the log, the rows that they list, and the files that hold them.
 
 The rows are an array of Roaring bitmaps in the portable format of Delta: a magic number, the number of bitmaps, and for
 each bitmap the high half of its rows and a 32-bit Roaring bitmap. A Roaring bitmap has a container per 65,536 rows:
@@ -7,15 +7,18 @@ sorted numbers, a bit per row, or runs.
 
 from __future__ import annotations
 
+import struct
 import uuid
+import zlib
 from base64 import b85decode, b85encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import orjson
+from pyroaring import BitMap64
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.space.arrays import I64Array
@@ -233,3 +236,42 @@ def _containers(cursor: _Cursor, high: int) -> Iterator[_Container]:
 
 def _refuse(reason: str) -> NoReturn:
     raise MalformedBitmap(reason)
+
+
+# Name of a file of vectors, by the id in their descriptors.
+_NAME: Final = "deletion_vector_{}.bin"
+_FORMAT: Final = b"\x01"
+
+
+def row_set(rows: I64Array) -> BitMap64:
+    """Return a set of row indexes.
+
+    >>> row_set(np.array([3, 7]))
+    BitMap64([3, 7])
+    """
+    return BitMap64(rows.astype(np.uint64))
+
+
+def rows_in(rows: BitMap64) -> I64Array:
+    """Return the row indexes of a set, ascending."""
+    return np.array(rows.to_array(), np.int64)
+
+
+def dump_vectors(hidden: Sequence[BitMap64], file_id: uuid.UUID) -> tuple[str, bytes, list[dict[str, Any]]]:
+    """Return the path and the bytes of a file of deletion vectors, and their descriptors for the log."""
+    parts, offset, descriptors = [_FORMAT], len(_FORMAT), list[dict[str, Any]]()
+    for rows in hidden:
+        rows.run_optimize()
+        body = struct.pack("<I", MAGIC) + rows.serialize()
+        parts += [struct.pack(">i", len(body)), body, struct.pack(">I", zlib.crc32(body))]
+        descriptors.append(
+            {
+                "storageType": "u",
+                "pathOrInlineDv": to_z85(file_id.bytes),
+                "offset": offset,
+                "sizeInBytes": len(body),
+                "cardinality": len(rows),
+            }
+        )
+        offset += len(body) + 8
+    return _NAME.format(file_id), b"".join(parts), descriptors

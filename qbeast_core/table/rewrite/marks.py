@@ -5,12 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from pyroaring import BitMap64
 
-from qbeast_core.log.files.vector_file import dump_vectors, row_set, with_vector
+from qbeast_core.log.actions import AddFile
+from qbeast_core.log.files.deletion_vector import dump_vectors, row_set
+from qbeast_core.log.files.stats import with_wide_bounds
 from qbeast_core.log.intent import MarkedFile
 from qbeast_core.log.protocol import may_hide_rows
 from qbeast_core.log.rebase import dialect_of
@@ -99,7 +101,13 @@ def write_vectors(snapshot: Snapshot, hidden: Mapping[int, BitMap64]) -> Written
         delete_files(snapshot.store, [path])
         raise
     marked = [
-        MarkedFile(add, with_vector(add, descriptor))
+        MarkedFile(add, _with_vector(add, descriptor))
         for add, descriptor in zip(adds, descriptors, strict=True)
     ]
     return WrittenVectors(tuple(marked), (path,))
+
+
+def _with_vector(add: AddFile, descriptor: dict[str, Any]) -> AddFile:
+    """Return a live file with another deletion vector. Its statistics become bounds of more rows than it shows."""
+    stats = with_wide_bounds(add.stats or "{}")
+    return add.model_copy(update={"data_change": True, "deletion_vector": descriptor, "stats": stats})
