@@ -112,7 +112,7 @@ STEPS: Mapping[str, Step] = {
         ),
         pl.concat([ROWS.filter(~ONE & (SOME | (NUMBER % 19 != 1))), SOURCE.filter(ONE | (NUMBER >= 9000))]),
         ROWS.filter(ONE | (~SOME & (NUMBER % 19 == 1))),
-        (7, 5, 6),
+        (6, 5, 6),
     ),
 }
 
