@@ -101,10 +101,10 @@ def from_z85(text: str) -> bytes:
     return b85decode(text.translate(_FROM_Z85))
 
 
-def to_z85(data: bytes) -> str:
+def _to_z85(data: bytes) -> str:
     """Encode bytes in Z85; the length is a multiple of four.
 
-    >>> to_z85(bytes.fromhex("864fd26fb559f75b"))
+    >>> _to_z85(bytes.fromhex("864fd26fb559f75b"))
     'HelloWorld'
     """
     return b85encode(data).decode().translate(_TO_Z85)
@@ -267,7 +267,7 @@ def dump_vectors(hidden: Sequence[BitMap64], file_id: uuid.UUID) -> tuple[str, b
         descriptors.append(
             {
                 "storageType": "u",
-                "pathOrInlineDv": to_z85(file_id.bytes),
+                "pathOrInlineDv": _to_z85(file_id.bytes),
                 "offset": offset,
                 "sizeInBytes": len(body),
                 "cardinality": len(rows),

@@ -157,7 +157,7 @@ class ChangePlan:
         files, replacement = Index(snapshot).files, self.replacement
         matched, actions = np.zeros(len(gone), np.int64), np.full(len(gone), None, dtype=object)
         matched[self.matches.files] = self.matches.rows
-        actions[replacement.marks.files] = "hide"
+        actions[list(replacement.hidden)] = "hide"
         actions[gone] = "order of weights"
         actions[replacement.files], actions[replacement.dropped] = "rewrite", "drop"
         action = pl.Series(actions.tolist(), dtype=pl.String)

@@ -14,7 +14,7 @@ from qbeast_core.log.actions import CHANGE_FOLDER, CdcFile
 from qbeast_core.log.files.deletion_vector import rows_in
 from qbeast_core.log.protocol import CHANGE_FEED, has_change_feed
 from qbeast_core.support.runtime import new_id
-from qbeast_core.table.data.data_files import delete_files, delete_files_named
+from qbeast_core.table.data.data_files import delete_data_files, delete_files_named
 from qbeast_core.table.dml.change_plan import ChangePlan
 from qbeast_core.table.dml.write_feed import CHANGE_TYPE, FeedPart, WriteFeed
 from qbeast_core.table.engine.files_source import FilesSource
@@ -64,7 +64,7 @@ def write_feed(
         call = _call(snapshot, plan, replaced, engine, prefix)
         written = engine.map(call, _parts(snapshot, plan, call.file_bytes), at_once=_AT_ONCE)
     except BaseException:  # also after an interrupt or a panic of Rust
-        delete_files(store, replaced.new_paths)
+        delete_data_files(store, replaced.adds)
         delete_files_named(store, CHANGE_FOLDER, prefix)
         raise
     return tuple(file for files in written for file in files)
@@ -74,7 +74,7 @@ def _rewrites_rows(plan: ChangePlan, replaced: Replaced) -> bool:
     """Return whether a changed file has rows that stay. If not, removed rows are deleted and added rows inserted."""
     rewritten = replaced.gone.copy()
     rewritten[plan.replacement.dropped] = False
-    return bool(rewritten.any() or replaced.vectors.marked)
+    return bool(rewritten.any() or replaced.hidden)
 
 
 def _call(snapshot: Snapshot, plan: ChangePlan, replaced: Replaced, engine: Engine, prefix: str) -> WriteFeed:
@@ -98,7 +98,7 @@ def _parts(snapshot: Snapshot, plan: ChangePlan, file_bytes: int) -> list[FeedPa
     inserts = [FeedPart(added=piece) for piece in added.pieces(list(snapshot.schema), size_bytes=file_bytes)]
     if matches.scan is None:
         return inserts
-    planner, scan, hidden = Planner(snapshot), matches.scan, plan.replacement.marks.hidden
+    planner, scan, hidden = Planner(snapshot), matches.scan, plan.replacement.hidden
     rows = np.cumsum(np.maximum(matches.rows, _ROWS_PER_TASK // _FILES_PER_TASK))
     cuts = np.flatnonzero(np.diff((rows - 1) // _ROWS_PER_TASK)) + 1
     groups = [group.tolist() for group in np.split(matches.files, cuts) if len(group)]

@@ -9,14 +9,18 @@ from typing import Final
 import numpy as np
 from pyroaring import BitMap64
 
+from qbeast_core.log.protocol import may_hide_rows
+from qbeast_core.log.rebase import dialect_of
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.expressions import Condition
 from qbeast_core.table.dml.find_rows import AT_ONCE, FindRows
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.planner import Planner, ScanPlan
-from qbeast_core.table.rewrite.marks import markable
 from qbeast_core.table.snapshot.snapshot import Snapshot
+
+# A file is rewritten if deletion vectors would hide more than this share of its rows.
+_MAX_HIDDEN_SHARE: Final = 0.3
 
 # Number of rows of a file whose rows the log does not count.
 UNKNOWN: Final = -1
@@ -44,7 +48,7 @@ class FileMatches:
 
     def markable(self, snapshot: Snapshot) -> BoolArray:
         """Return in which files to hide the matching rows instead of a rewrite."""
-        return markable(snapshot, self.files, self.rows, self.live)
+        return _markable(snapshot, self.files, self.rows, self.live)
 
     def found_in(self, chosen: BoolArray) -> dict[int, BitMap64]:
         """Return the matching rows of some of the files."""
@@ -100,3 +104,24 @@ def live_rows(snapshot: Snapshot) -> I64Array:
     counted = Planner(snapshot).blocks.num_records  # `UNKNOWN` where the blocks contradict the log
     rows: I64Array = np.where(counted == UNKNOWN, UNKNOWN, counted - snapshot.hidden_rows.counts)
     return rows
+
+
+def hides_rows(snapshot: Snapshot) -> bool:
+    """Return whether changes of a table may hide rows by deletion vectors."""
+    # A JVM of qbeast-spark reads files without their vectors.
+    return may_hide_rows(snapshot.protocol, snapshot.metadata) and dialect_of(snapshot) != "qbeast-spark"
+
+
+def _markable(snapshot: Snapshot, files: I64Array, rows: I64Array, live: I64Array) -> BoolArray:
+    """Return in which files to hide rows: in a table with deletion vectors, in files that keep most of their rows.
+
+    `rows` are the rows to hide of each file, `live` those that a read returns.
+    """
+    if not hides_rows(snapshot):
+        return np.zeros(len(files), np.bool_)
+    paths = snapshot.files["path"].gather(files)
+    # Polars shows the hidden rows of files with encoded paths.
+    plain = ~paths.str.contains("%", literal=True).to_numpy()
+    counted = snapshot.files["num_records"].fill_null(0).cast(int).to_numpy()[files]
+    stays: BoolArray = plain & (rows < live) & (counted - live + rows <= _MAX_HIDDEN_SHARE * counted)
+    return stays

@@ -16,7 +16,6 @@ from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan
 from qbeast_core.table.dml.file_matches import find_matches
 from qbeast_core.table.dml.row_changes import DeletedRows, UpdatedRows
 from qbeast_core.table.engine.interfaces import Engine
-from qbeast_core.table.rewrite.marks import Marks
 from qbeast_core.table.rewrite.replace import Replacement
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -65,7 +64,7 @@ class Delete(MatchedRows, Change):
                 dropped=matches.files[matches.whole],
                 change=DeletedRows(condition),
                 keeps_keys=True,
-                marks=Marks(matches.found_in(is_marked)),
+                hidden=matches.found_in(is_marked),
             ),
             deleted=deleted,
             parameters={"predicate": orjson.dumps([condition.text]).decode()},
@@ -99,7 +98,8 @@ class Update(MatchedRows, Change):
                 change=UpdatedRows(condition, assignments),
                 keeps_keys=keeps_keys,
                 in_place=rewritten if keeps_keys else rewritten[:0],
-                marks=Marks(moved, moved),
+                hidden=moved,
+                moved=moved,
             ),
             updated=updated,
             parameters={"predicate": orjson.dumps([condition.text]).decode()},

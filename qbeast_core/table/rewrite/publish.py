@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import polars as pl
+from pyroaring import BitMap64
 
 from qbeast_core.errors import CommitConflictError
+from qbeast_core.log.actions import AddFile
+from qbeast_core.log.files.deletion_vector import dump_vectors, row_set
 from qbeast_core.log.files.file_changes import removes_of
-from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.files.stats import with_wide_bounds
+from qbeast_core.log.intent import MarkedFile, WriteIntent
 from qbeast_core.support.runtime import LOG
-from qbeast_core.table.commit.commit import CommitOutcome, publish
+from qbeast_core.table.commit.commit import CommitOutcome, discarding, publish
+from qbeast_core.table.data.data_files import delete_files
 from qbeast_core.table.index.key_counts import warn_if_growing
 from qbeast_core.table.rewrite.replace import Replaced
-from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
+from qbeast_core.table.snapshot.snapshot import Snapshot, live_adds, refresh
 from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
 
 # Maximum number of versions that a change is planned on.
@@ -45,12 +51,13 @@ def publish_replaced(
         intent,
         adds=tuple(add.model_copy(update={"data_change": data_change}) for add in replaced.adds),
         removes=removes_of(removed, snapshot.columns, data_change=data_change),
-        marked=replaced.vectors.marked,
-        vector_files=replaced.vectors.paths,
         revision=replaced.revision if replaced.adds or intent.drops_unused else None,
         new_revision=replaced.is_new,
         metadata=None if snapshot.metadata == base.metadata else snapshot.metadata,
     )
+    with discarding(snapshot.store, intent.new_paths):
+        marked, path = _write_vectors(snapshot, replaced.hidden)
+    intent = replace(intent, marked=marked, vector_files=() if path is None else (path,))
     outcome = publish(snapshot.store, base, intent, conflict_with=conflict_with)
     warn_of_added_columns(base, snapshot.schema)
     if intent.brings == "rows" and outcome.snapshot is not None:
@@ -80,3 +87,34 @@ def with_attempts(
             LOG.info("%s: change planned again: %s", snapshot.uri, error)
             snapshot = newest
     raise AssertionError  # the last round returns or raises
+
+
+def _write_vectors(
+    snapshot: Snapshot, hidden: Mapping[int, BitMap64]
+) -> tuple[tuple[MarkedFile, ...], str | None]:
+    """Write the deletion vectors of files: the rows to hide, and the rows that are hidden already.
+
+    Return the files with their new vectors, and the path of the file that holds these.
+    """
+    if not hidden:
+        return (), None
+    before = snapshot.hidden_rows.of(hidden)
+    sets = [rows | row_set(before[file]) if file in before else rows for file, rows in hidden.items()]
+    path, data, descriptors = dump_vectors(sets, uuid.uuid4())
+    adds = live_adds(snapshot, list(hidden))
+    try:
+        snapshot.store.put(path, data)
+    except BaseException:  # also after an interrupt, or if only the reply of a store is lost
+        delete_files(snapshot.store, [path])
+        raise
+    marked = [
+        MarkedFile(add, _with_vector(add, descriptor))
+        for add, descriptor in zip(adds, descriptors, strict=True)
+    ]
+    return tuple(marked), path
+
+
+def _with_vector(add: AddFile, descriptor: dict[str, Any]) -> AddFile:
+    """Return a live file with another deletion vector. Its statistics become bounds of more rows than it shows."""
+    stats = with_wide_bounds(add.stats or "{}")
+    return add.model_copy(update={"data_change": True, "deletion_vector": descriptor, "stats": stats})

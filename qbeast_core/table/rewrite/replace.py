@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
+from pyroaring import BitMap64
 
 from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
@@ -15,10 +16,9 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import Block
-from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import LOG, Progress, ProgressCallback, new_id, now_ms, report
-from qbeast_core.table.data.data_files import delete_data_files, delete_files, delete_files_named
+from qbeast_core.table.data.data_files import delete_data_files, delete_files_named
 from qbeast_core.table.engine.files_source import FilesSource, all_rows, live_scans
 from qbeast_core.table.engine.interfaces import Engine, PlannedRows, Rows
 from qbeast_core.table.engine.memory import MEMORY
@@ -29,7 +29,6 @@ from qbeast_core.table.index.choose_revision import choose_revision, wish_of_tab
 from qbeast_core.table.index.live_index import NO_BLOCKS, Index, new_blocks
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.rewrite.candidates import has_exact_layout
-from qbeast_core.table.rewrite.marks import NO_MARKS, Marks, WrittenVectors, write_vectors
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.layout.existing import ExistingTree
 from qbeast_core.tree.layout.upper import opened_rows
@@ -65,8 +64,10 @@ class Replacement:
     keeps_keys: bool = False
     # Part of `files` to change one by one. Rows keep their places if their indexed values do not change.
     in_place: I64Array = field(default_factory=_no_files)
-    # Rows of other files to hide. `change` returns the new values of those that move.
-    marks: Marks = NO_MARKS
+    # Index of a file that stays -> its rows to hide, without those that are hidden already.
+    hidden: Mapping[int, BitMap64] = field(default_factory=dict[int, BitMap64])
+    # The rows among them to write again, with the values that `change` returns.
+    moved: Mapping[int, BitMap64] = field(default_factory=dict[int, BitMap64])
     added: AddedRows = NO_ROWS
 
 
@@ -83,13 +84,8 @@ class Replaced:
     # Number of rows written, and of cubes that hold them.
     rows: int
     cubes: int
-    # Files that stay, with new deletion vectors.
-    vectors: WrittenVectors = WrittenVectors()  # noqa: RUF009 - immutable
-
-    @property
-    def new_paths(self) -> list[str]:
-        """Decoded paths of the new files."""
-        return [*(FilePath.of_log(add.path).text for add in self.adds), *self.vectors.paths]
+    # Index of a file that stays -> its rows to hide.
+    hidden: Mapping[int, BitMap64] = field(default_factory=dict[int, BitMap64])
 
     @property
     def bytes(self) -> int:
@@ -99,12 +95,17 @@ class Replaced:
     def metrics(self, files: pl.DataFrame) -> dict[str, int]:
         """Return the ``operationMetrics``; `files` are the files of the snapshot."""
         removed = files.filter(pl.Series(self.gone, dtype=pl.Boolean))
+        updated = int(files["has_deletion_vector"].gather(list(self.hidden)).sum()) if self.hidden else 0
+        vectors = {
+            "numDeletionVectorsAdded": len(self.hidden) - updated,
+            "numDeletionVectorsUpdated": updated,
+        }
         return {
             "numAddedFiles": len(self.adds),
             "numAddedBytes": self.bytes,
             "numRemovedFiles": removed.height,
             "numRemovedBytes": int(removed["size_bytes"].sum()),
-            **self.vectors.metrics,
+            **(vectors if self.hidden else {}),
         }
 
 
@@ -128,14 +129,11 @@ def replace_rows(
     LOG.debug("version %d of %s: replaces %d files", snapshot.version, snapshot.uri, work.gone.sum())
     try:
         replaced = work.run(only_better=only_better)
-        work.vectors = write_vectors(snapshot, work.marks.hidden)
-        replaced = replace(replaced, vectors=work.vectors)
         if replaced.adds or replaced.gone.any():
             files = len(replaced.adds)
             report(progress, Progress("commit", files, files, replaced.rows))
     except BaseException:  # also after an interrupt or a panic of Rust
         delete_data_files(snapshot.store, [*work.adds, *work.in_place.adds.values()])
-        delete_files(snapshot.store, work.vectors.paths)
         raise
     return replaced
 
@@ -165,7 +163,7 @@ class _Replacing:
         self.snapshot, self.state = snapshot, Index(snapshot)
         self.engine, self.progress = engine, progress
         self.replacement, self.placement = replacement, placement
-        self.marks, self.vectors = replacement.marks, WrittenVectors()
+        self.hidden, self.moved = replacement.hidden, replacement.moved
         self.dropped: BoolArray = np.zeros(snapshot.files.height, np.bool_)
         self.dropped[replacement.dropped] = True
         self.gone = self.dropped.copy()
@@ -187,11 +185,7 @@ class _Replacing:
         self._keep_thresholds()
         # The thresholds of these files stay, so no other file depends on them. `_replaced` marks them again.
         self.gone[list(self.in_place.adds)] = False
-        if (
-            not self._reads.any()
-            and not replacement.added.height
-            and (self.in_place.adds or self.marks.hidden)
-        ):
+        if not self._reads.any() and not replacement.added.height and (self.in_place.adds or self.hidden):
             self.revision = self.state.newest
             return self._replaced()
         rows = self._settle(self._open(self._reads, replacement.added))
@@ -212,7 +206,7 @@ class _Replacing:
     def _reads(self) -> BoolArray:
         """Files whose rows are written again, all of them or those that move."""
         reads = self.gone.copy()
-        reads[list(self.marks.moved)] = True
+        reads[list(self.moved)] = True
         return reads
 
     def _keep_thresholds(self) -> None:
@@ -238,7 +232,9 @@ class _Replacing:
             if only_better and plan.file_count >= self.gone.sum():
                 return self._nothing()
             self.adds += plan.write()
-        return Replaced(self.gone, self.adds, None, is_new=False, rows=rows_of(self.adds), cubes=0)
+        return Replaced(
+            self.gone, self.adds, None, is_new=False, rows=rows_of(self.adds), cubes=0, hidden=self.hidden
+        )
 
     def _nothing(self) -> Replaced:
         return Replaced(np.zeros_like(self.gone), [], None, is_new=False, rows=0, cubes=0)
@@ -298,7 +294,7 @@ class _Replacing:
             files=np.flatnonzero(files & ~self.dropped),
             change=self.replacement.change,
             added=added,
-            only=self.marks.moved,
+            only=self.moved,
             changed=self.in_place.rows,
         )
         return self.engine.open(source, source.target, self.progress)
@@ -356,8 +352,11 @@ class _Replacing:
             more = np.zeros_like(self.gone)
             more[disorder.files] = True
             self.gone |= more
-            if more[self.marks.files].any():  # the rows of these files that move are written already
-                self.marks = self.marks.without(more)
+            if more[list(self.hidden)].any():  # the rows of these files that move are written already
+                self.hidden, self.moved = (
+                    {file: rows for file, rows in part.items() if not more[file]}
+                    for part in (self.hidden, self.moved)
+                )
                 return False
             self._write(self._inside(self._open(more, NO_ROWS)))
 
@@ -383,6 +382,7 @@ class _Replacing:
             self.is_new,
             count + int(blocks["rows"].sum()),
             cubes + _cubes(blocks),
+            self.hidden,
         )
 
     def _write_outside(self, outside: _OutsideRows) -> None:

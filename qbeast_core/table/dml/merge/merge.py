@@ -25,7 +25,6 @@ from qbeast_core.table.dml.merge.frame_source import MergeSource
 from qbeast_core.table.dml.merge.merge_rules import MergeRules, fit_source, fitted_columns
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.engine.interfaces import Engine
-from qbeast_core.table.rewrite.marks import Marks
 from qbeast_core.table.rewrite.replace import Replacement
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import with_schema
@@ -60,22 +59,23 @@ class Merge(Change):
         matched.doubled.refuse()
         updated, deleted, not_matched = matched.counts.sum(axis=1).tolist()
         files, lost, live = matched.files, matched.counts[1:].sum(axis=0), live_rows(snapshot)[matched.files]
-        is_whole = np.equal(lost, live)
         found = {file: places.rows for file, places in matched.found.items()}
         matches = FileMatches(files, matched.counts.sum(axis=0), live, matched.scan, found)
-        is_marked = matches.markable(snapshot)
+        is_whole, is_marked = np.equal(lost, live), matches.markable(snapshot)
         hidden = matches.found_in(is_marked)
         moved = {file: rows for file in hidden if (rows := matched.found[file].updated)}
+        rewritten = files[~is_whole & ~is_marked]
         return ChangePlan(
             matches=matches,
             replacement=Replacement(
-                files=files[~is_whole & ~is_marked],
+                files=rewritten,
                 dropped=files[is_whole],
                 change=matched.change,
                 keeps_keys=rules.updates is None
                 or not set(rules.updates.columns) & set(snapshot.key_columns),
-                in_place=files[~is_whole & ~is_marked],
-                marks=Marks(hidden, moved),
+                in_place=rewritten,
+                hidden=hidden,
+                moved=moved,
                 added=matched.added.numbered(rules.drawn),
             ),
             schema_json=with_high_water_marks(snapshot.schema_json, rules.drawn, matched.added.height)
