@@ -110,6 +110,7 @@ def test_table_has_a_whole_life_in_the_store(started: Started) -> None:
     assert table.scan().collect().height == expected.height
 
 
+@pytest.mark.sweep
 def test_changes_hide_rows_in_the_store(shared: str, s3_options: dict[str, str], tmp_path: Path) -> None:
     uri, rows = f"s3://{shared}/{tmp_path.name}", ROWS.head(300)
     qbeast.write_table(rows, uri, columns=INDEXED, deletion_vectors=True, storage_options=s3_options)
