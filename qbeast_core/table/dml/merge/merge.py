@@ -21,7 +21,7 @@ from qbeast_core.table.dml.change import Change, assignments_of, required_column
 from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan
 from qbeast_core.table.dml.file_matches import FileMatches, live_rows
 from qbeast_core.table.dml.merge.clauses import Clauses
-from qbeast_core.table.dml.merge.frame_source import MergeSource
+from qbeast_core.table.dml.merge.frame_source import MergeMatches, MergeSource
 from qbeast_core.table.dml.merge.merge_rules import MergeRules, fit_source, fitted_columns
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.engine.interfaces import Engine
@@ -84,15 +84,7 @@ class Merge(Change):
             deleted=deleted + not_matched,
             updated=updated,
             parameters=self._parameters(),
-            counts={
-                "numSourceRows": matched.source_rows,
-                "numTargetRowsInserted": matched.added.height,
-                "numTargetRowsUpdated": updated,
-                "numTargetRowsMatchedUpdated": updated,
-                "numTargetRowsDeleted": deleted + not_matched,
-                "numTargetRowsMatchedDeleted": deleted,
-                "numTargetRowsNotMatchedBySourceDeleted": not_matched,
-            },
+            counts=_metrics(matched),
             renamed=_RENAMED,
         )
 
@@ -114,6 +106,20 @@ class Merge(Change):
         pairs = " AND ".join(f"target.{key} = {name}.{key}" for key in self.clauses.keys)
         described = {key: orjson.dumps(text).decode() for key, text in self.clauses.described().items()}
         return {"predicate": orjson.dumps([pairs]).decode(), **described}
+
+
+def _metrics(matched: MergeMatches) -> dict[str, int]:
+    """Return the counts of rows for the history, by Delta's names."""
+    updated, deleted, not_matched = matched.counts.sum(axis=1).tolist()
+    return {
+        "numSourceRows": matched.source_rows,
+        "numTargetRowsInserted": matched.added.height,
+        "numTargetRowsUpdated": updated,
+        "numTargetRowsMatchedUpdated": updated,
+        "numTargetRowsDeleted": deleted + not_matched,
+        "numTargetRowsMatchedDeleted": deleted,
+        "numTargetRowsNotMatchedBySourceDeleted": not_matched,
+    }
 
 
 def _evolved(snapshot: Snapshot, source: pl.DataFrame, clauses: Clauses) -> Snapshot:
