@@ -160,6 +160,13 @@ HARMLESS: dict[str, Callable[[Path], Path]] = {
 }
 
 
+def test_iceberg_tables_refuse_deletion_vectors(tmp_path: Path) -> None:
+    table = qbeast.open_table(HARMLESS["iceberg"](tmp_path / "t"))
+    with pytest.raises(qbeast.UnsupportedTableError, match="enableIcebergCompatV1 is true"):
+        table.set_properties({"delta.enableDeletionVectors": "true"})
+    assert table.set_properties({"delta.enableDeletionVectors": "false"}).committed
+
+
 @pytest.mark.parametrize("kind", HARMLESS)
 def test_writer_features_allow_conversion_and_reads(kind: str, tmp_path: Path) -> None:
     path = HARMLESS[kind](tmp_path / "t")

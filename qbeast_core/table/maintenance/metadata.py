@@ -13,6 +13,7 @@ from qbeast_core.log.columns.declared_rules import CONSTRAINT
 from qbeast_core.log.columns.mapping import with_fields
 from qbeast_core.log.delta_schema import merged_schema
 from qbeast_core.log.properties import SETTABLE, expected_value
+from qbeast_core.log.protocol import DELETION_VECTORS, is_true
 from qbeast_core.log.type_names import NAMES, TypeLike, type_of
 from qbeast_core.results import MetadataResult
 from qbeast_core.support.runtime import new_id
@@ -31,6 +32,8 @@ _TYPES: Final = (
     f'{{"price": "double"}}: {NAMES}'
 )
 _RULE: Final = "delta.constraints."
+# Properties of tables that must not have deletion vectors.
+_ICEBERG: Final = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2")
 
 
 def set_properties(
@@ -114,6 +117,13 @@ def _refuse_property(snapshot: Snapshot, key: object, value: object) -> None:
         msg = f"{key!r} takes {expected}, got {value!r}."
         raise InvalidInputError(msg, argument="properties")
     refuse_feed_columns({key: value or ""}, snapshot.schema, snapshot.uri)
+    iceberg = [name for name in _ICEBERG if is_true(snapshot.metadata, name)]
+    if key == DELETION_VECTORS and (value or "").lower() == "true" and iceberg:
+        msg = (
+            f"{snapshot.uri!r} cannot have deletion vectors: {iceberg[0]} is true, and readers of Iceberg ignore them. "
+            "Let Spark unset that property first."
+        )
+        raise UnsupportedTableError(msg, path=snapshot.uri, feature=key)
     named = snapshot.protocol.writer_features
     if key == "delta.appendOnly" and value is not None and named is not None and "appendOnly" not in named:
         msg = f"{key!r} needs the feature appendOnly, which {snapshot.uri!r} does not have."
