@@ -34,14 +34,15 @@ def test_failed_tasks_leave_no_feed(
     path = tmp_path / "t"
     before = table_with_feed(path)
     files, version = set(path.rglob("*.parquet")), qbeast.open_table(path).version
-    scan_of = feed.scan_of
+    scans_of = feed.scans_of
     last = qbeast.open_table(path).files().height - 1
 
-    def with_a_missing_file(reader: Any, scan: Any, number: int) -> Any:
-        parts = scan_of(reader, scan, number)
-        return replace(parts, path="missing.parquet") if number == last else parts
+    def with_a_missing_file(reader: Any, scan: Any, numbers: Any) -> Any:
+        scans = scans_of(reader, scan, numbers)
+        assert numbers[-1] == last
+        return [*scans[:-1], replace(scans[-1], path="missing.parquet")]
 
-    monkeypatch.setattr(feed, "scan_of", with_a_missing_file)
+    monkeypatch.setattr(feed, "scans_of", with_a_missing_file)
     monkeypatch.setattr(feed, "_ROWS_PER_TASK", 1)
     with pytest.raises(qbeast.StorageError, match=r"missing\.parquet"):
         bridge.update(spark, path, where=True, set={"f": "f + 1"})
