@@ -13,8 +13,18 @@ from tests.helpers.tables import small_files
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("engine", ENGINES)
+# The scenarios of vectors change four tables: workers and Spark are enough beside the memory.
+DEAR = {("spill", "deletion vectors")}
+
+
+@pytest.mark.parametrize(
+    ("engine", "scenario"),
+    [
+        pytest.param(engine, scenario, marks=pytest.mark.sweep if (engine, scenario) in DEAR else ())
+        for engine in ENGINES
+        for scenario in SCENARIOS
+    ],
+)
 def test_engine_passes_the_scenario(engine: str, scenario: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     with small_files(file_rows=80):

@@ -19,7 +19,7 @@ ROW = st.tuples(
 SIDE = st.tuples(st.sampled_from([-1, 1]), st.lists(ROW, max_size=8))
 
 
-@examples(30, sweep=2000)
+@examples(5, sweep=2000)
 @given(sides=st.lists(SIDE, max_size=6), rows_at_once=st.sampled_from([1, 3, 100]))
 def test_rows_left_over_equal_those_of_multisets(
     sides: list[tuple[int, list[tuple[object, ...]]]], rows_at_once: int
