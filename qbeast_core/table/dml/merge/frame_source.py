@@ -24,8 +24,11 @@ from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-# Maximum number of rows of the table that are matched at once: enough to amortise the join.
+# Maximum number of rows of the table that are matched at once.
 MAX_ROWS_MATCHED: Final = 1 << 22
+# Each join hashes the source: rows to match at once that amortise it, at least, and per row of the source.
+_ROWS_MATCHED: Final = 1 << 19
+_MATCHED_PER_ROW: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +103,8 @@ class FrameMergeSource:
         planner, live = Planner(snapshot), live_rows(snapshot)
         plan = scan_plan(rules, planner, keys)
         files = np.flatnonzero(plan.selection.opened & (True if among is None else among))
-        chunks = list(_chunks(files, live, self.rows_at_once))
+        rows_at_once = min(self.rows_at_once, max(_MATCHED_PER_ROW * frame.height, _ROWS_MATCHED))
+        chunks = list(_chunks(files, live, rows_at_once))
         scans = dict(zip(files.tolist(), scans_of(planner, plan, files.tolist()), strict=True))
         opened = [[scans[file] for file in chunk.tolist()] for chunk in chunks]
         call = rules.matching(planner.files, planner.row_filter(plan, rules.match_columns()), frame)
