@@ -14,7 +14,6 @@ from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
 from qbeast_core.space.arrays import BoolArray, I64Array
-from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import LOG, Progress, ProgressCallback, new_id, now_ms, report
@@ -133,7 +132,7 @@ def replace_rows(
             files = len(replaced.adds)
             report(progress, Progress("commit", files, files, replaced.rows))
     except BaseException:  # also after an interrupt or a panic of Rust
-        delete_data_files(snapshot.store, [*work.adds, *work.in_place.adds.values()])
+        delete_data_files(snapshot.store, [*work.adds, *work.in_place.adds.values(), *work.thinned.values()])
         raise
     return replaced
 
@@ -172,6 +171,8 @@ class _Replacing:
         self.is_new = False
         self.outside: _OutsideRows | None = None
         self.in_place = InPlace()
+        # New files by index of the old file, which lost blocks. The old files are in `gone` and `dropped`.
+        self.thinned: dict[int, AddFile] = {}
         self.adds: list[AddFile] = []
         self.new = NO_BLOCKS
         # Partitions of the table and of the new files.
@@ -182,20 +183,24 @@ class _Replacing:
         if not self.snapshot.config.is_indexed:
             return self._without_index(only_better=only_better)
         self.in_place = _change_in_place(self.snapshot, replacement.in_place, replacement.change, self.engine)
-        self._keep_thresholds()
+        self._thin()
         # The thresholds of these files stay, so no other file depends on them. `_replaced` marks them again.
         self.gone[list(self.in_place.adds)] = False
         if not self._reads.any() and not replacement.added.height and (self.in_place.adds or self.hidden):
             self.revision = self.state.newest
             return self._replaced()
         rows = self._settle(self._open(self._reads, replacement.added))
+        if self.is_new and self.thinned:  # blocks of the newest revision
+            self._give_up_thinned()
+            rows, self.new = self._settle(self._open(self._reads, replacement.added)), NO_BLOCKS
         while True:
             count = int(self.gone.sum())
             if not self._write(rows, only_better=only_better):
                 return self._nothing()
             # If no more file can be removed, accept the disorder: no threshold is below the smallest weight.
-            if self._keep_order() or int(self.gone.sum()) == count:
+            if self._keep_order() or (int(self.gone.sum()) == count and not self.thinned):
                 return self._replaced()
+            self._give_up_thinned()
             # The first new blocks relied on thresholds of files that were removed later, and only new files are left
             # to rewrite. Start again without all of these files. Each round removes more files, so the loop ends.
             delete_data_files(self.snapshot.store, self.adds)
@@ -209,21 +214,26 @@ class _Replacing:
         reads[list(self.moved)] = True
         return reads
 
-    def _keep_thresholds(self) -> None:
-        """Give up files changed in place that lost a block whose threshold other files depend on."""
-        adds = {file: add for file, add in self.in_place.adds.items() if self._loses_threshold(file, add)}
-        gone = np.zeros_like(self.gone)
-        gone[list(adds)] = True
-        blocks = new_blocks(list(adds.values()), self.state.with_partitions(list(adds.values()))[1])
-        if adds and self.state.disorder(gone, blocks, self.state.newest):
-            delete_data_files(self.snapshot.store, list(adds.values()))
-            for file in adds:
-                del self.in_place.adds[file]
+    def _thin(self) -> None:
+        """Move files that lost blocks out of `in_place`: other files may depend on these blocks (format 8)."""
+        thinned = {file: add for file, add in self.in_place.adds.items() if self._loses_block(file, add)}
+        for file in thinned:
+            del self.in_place.adds[file]
+        self.thinned, self.new = thinned, self._thinned_blocks(thinned)
+        self.dropped[list(thinned)] = True  # their rows are written
 
-    def _loses_threshold(self, file: int, add: AddFile) -> bool:
-        kept = {block.cube for block in add.blocks or ()}
-        blocks = self.state.blocks.filter(pl.col("file") == file, pl.col("max_weight") < MAX_WEIGHT)
-        return not kept.issuperset(blocks["cube"])
+    def _give_up_thinned(self) -> None:
+        """Write the rows of thinned files like those of others."""
+        delete_data_files(self.snapshot.store, self.thinned.values())
+        self.dropped[list(self.thinned)] = False
+        self.thinned = {}
+
+    def _thinned_blocks(self, thinned: Mapping[int, AddFile]) -> pl.DataFrame:
+        adds = list(thinned.values())
+        return new_blocks(adds, self.state.with_partitions(adds)[1])
+
+    def _loses_block(self, file: int, add: AddFile) -> bool:
+        return len(add.blocks or ()) < self.state.blocks.filter(pl.col("file") == file).height
 
     def _without_index(self, *, only_better: bool) -> Replaced:
         """Write the rows of a table without index: no other file depends on the files to remove."""
@@ -371,10 +381,10 @@ class _Replacing:
         in_place = {file: add for file, add in self.in_place.adds.items() if not self.gone[file]}
         gone = self.gone.copy()
         gone[list(in_place)] = True
-        adds = list(in_place.values())
+        blocks = new_blocks(list(in_place.values()), self.state.with_partitions(list(in_place.values()))[1])
+        adds = [*in_place.values(), *self.thinned.values()]
         if self.is_new:
             adds = [_of_revision(add, self.state.newest) for add in adds]
-        blocks = new_blocks(adds, self.state.with_partitions(adds)[1])
         return Replaced(
             gone,
             [*adds, *self.adds],
