@@ -18,6 +18,7 @@ from qbeast_core.query.sql.operators import (
     Comparison,
     arithmetic,
     balanced,
+    between,
     compare,
     is_in,
     like,
@@ -237,9 +238,7 @@ class Lowering:
 
     def ranged(self, node: exp.Expr) -> Value:
         """Lower BETWEEN."""
-        value = self.value(node.this)
-        low = compare(">=", value, self.value(node.args["low"]))
-        return boolean(low.expr & compare("<=", value, self.value(node.args["high"])).expr)
+        return between(*map(self.value, (node.this, node.args["low"], node.args["high"])))
 
     def liked(self, node: exp.Expr, escape: str = "") -> Value:
         """Lower LIKE and ILIKE, with NOT."""

@@ -97,6 +97,17 @@ def same(left: Value, right: Value) -> Value:
     return boolean(first.eq_missing(second))
 
 
+def between(value: Value, low: Value, high: Value) -> Value:
+    """Lower BETWEEN: with a float column all operands are floats, as in DuckDB, where they have one type."""
+    operands = [value, low, high]
+    if all(each.dtype.is_numeric() for each in operands) and any(
+        each.dtype.is_float() and not each.is_const for each in operands
+    ):
+        operands = [of_type(_as_float(each, pl.Float64()), pl.Float64()) for each in operands]
+    value, low, high = operands
+    return boolean(compare(">=", value, low).expr & compare("<=", value, high).expr)
+
+
 def is_in(value: Value, items: Sequence[Value]) -> Value:
     """Lower an IN list: literals of the operand's type become one `is_in`, which can skip files.
 

@@ -52,6 +52,7 @@ def expected(oracle: duckdb.DuckDBPyConnection, text: str) -> list[bool | None] 
 @example("z >= '2024-05-01'")
 @example("FALSE IS DISTINCT FROM CASE WHEN concat(s, 'x') IS NOT NULL THEN FALSE END")
 @example("i IN (x, 1.00000000000000000005)")
+@example("t IS NULL OR 1.00000000000000000005 BETWEEN x AND t OR b BETWEEN x AND 0.99999999999999999999")
 @example("abs(0.1) = nullif(2, t) OR nullif(2, 3) < nullif(0.1, n)")
 @example("nullif(30, 30) <= CAST(2.5 AS INTEGER) OR nullif(30, 30) <= nullif(3, b)")
 def test_conditions_have_the_values_of_duckdb(oracle: duckdb.DuckDBPyConnection, text: str) -> None:
