@@ -41,7 +41,7 @@ Placement: TypeAlias = Literal["keep", "fresh", "redraw"] | Revision
 _MAX_SHARE_OPENED: Final = 0.95
 
 _AT_ONCE: Final = 2
-_HELD_BYTES: Final = 32  # memory per stored byte: rows before and after the change, and in order
+_HELD_BYTES: Final = 48  # memory per stored byte: rows before and after the change, and in order
 
 
 def _no_files() -> I64Array:
