@@ -264,6 +264,8 @@ def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedR
         alone = [file for file in files.tolist() if apart or file in source.only]
         tasks += [ChangedRows(task, change) for task in _by_file(source, planner, whole, alone, read)]
         together = np.setdiff1d(files, alone)
+        if not len(together):
+            continue
         opened = whole.selection.opened & np.isin(np.arange(len(whole.selection.opened)), together)
         plan = replace(whole, selection=replace(whole.selection, opened=opened))
         tasks += [

@@ -68,6 +68,7 @@ def apply_feed(path: Path, version: int, before: pl.DataFrame, after: pl.DataFra
         return  # nothing changed, or the key has another name
     shared = [name for name in after.columns if name in feed.columns]
     both = [name for name in shared if name in before.columns]
+    before = before.cast({name: after.schema[name] for name in both})  # structs may have new fields
     feed = feed.select(*shared, "_change_type").cast({name: after.schema[name] for name in shared})
     gone = feed.filter(pl.col("_change_type").is_in(["delete", "update_preimage"]))
     come = feed.filter(pl.col("_change_type").is_in(["insert", "update_postimage"]))
