@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from qbeast_core.errors import hints_keywords
-from qbeast_core.table.read.changed_files import ADDED_COLUMNS, ChangeTask
+from qbeast_core.table.data.schema import FEED_COLUMNS
+from qbeast_core.table.read.changed_files import ChangeTask
 from qbeast_core.table.read.changes import change_reader, commits_between
 from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.tasks import arrow_schema, rows_of_tasks
@@ -69,7 +70,7 @@ def read_changes(
     snapshot = open_version(path, None, storage_options).snapshot
     reader, commits = change_reader(snapshot), commits_between(snapshot, since, until)
     types = (StringType(), LongType(), TimestampType())
-    added = [StructField(name, dtype) for name, dtype in zip(ADDED_COLUMNS, types, strict=True)]
+    added = [StructField(name, dtype) for name, dtype in zip(FEED_COLUMNS, types, strict=True)]
     schema = StructType([*nullable_schema(spark_schema(snapshot.schema_json)).fields, *added])
     special = {name: dtype for name, dtype in snapshot.columns.special_types.items() if name in schema.names}
     tasks = [

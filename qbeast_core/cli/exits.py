@@ -185,7 +185,7 @@ def _usage(error: click.UsageError) -> str:
 
 
 def _similar_option(error: click.NoSuchOption) -> str:
-    """Return the option of the command that is probably meant, as a sentence."""
+    """Return the most similar option of the command, as a sentence."""
     if error.ctx is None:
         return ""
     command = error.ctx.command

@@ -28,12 +28,19 @@ from qbeast_core.spec.file_path import FilePath
 # The identity of a file in Delta: the decoded path, and the deletion vector (empty: none).
 FileKey: TypeAlias = tuple[str, str]
 
+# First byte of a file of vectors.
+FILE_FORMAT: Final = b"\x01"
+# Size of the length before a vector, and of the checksum after it.
+NUMBER_BYTES: Final = 4
+
 _IDENTITY: Final = ("storageType", "pathOrInlineDv", "offset")
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _FROM_Z85: Final = str.maketrans(_Z85, _B85)
 _TO_Z85: Final = str.maketrans(_B85, _Z85)
 _UUID_CHARACTERS: Final = 20
+# Name of a file of vectors, by the id in their descriptors.
+_NAME: Final = "deletion_vector_{}.bin"
 _Z85_GROUP: Final = 5
 _Z85_SHOWN: Final = 20
 
@@ -74,7 +81,7 @@ def vector_path(vector: Mapping[str, Any]) -> FilePath | None:
     if kind != "u":
         return None
     folder, encoded = text[:-_UUID_CHARACTERS], text[-_UUID_CHARACTERS:]
-    return FilePath(f"{folder}{'/' if folder else ''}deletion_vector_{_uuid(encoded)}.bin")
+    return FilePath(f"{folder}{'/' if folder else ''}{_NAME.format(_uuid(encoded))}")
 
 
 def file_paths(path: str, vector: Mapping[str, Any] | None) -> Iterator[FilePath]:
@@ -120,7 +127,7 @@ def _uuid(text: str) -> uuid.UUID:
 
 
 # First four bytes of a vector.
-MAGIC: Final = 1681511377
+_MAGIC: Final = 1681511377
 _WITH_RUNS, _WITHOUT_RUNS = 12347, 12346
 _CONTAINER_ROWS: Final = 1 << 16
 _MAX_LISTED: Final = 4096  # containers of more rows have a bit per row
@@ -178,7 +185,7 @@ def parse_bitmap(data: bytes) -> RowBitmap:
     [3, 7]
     """
     cursor = _Cursor(data)
-    if cursor.number("<u4") != MAGIC:
+    if cursor.number("<u4") != _MAGIC:
         _refuse("it does not begin as a bitmap in the portable format does")
     containers = [
         container
@@ -238,11 +245,6 @@ def _refuse(reason: str) -> NoReturn:
     raise MalformedBitmap(reason)
 
 
-# Name of a file of vectors, by the id in their descriptors.
-_NAME: Final = "deletion_vector_{}.bin"
-_FORMAT: Final = b"\x01"
-
-
 def row_set(rows: I64Array) -> BitMap64:
     """Return a set of row indexes.
 
@@ -259,10 +261,10 @@ def rows_in(rows: BitMap64) -> I64Array:
 
 def dump_vectors(hidden: Sequence[BitMap64], file_id: uuid.UUID) -> tuple[str, bytes, list[dict[str, Any]]]:
     """Return the path and the bytes of a file of deletion vectors, and their descriptors for the log."""
-    parts, offset, descriptors = [_FORMAT], len(_FORMAT), list[dict[str, Any]]()
+    parts, offset, descriptors = [FILE_FORMAT], len(FILE_FORMAT), list[dict[str, Any]]()
     for rows in hidden:
         rows.run_optimize()
-        body = struct.pack("<I", MAGIC) + rows.serialize()
+        body = struct.pack("<I", _MAGIC) + rows.serialize()
         parts += [struct.pack(">i", len(body)), body, struct.pack(">I", zlib.crc32(body))]
         descriptors.append(
             {
@@ -273,5 +275,5 @@ def dump_vectors(hidden: Sequence[BitMap64], file_id: uuid.UUID) -> tuple[str, b
                 "cardinality": len(rows),
             }
         )
-        offset += len(body) + 8
+        offset += len(body) + 2 * NUMBER_BYTES
     return _NAME.format(file_id), b"".join(parts), descriptors

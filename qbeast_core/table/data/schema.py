@@ -23,8 +23,15 @@ _FLOATS: Final[tuple[pl.DataType, ...]] = (pl.Float32(), pl.Float64())
 # Problems that schema_mode="merge" solves.
 _MISSING: Final = "is missing"
 _NEW: Final = "is not in the table"
-# Columns that a change data feed adds to those of the table.
-_FEED_COLUMNS: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
+# Columns that a change data feed adds to those of the table, with the names and types of Delta.
+CHANGE_TYPE: Final = "_change_type"
+FEED_COLUMNS: Final = pl.Schema(
+    {
+        CHANGE_TYPE: pl.String(),
+        "_commit_version": pl.Int64(),
+        "_commit_timestamp": pl.Datetime("us", "UTC"),
+    }
+)
 
 
 def _is_wider(wanted: pl.DataType, now: pl.DataType) -> bool:
@@ -257,7 +264,7 @@ def refuse_sample_column(name: str | None, names: Iterable[str], *, argument: st
 
 def refuse_feed_columns(properties: Mapping[str, str], names: Iterable[str], table: str) -> None:
     """Raise if properties enable the change data feed, and a column has the name of a column of the feed."""
-    taken = sorted(name for name in names if name.lower() in _FEED_COLUMNS)
+    taken = sorted(name for name in names if name.lower() in FEED_COLUMNS)
     if properties.get(CHANGE_FEED, "").lower() == "true" and taken:
         msg = (
             f"{table!r} cannot have a change data feed: the feed uses the names of the column(s) {taken}. "

@@ -15,8 +15,9 @@ from qbeast_core.log.files.deletion_vector import rows_in
 from qbeast_core.log.protocol import CHANGE_FEED, has_change_feed
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import delete_data_files, delete_files_named
+from qbeast_core.table.data.schema import CHANGE_TYPE
 from qbeast_core.table.dml.change_plan import ChangePlan
-from qbeast_core.table.dml.write_feed import CHANGE_TYPE, FeedPart, WriteFeed
+from qbeast_core.table.dml.write_feed import FeedPart, WriteFeed
 from qbeast_core.table.engine.files_source import FilesSource
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.read.file_scans import scan_of_rows, scans_of

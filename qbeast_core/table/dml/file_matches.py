@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
+import polars as pl
 from pyroaring import BitMap64
 
 from qbeast_core.log.protocol import may_hide_rows
@@ -17,13 +18,11 @@ from qbeast_core.table.dml.find_rows import AT_ONCE, FindRows
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.planner import Planner, ScanPlan
+from qbeast_core.table.snapshot.hidden_rows import UNKNOWN
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 # A file is rewritten if deletion vectors would hide more than this share of its rows.
 _MAX_HIDDEN_SHARE: Final = 0.3
-
-# Number of rows of a file whose rows the log does not count.
-UNKNOWN: Final = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,8 +46,19 @@ class FileMatches:
         return np.equal(self.rows, self.live)
 
     def markable(self, snapshot: Snapshot) -> BoolArray:
-        """Return in which files to hide the matching rows instead of a rewrite."""
-        return _markable(snapshot, self.files, self.rows, self.live)
+        """Return in which files to hide the matching rows instead of a rewrite.
+
+        These are the files that keep most of their rows, in a table with deletion vectors.
+        """
+        if not hides_rows(snapshot):
+            return np.zeros(len(self.files), np.bool_)
+        listed = snapshot.files.select("path", pl.col("num_records").fill_null(0).cast(pl.Int64))[self.files]
+        # Polars shows the hidden rows of files with encoded paths.
+        plain = ~listed["path"].str.contains("%", literal=True).to_numpy()
+        counted = listed["num_records"].to_numpy()
+        few = counted - self.live + self.rows <= _MAX_HIDDEN_SHARE * counted
+        stays: BoolArray = plain & (self.rows < self.live) & few
+        return stays
 
     def found_in(self, chosen: BoolArray) -> dict[int, BitMap64]:
         """Return the matching rows of some of the files."""
@@ -62,7 +72,7 @@ NO_MATCHES: Final = FileMatches(_NONE, _NONE, _NONE)
 def find_matches(
     snapshot: Snapshot, condition: Condition, engine: Engine, *, among: BoolArray | None = None
 ) -> FileMatches:
-    """Count matching rows by file.
+    """Return the matching rows of each file.
 
     Statistics and cubes exclude files and pages that cannot hold a match. Of the others, only the columns of the
     condition are read.
@@ -110,18 +120,3 @@ def hides_rows(snapshot: Snapshot) -> bool:
     """Return whether changes of a table may hide rows by deletion vectors."""
     # A JVM of qbeast-spark reads files without their vectors.
     return may_hide_rows(snapshot.protocol, snapshot.metadata) and dialect_of(snapshot) != "qbeast-spark"
-
-
-def _markable(snapshot: Snapshot, files: I64Array, rows: I64Array, live: I64Array) -> BoolArray:
-    """Return in which files to hide rows: in a table with deletion vectors, in files that keep most of their rows.
-
-    `rows` are the rows to hide of each file, `live` those that a read returns.
-    """
-    if not hides_rows(snapshot):
-        return np.zeros(len(files), np.bool_)
-    paths = snapshot.files["path"].gather(files)
-    # Polars shows the hidden rows of files with encoded paths.
-    plain = ~paths.str.contains("%", literal=True).to_numpy()
-    counted = snapshot.files["num_records"].fill_null(0).cast(int).to_numpy()[files]
-    stays: BoolArray = plain & (rows < live) & (counted - live + rows <= _MAX_HIDDEN_SHARE * counted)
-    return stays

@@ -19,14 +19,12 @@ from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.query_batches import within
 from qbeast_core.table.data.row_codec import encode_rows
+from qbeast_core.table.data.schema import CHANGE_TYPE
 from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
 from qbeast_core.tree.space.index_values import frame_weights
-
-# Column with the kind of change.
-CHANGE_TYPE: Final = "_change_type"
 
 _PAGE_ROWS: Final = 1 << 14
 

@@ -149,9 +149,6 @@ def _refuse_unsupported(snapshot: Snapshot) -> None:
     elif partitions:
         reason = f"it is partitioned by {list(partitions)}, and qbeast-spark supports tables without partitions only"
         cure = f"Write the rows {new_table}"
-    elif snapshot.files["has_deletion_vector"].any():
-        reason = "deletion vectors hide rows of it, and qbeast-spark would return these rows"
-        cure = "Call Table.optimize(purge=True) first: it removes them."
     else:
         return
     msg = f"{snapshot.uri!r} cannot have this dialect: {reason}. {cure}"

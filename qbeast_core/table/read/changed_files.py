@@ -16,19 +16,10 @@ from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
+from qbeast_core.table.data.schema import CHANGE_TYPE, FEED_COLUMNS
 from qbeast_core.table.read.net_rows import SignedRows, net_rows
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
 from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
-
-# Columns of the feed, with the names and types of Delta.
-CHANGE_TYPE: Final = "_change_type"
-ADDED_COLUMNS: Final = pl.Schema(
-    {
-        CHANGE_TYPE: pl.String(),
-        "_commit_version": pl.Int64(),
-        "_commit_timestamp": pl.Datetime("us", "UTC"),
-    }
-)
 
 # Kinds of changed rows, and whether the table loses or gains them.
 _SIGNS: Final = {"delete": -1, "update_preimage": -1, "insert": 1, "update_postimage": 1}
@@ -112,14 +103,14 @@ class ChangeReader:
     @property
     def shown(self) -> pl.Schema:
         """Columns of the changed rows."""
-        return pl.Schema({**self.schema, **ADDED_COLUMNS})
+        return pl.Schema({**self.schema, **FEED_COLUMNS})
 
     def read(self, commit: CommitChanges, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
         """Yield the changed rows of a commit with some columns of `shown`, in frames of bounded size."""
         names = list(self.shown) if columns is None else list(columns)
         # Without a column of the table, its first one counts the rows.
         own = [name for name in names if name in self.schema] or list(self.schema)[:1]
-        moment = pl.lit(commit.timestamp_ms * 1000).cast(ADDED_COLUMNS["_commit_timestamp"])
+        moment = pl.lit(commit.timestamp_ms * 1000).cast(FEED_COLUMNS["_commit_timestamp"])
         of_commit = [
             pl.lit(commit.version, pl.Int64).alias("_commit_version"),
             moment.alias("_commit_timestamp"),
@@ -137,7 +128,7 @@ class ChangeReader:
             yield from self._read(self._signed_scans(commit), names)
 
     def _feed(self, commit: CommitChanges, names: Sequence[str]) -> Iterator[pl.DataFrame]:
-        schema = pl.Schema({**self.schema, CHANGE_TYPE: ADDED_COLUMNS[CHANGE_TYPE]})
+        schema = pl.Schema({**self.schema, CHANGE_TYPE: FEED_COLUMNS[CHANGE_TYPE]})
         scans = [self._scan(file) for file in commit.feed]
         yield from read_scans(scans, _all_rows(schema, [*names, CHANGE_TYPE]), self.files)
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, VersionNotFoundError, invalid_argument
 from qbeast_core.log.actions import Commit, parse_commit
 from qbeast_core.log.protocol import has_change_feed
-from qbeast_core.table.read.changed_files import ADDED_COLUMNS, ChangeReader, CommitChanges
+from qbeast_core.table.data.schema import FEED_COLUMNS
+from qbeast_core.table.read.changed_files import ChangeReader, CommitChanges
 from qbeast_core.table.read.scan import lazy_frame
 from qbeast_core.table.snapshot.log_files import read_history, read_log, version_at
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, version_or_time
 
 # A version number, or a time as `qbeast.open_table` takes it.
-VersionLike = int | str | date
+VersionLike: TypeAlias = int | str | date
 
 _EMPTY: Final = -1  # the version before the first one
 
@@ -48,14 +49,14 @@ def commits_between(snapshot: Snapshot, since: VersionLike, until: VersionLike |
 
 
 def changes_of(snapshot: Snapshot, commits: Sequence[CommitChanges]) -> pl.LazyFrame:
-    """Return the changed rows of commits, with the columns of a version and `ADDED_COLUMNS`."""
+    """Return the changed rows of commits, with the columns of a version and `FEED_COLUMNS`."""
     reader = change_reader(snapshot)
     return lazy_frame(partial(_rows, reader, commits), reader.shown)
 
 
 def change_reader(snapshot: Snapshot) -> ChangeReader:
     """Return the reader of changed rows in the columns of a version."""
-    taken = [name for name in snapshot.schema if name.lower() in ADDED_COLUMNS]
+    taken = [name for name in snapshot.schema if name.lower() in FEED_COLUMNS]
     if taken:
         msg = f"changes add columns, and {snapshot.uri!r} has {taken} already. Rename them first: Table.rename_column."
         raise InvalidInputError(msg, argument="since")

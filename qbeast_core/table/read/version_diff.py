@@ -11,7 +11,8 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, VersionNotFoundError, invalid_argument, unknown_columns
 from qbeast_core.log.actions import AddFile, RemoveFile
 from qbeast_core.log.files.file_changes import removes_of
-from qbeast_core.table.read.changed_files import ADDED_COLUMNS, CHANGE_TYPE, ChangeReader, CommitChanges
+from qbeast_core.table.data.schema import CHANGE_TYPE, FEED_COLUMNS
+from qbeast_core.table.read.changed_files import ChangeReader, CommitChanges
 from qbeast_core.table.read.changes import change_reader, commits_between, shown_rows
 from qbeast_core.table.read.net_rows import SignedRows, net_rows
 from qbeast_core.table.read.scan import lazy_frame
@@ -39,7 +40,7 @@ class _VersionDiff:
 
     @property
     def schema(self) -> pl.Schema:
-        return pl.Schema({**self.new.schema, CHANGE_TYPE: ADDED_COLUMNS[CHANGE_TYPE]})
+        return pl.Schema({**self.new.schema, CHANGE_TYPE: FEED_COLUMNS[CHANGE_TYPE]})
 
     def rows(
         self,

@@ -17,6 +17,8 @@ from qbeast_core.errors import InvalidMetadataError, StorageError
 from qbeast_core.io.parquet.footer import Unreadable, read_footer
 from qbeast_core.io.stores.store import Range, Store, map_files
 from qbeast_core.log.files.deletion_vector import (
+    FILE_FORMAT,
+    NUMBER_BYTES,
     MalformedBitmap,
     from_z85,
     parse_bitmap,
@@ -26,8 +28,6 @@ from qbeast_core.log.files.deletion_vector import (
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.file_path import FilePath
 
-_FORMAT: Final = b"\x01"
-_NUMBER_BYTES: Final = 4  # the length before a vector, and the checksum after it
 _SMALL_BYTES: Final = 1 << 20  # larger vectors are compared with the size of their file
 _SMALL_ROWS: Final = 1 << 20  # vectors of more rows are compared with the footer of their data file
 
@@ -82,8 +82,8 @@ def _inline(descriptor: Mapping[str, Any]) -> bytes:
 
 
 def _range(descriptor: Mapping[str, Any]) -> Range:
-    start = _whole_number({"offset": len(_FORMAT), **descriptor}, "offset")
-    return start, _whole_number(descriptor, "sizeInBytes") + 2 * _NUMBER_BYTES
+    start = _whole_number({"offset": len(FILE_FORMAT), **descriptor}, "offset")
+    return start, _whole_number(descriptor, "sizeInBytes") + 2 * NUMBER_BYTES
 
 
 def _whole_number(descriptor: Mapping[str, Any], name: str) -> int:
@@ -99,7 +99,7 @@ def _read(listed: ListedFiles, path: str, ranges: Mapping[int, Range]) -> dict[i
     store, ordered = listed.store, sorted(ranges, key=lambda number: ranges[number])
     try:
         _refuse_long(store, path, ranges)
-        whole = store.get_ranges(path, [(0, len(_FORMAT)), *(ranges[number] for number in ordered)])
+        whole = store.get_ranges(path, [(0, len(FILE_FORMAT)), *(ranges[number] for number in ordered)])
     except FileNotFoundError as error:
         message = (
             f"{path!r} of {listed.uri!r} is missing: it lists deleted rows. Restore the file, "
@@ -108,10 +108,10 @@ def _read(listed: ListedFiles, path: str, ranges: Mapping[int, Range]) -> dict[i
         raise StorageError(message, path=path) from error
     bitmaps: dict[int, bytes] = {}
     for number, stored in zip(ordered, whole[1:], strict=True):
-        bitmap = bytes(stored[_NUMBER_BYTES:-_NUMBER_BYTES])
-        ends = stored[:_NUMBER_BYTES], stored[-_NUMBER_BYTES:]
+        bitmap = bytes(stored[NUMBER_BYTES:-NUMBER_BYTES])
+        ends = stored[:NUMBER_BYTES], stored[-NUMBER_BYTES:]
         length, checksum = (int.from_bytes(end, "big") for end in ends)
-        if bytes(whole[0]) != _FORMAT or length != len(bitmap) or checksum != zlib.crc32(bitmap):
+        if bytes(whole[0]) != FILE_FORMAT or length != len(bitmap) or checksum != zlib.crc32(bitmap):
             problem = f"{path!r} has other bytes there than the log describes, or is damaged"
             raise _malformed(listed, number, problem)
         bitmaps[number] = bitmap

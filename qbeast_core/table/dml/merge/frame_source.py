@@ -14,7 +14,7 @@ from qbeast_core.query.filters.predicate import parse_predicate
 from qbeast_core.query.plan.select import select
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray, I64Array
-from qbeast_core.table.dml.file_matches import UNKNOWN, live_rows
+from qbeast_core.table.dml.file_matches import live_rows
 from qbeast_core.table.dml.merge.match_rows import MergedPlaces
 from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedRows, MergeRules, NewKeys
 from qbeast_core.table.engine.interfaces import Engine
@@ -22,6 +22,7 @@ from qbeast_core.table.engine.tasks.added_rows import AddedRows, FrameRows
 from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.planner import Planner, ScanPlan
+from qbeast_core.table.snapshot.hidden_rows import UNKNOWN
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 # Maximum number of rows of the table that are matched at once.
