@@ -13,8 +13,8 @@ from tests.helpers.tables import small_files
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 
-# The scenarios of vectors change four tables: workers and Spark are enough beside the memory.
-DEAR = {("spill", "deletion vectors")}
+# These change three tables: workers and Spark are enough beside the memory.
+DEAR = {("spill", "deletion vectors"), ("spill", "deletion vectors of merge")}
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,6 @@ DEAR = {("spill", "deletion vectors")}
 )
 def test_engine_passes_the_scenario(engine: str, scenario: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
-    with small_files(file_rows=80):
+    with small_files(file_rows=100):
         expected = SCENARIOS[scenario].run(ENGINES[engine], path)
     check(SCENARIOS[scenario], path, expected)

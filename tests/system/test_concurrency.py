@@ -36,7 +36,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         return
     server = FlakyS3()
     server.start()
-    yield "s3://bucket/t", server.options
+    yield f"s3://bucket/{tmp_path.name}", server.options  # tests of one process share the bucket
     server.stop()
 
 

@@ -91,7 +91,7 @@ class FilesSource:
         frames = [self.empty]
         for change, files in self.by_change():
             names = self.columns_of(change, self.empty.columns)
-            empty = pl.DataFrame(schema={name: self.empty.schema[name] for name in names})
+            empty = self.empty.select(names)
             rows = pl.concat([empty, *self._file_frames(files, names)], rechunk=False)
             frames.append(rows if change is None else change(rows))
         return pl.concat([*frames, *(rows.select(self.empty.columns) for rows in self._other_rows())])

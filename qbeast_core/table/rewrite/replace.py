@@ -17,6 +17,7 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import LOG, Progress, ProgressCallback, new_id, now_ms, report
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import delete_data_files, delete_files_named
 from qbeast_core.table.engine.files_source import FilesSource, all_rows, live_scans
 from qbeast_core.table.engine.interfaces import Engine, PlannedRows, Rows
@@ -448,6 +449,9 @@ def _change_in_place(
     if newest is None or change is None:
         return InPlace()
     files = files[_can_keep_blocks(snapshot, newest)[files]]
+    small = snapshot.files["num_records"].fill_null(0).to_numpy()[files] < sizing().min_file_rows
+    if small.sum() > 1:  # together they cost less, and become fewer
+        files = files[~small]
     needed = snapshot.files["size_bytes"].to_numpy()[files] * _HELD_BYTES
     if not len(files) or not engine.has_room(int(needed.max())):
         return InPlace()

@@ -114,7 +114,19 @@ def test_failed_changes_leave_no_file(table: qbeast.Table) -> None:
             raise qbeast.StorageError(msg, path=path)
         return store(*options, path=path, **others)  # type: ignore[arg-type] # as they came
 
-    with mock.patch.object(row_change, "store_sorted", failing), pytest.raises(qbeast.StorageError):
+    with (
+        small_files(),
+        mock.patch.object(row_change, "store_sorted", failing),
+        pytest.raises(qbeast.StorageError),
+    ):
         table.update(pl.col("row") % 50 == 3, {"note": pl.lit("changed")})
     assert len(seen) >= 3
     assert names(table) == before
+
+
+def test_change_joins_files_of_few_rows(table: qbeast.Table) -> None:
+    result = table.update(pl.col("row") % 50 == 3, {"note": pl.lit("changed")})
+    assert result.plan.height > result.files == 1
+    note = pl.when(pl.col("row") % 50 == 3).then(pl.lit("changed")).otherwise(pl.col("note"))
+    assert_same_rows(table.scan().collect(), ROWS.with_columns(note.alias("note")), "row")
+    check_invariants(Path(table.uri))
