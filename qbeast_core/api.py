@@ -57,6 +57,7 @@ def write_table(
     sample_by: SampleBy | None = None,
     deletion_vectors: bool | None = None,
     change_feed: bool | None = None,
+    importance: Mapping[str, float] | None = None,
     dry_run: bool = False,
     progress: ProgressLike = None,
     resources: Resources | None = None,
@@ -143,6 +144,10 @@ def write_table(
     change_feed : bool, optional
         Whether a new table records the rows that deletes, updates and merges change
         (``delta.enableChangeDataFeed``), see `Table.changes`. By default as `deletion_vectors`.
+    importance : mapping of str to float, optional
+        How much narrower than others the pages of indexed columns of a new table are, such as ``{"ts": 3}``: filters on
+        these columns read less, others more. Columns that are left out have 1. A table keeps its importance, see
+        `Table.set_importance`.
     dry_run : bool, default False
         Plan the write without writing. The result says what would be done.
     progress : callable or bool, optional
@@ -218,6 +223,7 @@ def write_table(
         sample_by=sample_by,
         deletion_vectors=deletion_vectors,
         change_feed=change_feed,
+        importance=importance,
         dry_run=dry_run,
         progress=callback_of(progress),
     )

@@ -117,6 +117,7 @@ def reindex(
     columns: IndexColumns | None = None,
     *,
     cube_size: int | None = None,
+    importance: Mapping[str, float] | None = None,
     full: bool = False,
     commit_metadata: Mapping[str, str] | None = None,
     progress: ProgressLike = None,
@@ -130,7 +131,7 @@ def reindex(
         Classic or Connect.
     path : str or path-like
         Folder or address of the table, the same for executors and this process.
-    columns, cube_size, full, commit_metadata
+    columns, cube_size, importance, full, commit_metadata
         See `Table.reindex`.
     progress : callable or bool, optional
         Called with a `Progress` at every step; files are counted once all of them are written.
@@ -162,6 +163,7 @@ def reindex(
     options = ReindexOptions(
         columns=columns,
         cube_size=cube_size,
+        importance=importance,
         full=full,
         commit_metadata=metadata_of(commit_metadata),
         progress=callback_of(progress),

@@ -351,9 +351,10 @@ def _sampled(
 
 
 def _of_hidden(bounds: list[tuple[str, int]]) -> str:
-    """Return what bounds of weights mean for the hidden column, which files of others lack."""
+    """Return what bounds of weights mean for the hidden column: a lower bound, which files of others lack."""
     high = quoted(WEIGHT_COLUMN)
-    return f"({high} IS NULL OR ({' AND '.join(f'{high} {sign} {bound >> 16}' for sign, bound in bounds)}))"
+    upper = [f"{high} {sign} {bound >> 16}" for sign, bound in bounds if sign == "<="]
+    return f"({high} IS NULL OR {upper[0]})" if upper else "TRUE"
 
 
 def _of_sample_column(name: str, bounds: list[tuple[str, int]]) -> str:

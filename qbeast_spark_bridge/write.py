@@ -52,6 +52,7 @@ def write_table(
     sample_by: SampleBy | None = None,
     deletion_vectors: bool | None = None,
     change_feed: bool | None = None,
+    importance: Mapping[str, float] | None = None,
     dry_run: bool = False,
     progress: ProgressLike = None,
     persist: bool = False,
@@ -70,7 +71,8 @@ def write_table(
     path : str or path-like
         Folder or address of the table as in `qbeast.write_table`, the same for executors and this process.
     columns, mode, where, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect, \
-    sample_column, comment, column_comments, partition_by, sample_by, deletion_vectors, change_feed, dry_run
+    sample_column, comment, column_comments, partition_by, sample_by, deletion_vectors, change_feed, importance, \
+    dry_run
         See `qbeast.write_table`. Strings with a collation cannot be indexed. `where` may be a Column too.
     progress : callable or bool, optional
         Called with a `Progress` at every step; files are counted once all of them are written.
@@ -123,6 +125,7 @@ def write_table(
         sample_by=sample_by,
         deletion_vectors=deletion_vectors,
         change_feed=change_feed,
+        importance=importance,
         dry_run=dry_run,
         progress=callback_of(progress),
     )

@@ -9,9 +9,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Self, TypeVar
+from typing import Annotated, Final, Self, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from qbeast_core.errors import InvalidColumnsError, InvalidMetadataError
 from qbeast_core.spec._base import invalid_metadata, read_text
@@ -31,6 +31,7 @@ HIGHEST_REVISION_ID: Final = "qbeast.highestRevisionID"
 SAMPLE_COLUMN: Final = "qbeast.sampleColumn"
 SAMPLE_BY: Final = "qbeast.sampleBy"
 MIN_READER: Final = "qbeast.minReader"
+IMPORTANCE: Final = "qbeast.importance"
 
 # The version of readers and writers that this library is (format 2). A table may need a higher one.
 READER_VERSION: Final = 5
@@ -46,9 +47,13 @@ SAMPLE_BY_READER: Final = 5
 # Ids grow by one, so no table comes this far: larger ones are damage, and new ids are not counted from them.
 MAX_REVISION_ID: Final = 10**9
 
+# A column of more importance would get nearly all splits.
+MAX_IMPORTANCE: Final = 1000.0
+
 T = TypeVar("T")
 
 _TEXTS: Final = TypeAdapter(tuple[str, ...])
+_IMPORTANCE: Final = TypeAdapter(dict[str, Annotated[float, Field(gt=0, le=MAX_IMPORTANCE)]])
 _DIALECT: Final[TypeAdapter[BlocksDialect]] = TypeAdapter(BlocksDialect)
 _MAX_DIGITS: Final = 18  # more is not an id, and Python refuses to read very long ones
 
@@ -71,6 +76,8 @@ class TableConfig:
     column_specs: tuple[str, ...] | None
     # Sampling key: the columns whose hash is the weight of a row, in all revisions. Empty: the indexed columns.
     sample_by: tuple[str, ...]
+    # How much narrower than others the pages of columns are, by names of columns in files; 1 if it is missing.
+    importance: Mapping[str, float]
     # Per revision, the cubes with copied rows (layouts before 0.6.0); empty if it cannot be read.
     replicated_sets: Mapping[int, tuple[str, ...]]
     # Our keys that cannot be read or are wrong, and why; they are kept as they are.
@@ -102,6 +109,7 @@ class TableConfig:
             dialect=_read(_read_dialect, BLOCKS_DIALECT, configuration.get(BLOCKS_DIALECT), faults),
             column_specs=_read(specs_of, COLUMN_SPECS, configuration.get(COLUMN_SPECS), faults),
             sample_by=sample_by,
+            importance=_read(_read_importance, IMPORTANCE, configuration.get(IMPORTANCE), faults) or {},
             replicated_sets={
                 number: _read(_read_texts, key, text, faults) or ()
                 for number, key, text in _numbered(configuration, REPLICATED_SET_PREFIX)
@@ -181,6 +189,17 @@ class TableConfig:
         text = json.dumps(list(names), separators=(",", ":"), ensure_ascii=False)
         return self.with_entries({SAMPLE_BY: text, **min_reader_entry(self.entries, SAMPLE_BY_READER)})
 
+    def with_importance(self, importance: Mapping[str, float]) -> Self:
+        """Return the configuration with an importance of columns, by names in files. Empty: without one.
+
+        >>> TableConfig.from_configuration({}).with_importance({"ts": 3, "x": 1}).entries
+        {'qbeast.importance': '{"ts":3}'}
+        """
+        kept = {name: number for name, number in importance.items() if number != 1}
+        if not kept:
+            return self.without(IMPORTANCE)
+        return self.with_entries({IMPORTANCE: json.dumps(kept, separators=(",", ":"), ensure_ascii=False)})
+
     def without(self, prefix: str) -> Self:
         """Return the configuration without the keys that begin with `prefix`."""
         kept = {key: text for key, text in self.entries.items() if not key.startswith(prefix)}
@@ -193,7 +212,10 @@ class TableConfig:
         >>> config.left_unindexed().to_configuration(), config.left_unindexed().is_left_unindexed
         ({'owner': 'me', 'qbeast.columnSpecs': '[]'}, True)
         """
-        dropped = (REVISION_PREFIX, REPLICATED_SET_PREFIX, LAST_REVISION_ID, BLOCKS_DIALECT, SAMPLE_BY)
+        dropped = (
+            *(REVISION_PREFIX, REPLICATED_SET_PREFIX, LAST_REVISION_ID, BLOCKS_DIALECT),
+            *(SAMPLE_BY, IMPORTANCE),
+        )
         kept = {key: text for key, text in self.entries.items() if not key.startswith(dropped)}
         highest = {HIGHEST_REVISION_ID: str(self.highest_revision_id)} if self.highest_revision_id else {}
         return self.from_configuration({**kept, **highest, COLUMN_SPECS: NO_COLUMNS})
@@ -299,6 +321,10 @@ def _read_specs(key: str, text: str, *, indexed: tuple[str, ...] | None) -> tupl
     if indexed is not None and named != indexed:
         raise invalid_metadata(key, text, [f"the table is indexed by {', '.join(indexed)}"])
     return specs
+
+
+def _read_importance(key: str, text: str) -> Mapping[str, float]:
+    return read_text(_IMPORTANCE.validate_json, text, what=key)
 
 
 def _read_sample_by(key: str, text: str) -> tuple[str, ...]:

@@ -12,10 +12,10 @@ class Sizing:
     # Rows per data file and per page, which also depend on the size of a row.
     min_file_rows: int = 1 << 16
     max_file_rows: int = 3 << 17
-    min_page_rows: int = 256
+    min_page_rows: int = 128
 
     # Minimum rows of a band: a row group with rows of one level and one range of weights.
-    min_band_rows: int = 1 << 13
+    min_band_rows: int = 1 << 9
 
     # A file with fewer rows is small: optimize joins it. A write of several files makes larger ones.
     small_file_rows: int = 1 << 15

@@ -1471,6 +1471,7 @@ class Table:
         columns: IndexColumns | None = None,
         *,
         cube_size: int | None = None,
+        importance: Mapping[str, float] | None = None,
         full: bool = False,
         commit_metadata: Mapping[str, str] | None = None,
         progress: ProgressLike = None,
@@ -1497,6 +1498,8 @@ class Table:
             named. By default the columns stay.
         cube_size : int, optional
             Target number of rows per cube. By default it stays.
+        importance : mapping of str to float, optional
+            See `set_importance`. By default it stays.
         full : bool, default False
             Also move all rows now, as ``optimize(into="newest")``, in further commits. If this is interrupted, rows
             that have not moved stay readable, and the same call moves the rest.
@@ -1547,7 +1550,11 @@ class Table:
         from qbeast_core.table.write.options import metadata_of
 
         options = ReindexOptions(
-            columns=columns, cube_size=cube_size, full=full, commit_metadata=metadata_of(commit_metadata)
+            columns=columns,
+            cube_size=cube_size,
+            importance=importance,
+            full=full,
+            commit_metadata=metadata_of(commit_metadata),
         )
         with local_engine(resources, memory_bytes, spill_dir) as local:
             options = replace(options, progress=local.report_progress(callback_of(progress)))
@@ -2042,6 +2049,53 @@ class Table:
         from qbeast_core.table.maintenance.metadata import set_properties
 
         return self._moved(*set_properties(refresh(self._snapshot), properties))
+
+    @property
+    def importance(self) -> dict[str, float]:
+        """Importance of indexed columns by name, see `set_importance`; columns with importance 1 are left out."""
+        columns = self._snapshot.columns
+        return {columns.name(name): number for name, number in self._snapshot.config.importance.items()}
+
+    @changing
+    def set_importance(self, importance: Mapping[str, float]) -> MetadataResult:
+        """Set how much narrower than others the pages of indexed columns are, in one commit.
+
+        New files follow it, and files that `optimize` rewrites for another reason. ``optimize(full=True)`` rewrites
+        all files. No row and no sample changes.
+
+        Parameters
+        ----------
+        importance : mapping of str to float
+            Numbers above 0 and up to 1000, by indexed column. Columns that are left out have 1. With ``{"ts": 3}``,
+            pages extend over a third of the values of ``ts`` that they would extend over if it was like the others:
+            filters on ``ts`` read less, filters on other columns more.
+
+        Returns
+        -------
+        MetadataResult
+            `.changed` names the property that holds the importance.
+
+        Raises
+        ------
+        InvalidInputError
+            A column is not indexed, or a number is invalid.
+        UnsupportedTableError
+            The table cannot be written.
+        CommitConflictError, CommitUnknownError, StorageError
+            See `qbeast.write_table`.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> rows = pl.DataFrame({"ts": range(1000), "price": [37 * i % 997 for i in range(1000)]})
+        >>> _ = qbeast.write_table(rows, "ticks", columns=["ts", "price"])
+        >>> table = qbeast.open_table("ticks")
+        >>> table.set_importance({"ts": 3}).version, table.importance
+        (1, {'ts': 3.0})
+        """
+        from qbeast_core.table.maintenance.metadata import set_importance
+
+        return self._moved(*set_importance(refresh(self._snapshot), importance))
 
     @changing
     def add_constraint(self, name: str, expression: str) -> MetadataResult:

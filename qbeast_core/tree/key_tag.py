@@ -45,21 +45,21 @@ class HeavyKeys:
         return HeavyKeys(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     @staticmethod
-    def of(weights: I32Array, starts: I64Array | None) -> HeavyKeys:
-        """Find the heavy keys of a file.
+    def of(weights: I32Array, *, together: bool) -> HeavyKeys:
+        """Find the heavy keys of a file. `together`: return where their rows are, if they are contiguous.
 
-        >>> heavy = HeavyKeys.of(np.array([1, 1, 5, 7, 7, 7], dtype=np.int32), np.array([0, 4]))
+        >>> heavy = HeavyKeys.of(np.array([1, 1, 5, 7, 7, 5, 7], dtype=np.int32), together=True)
         >>> heavy.weights.tolist(), heavy.rows.tolist(), heavy.firsts.tolist()
-        ([1, 7], [2, 3], [0, -1])
+        ([1, 5, 7], [2, 2, 3], [0, -1, -1])
         """
-        begins, counts = _runs(weights, np.zeros(0, np.int64) if starts is None else starts)
+        begins, counts = _runs(weights)
         if int(counts.max(initial=0)) * _MAX_RUNS * HEAVY_SHARE < len(weights):
             return HeavyKeys.none()
         keys, first, run = np.unique(weights[begins], return_index=True, return_inverse=True)
         rows = np.bincount(run, counts, len(keys)).astype(np.int64)
         heavy = np.sort(heaviest(rows, len(weights)))
-        together = (counts[first] == rows) & (starts is not None)
-        return HeavyKeys(keys[heavy], rows[heavy], np.where(together, begins[first], -1)[heavy])
+        contiguous = (counts[first] == rows) & together
+        return HeavyKeys(keys[heavy], rows[heavy], np.where(contiguous, begins[first], -1)[heavy])
 
     def shuffled(self, rows: int) -> I64Array | None:
         """Return an order of the file's rows that shuffles each contiguous heavy key by a hash of the positions.
@@ -89,11 +89,10 @@ def heaviest(counts: I64Array, rows: int) -> I64Array:
     return order[: int(np.argmax(light)) if light.any() else len(order)]
 
 
-def _runs(weights: I32Array, starts: I64Array) -> tuple[I64Array, I64Array]:
-    """Return the first row and the number of rows of each stretch with one weight and block."""
+def _runs(weights: I32Array) -> tuple[I64Array, I64Array]:
+    """Return the first row and the number of rows of each stretch with one weight."""
     is_start = np.ones(len(weights), np.bool_)
     np.not_equal(weights[1:], weights[:-1], out=is_start[1:])
-    is_start[starts] = True
     begins = np.flatnonzero(is_start)
     return begins, np.diff(begins, append=len(weights))
 
@@ -118,23 +117,20 @@ _MAX_VARINT_BITS: Final = 14 * 7  # of a number in groups of seven bits; the squ
 _COUNTERS_OF_BYTE: Final = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(256)], np.int64)
 
 
-def keys_of_file(
-    weights: I32Array, starts: I64Array | None, *, is_scattered: bool
-) -> tuple[KeySketch, HeavyKeys]:
-    """Count the keys of a file, given the weights in the order of the file and the first row of each block.
+def keys_of_file(weights: I32Array, *, is_scattered: bool) -> tuple[KeySketch, HeavyKeys]:
+    """Count the keys of a file, given the weights in the order of the file.
 
-    Rows of a key are usually in one block, and contiguous in each band of it: two bands may share a key. With a
-    sampling key they are scattered over many blocks; then no position is returned.
+    The rows of a heavy key are contiguous. With a sampling key they are scattered; then no position is returned.
 
     >>> weights = np.array([1, 5, 1], dtype=np.int32)
-    >>> sketch, heavy = keys_of_file(weights, np.array([0, 2]), is_scattered=True)
+    >>> sketch, heavy = keys_of_file(weights, is_scattered=True)
     >>> sketch.squares, heavy.weights.tolist(), heavy.firsts.tolist()
     (5, [1], [-1])
     """
-    ordered = np.sort(weights, kind="stable")  # merges the runs of blocks
-    if is_scattered:
-        weights, starts = ordered, None
-    return KeySketch.of(ordered), HeavyKeys.of(weights, starts)
+    ordered = np.sort(weights)
+    return KeySketch.of(ordered), HeavyKeys.of(
+        ordered if is_scattered else weights, together=not is_scattered
+    )
 
 
 def dump_keys(sketch: KeySketch, heavy: HeavyKeys | None = None) -> str:
@@ -143,7 +139,7 @@ def dump_keys(sketch: KeySketch, heavy: HeavyKeys | None = None) -> str:
     >>> weights = np.array([1, 1, 5], dtype=np.int32)
     >>> dump_keys(KeySketch.of(weights))
     '2:e40uu2NmZWVkZQADJkYA'
-    >>> dump_keys(KeySketch.of(weights), HeavyKeys.of(weights, np.array([0])))
+    >>> dump_keys(KeySketch.of(weights), HeavyKeys.of(weights, together=True))
     '2:e40uu2NmZWVkZQADJkYA:e1V2tWNkZGBgYGIEAA=='
     """
     listed = sketch.is_listed

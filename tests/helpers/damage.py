@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,10 @@ from urllib.parse import unquote
 
 import numpy as np
 import polars as pl
-import pyarrow.parquet as pq
 
 from qbeast_core.io.parquet.encode import encode_data_file
 from qbeast_core.io.parquet.tail import PageCuts
 from qbeast_core.spec.layout import WEIGHT_COLUMN
-from qbeast_core.tree.space.index_values import frame_weights
 
 Add = dict[str, Any]
 Damage = Callable[[Path, Add, list[str]], None]
@@ -90,6 +89,16 @@ def shift_block(at: int = 0, **steps: int) -> Damage:
     return blocks(edit)
 
 
+def move_rows(one: int, other: int) -> Damage:
+    """Count a row of one block in another."""
+
+    def edit(blocks: list[dict[str, Any]]) -> None:
+        blocks[one]["elementCount"] -= 1
+        blocks[other]["elementCount"] += 1
+
+    return blocks(edit)
+
+
 def layout(edit: Callable[[dict[str, Any]], object]) -> Damage:
     def change(_table: Path, add: Add, _indexed: list[str]) -> None:
         values = json.loads(add["tags"]["qbeast.layout"])
@@ -99,23 +108,39 @@ def layout(edit: Callable[[dict[str, Any]], object]) -> Damage:
     return change
 
 
-def shift_page(page: int, step: int) -> Damage:
+def packed(bounds: bytes) -> str:
+    return base64.b64encode(zlib.compress(bounds, wbits=-15)).decode()
+
+
+def shift_bound(place: int, step: int) -> Damage:
+    """Shift a bound of the box of a page, along any dimension."""
+
     def edit(layout: dict[str, Any]) -> None:
-        weights = np.frombuffer(base64.b64decode(layout["w"]), "<i2").copy()
-        weights[page % len(weights)] += step
-        layout["w"] = base64.b64encode(weights.tobytes()).decode()
+        bounds = bytearray(zlib.decompress(base64.b64decode(layout["p"]), wbits=-15))
+        bounds[place % len(bounds)] = (bounds[place % len(bounds)] + step) % 256
+        layout["p"] = packed(bytes(bounds))
 
     return layout(edit)
 
 
-def _other_page_rows(layout: dict[str, Any]) -> None:
-    if layout["v"] == 1:
-        layout["rows"] *= 2
-    else:
-        layout["bands"][0][0] *= 2
+def shift_boxes(cells: int) -> Damage:
+    """Shift the boxes of all pages along the first dimension."""
+
+    def edit(layout: dict[str, Any]) -> None:
+        layout["box"][0][0] += cells
+
+    return layout(edit)
 
 
-other_page_rows = layout(_other_page_rows)
+def shift_band(at: int, **steps: int) -> Damage:
+    """Change numbers of a band: `rows`, `page_rows`, `weight`."""
+
+    def edit(layout: dict[str, Any]) -> None:
+        band = layout["bands"][at % len(layout["bands"])]
+        for name, step in steps.items():
+            band[["rows", "page_rows", "weight"].index(name)] += step
+
+    return layout(edit)
 
 
 def stats(edit: Callable[[dict[str, Any]], object]) -> Damage:
@@ -158,11 +183,14 @@ def rewritten(
 
     def change(table: Path, add: Add, indexed: list[str]) -> None:
         path = table / unquote(add["path"])
-        rows = pl.read_parquet(path).drop(WEIGHT_COLUMN, strict=False)
-        changed, weights = edit(rows, frame_weights(rows, indexed))
-        layout = json.loads(add["tags"]["qbeast.layout"])
+        rows, layout = pl.read_parquet(path), json.loads(add["tags"]["qbeast.layout"])
+        counts, page_rows, firsts = zip(*layout["bands"], strict=True)
+        changed, weights = edit(
+            rows.drop(WEIGHT_COLUMN, strict=False), np.repeat(np.array(firsts, np.int32), counts)
+        )
+        # The last row group takes rows that are more or less.
+        cuts = PageCuts((*counts[:-1], counts[-1] + changed.height - rows.height), page_rows)
         hidden = weights if layout.get("hidden", True) else None
-        cuts = page_cuts_of(path, layout, rows=changed.height)
         encoded = encode_data_file(changed, weights=hidden, cuts=cuts, statistics=tuple(indexed))
         path.write_bytes(encoded.data)
         add["size"] = encoded.size_bytes
@@ -170,15 +198,6 @@ def rewritten(
         add["tags"]["qbeast.layout"] = json.dumps(layout)
 
     return change
-
-
-def page_cuts_of(path: Path, layout: dict[str, Any], *, rows: int) -> PageCuts:
-    """Return the cuts of the file for other rows: the last row group takes those that are more or less."""
-    groups = pq.read_metadata(path)
-    counts = [groups.row_group(number).num_rows for number in range(groups.num_row_groups)]
-    counts[-1] += rows - sum(counts)
-    page_rows = [layout["rows"]] if layout["v"] == 1 else [band[0] for band in layout["bands"]]
-    return PageCuts(tuple(counts), tuple(page_rows))
 
 
 def swap_ends(rows: pl.DataFrame, weights: np.ndarray[Any, Any]) -> Any:
@@ -189,12 +208,13 @@ def swap_ends(rows: pl.DataFrame, weights: np.ndarray[Any, Any]) -> Any:
 
 
 def reverse(rows: pl.DataFrame, weights: np.ndarray[Any, Any]) -> Any:
-    return rows.reverse(), weights[::-1].copy()
+    order = np.arange(rows.height)[::-1]  # `reverse` of Polars 2.1 panics for a map of nulls
+    return rows[order], weights[order]
 
 
 def other_hidden_weight(rows: pl.DataFrame, weights: np.ndarray[Any, Any]) -> Any:
     changed = weights.copy()
-    changed[rows.height // 2] ^= 1 << 20
+    changed[rows.height // 2] = 2**31 - 1
     return rows, changed
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import base64
 import json
+import zlib
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -28,6 +28,7 @@ from qbeast_core.tree.space.index_values import frame_weights, to_index_column
 from tests.space.cube_reference import ALPHABET, box_of_path
 from tests.space.cube_reference import Path as CubePath
 
+Column = np.ndarray[Any, Any]
 LAST_WEIGHT = 2**31 - 1
 BLOCK_KEYS = {
     "documented": ["cube", "minWeight", "maxWeight", "replicated", "elementCount"],
@@ -128,13 +129,14 @@ def _check_file(
     revisions: dict[int, Revision],
     keys: list[str],
     types: dict[str, Any],
-) -> Iterator[Placed]:
+) -> list[Placed]:
     tags, stats = add["tags"], json.loads(add["stats"])
     path = table / unquote(add["path"])
     assert path.stat().st_size == add["size"]
     with pq.ParquetFile(path) as file:
         stored, footer = pl.DataFrame(file.read(use_threads=False)), file.metadata
-    hidden = json.loads(tags["qbeast.layout"]).get("hidden", True)  # a table may have changed its dialect
+    layout = json.loads(tags["qbeast.layout"])
+    hidden = layout.get("hidden", True)  # a table may have changed its dialect
     assert ("_qbeast_weight" in stored.columns) == hidden
     assert "_qbeast_weight" not in stats["nullCount"]
     revision = revisions[int(tags["revision"])]
@@ -145,8 +147,9 @@ def _check_file(
     weights = frame_weights(indexed, revision.hashed).astype(np.int64)
     if hidden:
         assert stored.columns[-1] == "_qbeast_weight"
-        assert (stored["_qbeast_weight"].to_numpy() == weights >> 16).all()
         assert stored["_qbeast_weight"].dtype == pl.Int32
+        of_bands = np.repeat([weight >> 16 for *_, weight in layout["bands"]], _group_rows(footer))
+        assert (stored["_qbeast_weight"].to_numpy() == of_bands).all()
     points = [
         to_coordinates(transformation, to_index_column(indexed[name]))
         for name, transformation in zip(revision.columns, revision.transformations, strict=True)
@@ -154,22 +157,13 @@ def _check_file(
     _check_ranges(indexed, revision)
     blocks = _read_blocks(tags["blocks"], keys)
     assert sum(block["elementCount"] for block in blocks) == stats["numRecords"] == stored.height  # 8.5
+    assert not any(block.get("replicated", False) for block in blocks)
     assert tags["qbeast.rules"] == "1"
-    groups = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
-    counts = [block["elementCount"] for block in blocks]
-    rows_of_block, group_rows, page_starts = read_layout(tags["qbeast.layout"], counts)
-    assert groups == group_rows
-    _check_layout(tags["qbeast.layout"], weights[page_starts], footer, add["size"])
-    firsts = [rows[0] for rows in rows_of_block]
-    assert firsts == sorted(firsts), "blocks are in the order of their first rows"
-    for block, rows in zip(blocks, rows_of_block, strict=True):
-        assert len(rows) == block["elementCount"] > 0
-        assert not block.get("replicated", False)
-        _check_box(block["cube"], [column[rows] for column in points])  # 8.1
-        assert (np.diff(weights[rows]) >= 0).all(), "rows of a block are ordered by weight"
-        assert weights[rows].min() == block["minWeight"]  # 8.2
-        assert weights[rows].max() <= block["maxWeight"] <= LAST_WEIGHT
-        yield Placed(
+    _check_bands(layout["bands"], weights, footer)
+    _check_pages(layout, points)
+    _check_tail(layout["tail"], footer, add["size"])
+    placed = [
+        Placed(
             revision.revision_id,
             block["cube"],
             block["minWeight"],
@@ -177,6 +171,10 @@ def _check_file(
             block["elementCount"],
             tuple(values.values()),
         )
+        for block in blocks
+    ]
+    _check_blocks(placed, points, weights)
+    return placed
 
 
 def _with_partition(
@@ -246,51 +244,71 @@ def _read_blocks(text: str, keys: list[str]) -> list[dict[str, Any]]:
     return blocks
 
 
-def read_layout(text: str, counts: list[int]) -> tuple[list[list[int]], list[int], list[int]]:
-    """Return the rows of each block, the rows of each row group, and the first row of each page (section 14)."""
-    layout = json.loads(text)
-    bands, whole = layout.get("bands"), np.zeros(len(counts), int)
-    if layout["v"] == 1:
-        bands = [[layout["rows"], 0, len(counts)]]
-    else:
-        whole = np.frombuffer(base64.b64decode(layout["n"]), "<u2")
-    rows_of_block: list[list[int]] = [[] for _ in counts]
-    group_rows, page_starts, at, row = [], [], 0, 0
-    for number, (page_rows, first, blocks) in enumerate(bands):
-        start = row
-        named = range(first, first + blocks)
-        later = {block for _, begin, size in bands[number + 1 :] for block in range(begin, begin + size)}
-        runs = [(block, page_rows * int(pages)) for block, pages in zip(named, whole[at:], strict=False)]
-        taken = dict(runs)
-        rest = {b: counts[b] - len(rows_of_block[b]) - taken[b] for b in named if b not in later}
-        for block, rows in [*runs, *rest.items()]:
-            assert rows >= 0
-            rows_of_block[block] += range(row, row + rows)
-            row += rows
-        group_rows.append(row - start)
-        page_starts += range(start, row, page_rows)
-        at += blocks
-    assert layout["v"] == 1 or at == len(whole)
-    return rows_of_block, group_rows, page_starts
+def _group_rows(footer: pq.FileMetaData) -> list[int]:
+    return [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
 
 
-def _check_layout(text: str, firsts: np.ndarray[Any, Any], footer: pq.FileMetaData, size: int) -> None:
-    """Assert that the tag has the first weight of each page, and that the tail has no data."""
-    layout = json.loads(text)
-    assert np.frombuffer(base64.b64decode(layout["w"]), "<i2").tolist() == (firsts >> 16).tolist()
+def _check_bands(bands: list[list[int]], weights: Column, footer: pq.FileMetaData) -> None:
+    """Assert that the row groups hold successive ranges of weights (section 14)."""
+    counts, firsts = [rows for rows, *_ in bands], [weight for *_, weight in bands]
+    assert counts == _group_rows(footer)
+    starts = np.cumsum([0, *counts])
+    for low, end, first, last in zip(
+        firsts, [*firsts[1:], LAST_WEIGHT + 1], starts, starts[1:], strict=False
+    ):
+        assert weights[first:last].min() == low
+        assert weights[first:last].max() < end
+
+
+def _check_pages(layout: dict[str, Any], points: list[Column]) -> None:
+    """Assert that the rows of each page lie in its box (section 14)."""
+    counts = [-(-rows // page_rows) for rows, page_rows, _ in layout["bands"]]
+    starts = np.cumsum([0, *counts])
+    page = np.concatenate(
+        [
+            start + np.arange(rows) // page_rows
+            for start, (rows, page_rows, _) in zip(starts, layout["bands"], strict=False)
+        ]
+    )
+    packed = zlib.decompress(base64.b64decode(layout["p"]), wbits=-15)
+    steps = np.frombuffer(packed, np.uint8).reshape(len(points), 2, sum(counts)).astype(np.int64)
+    for column, (first, step), (low, high) in zip(points, layout["box"], steps, strict=True):
+        cells = np.minimum(column * 2.0**32, 2.0**32 - 1).astype(np.int64)
+        assert (cells >= (first + step * low)[page]).all()
+        assert (cells < (first + step * (high + 1))[page]).all()
+
+
+def _check_tail(tail_bytes: int, footer: pq.FileMetaData, size: int) -> None:
+    """Assert that the tail has no data."""
     ends = [
         column.total_compressed_size + (column.dictionary_page_offset or column.data_page_offset)
         for group in range(footer.num_row_groups)
         for column in map(footer.row_group(group).column, range(footer.num_columns))
     ]
-    assert max(ends) <= size - layout["tail"]
+    assert max(ends) <= size - tail_bytes
 
 
-def _check_box(cube: str, points: list[np.ndarray[Any, Any]]) -> None:
-    box = box_of_path(_path_of_text(cube, len(points)), len(points))
-    for (low, high), column in zip(box, points, strict=True):
-        assert (column >= float(low)).all()
-        assert (column <= 1.0 if high == 1 else column < float(high)).all()
+def _check_blocks(blocks: list[Placed], points: list[Column], weights: Column) -> None:
+    """Assert that each row is in the first cube on its way down that takes its weight (8.1, 8.2)."""
+    left = np.ones(len(weights), np.bool_)
+    for cube in sorted({block.cube for block in blocks}, key=len):
+        own = [block for block in blocks if block.cube == cube]
+        rows = left & (weights <= max(block.max_weight for block in own)) & _in_box(cube, points)
+        assert rows.sum() == sum(block.rows for block in own)
+        assert all(block.rows > 0 for block in own)
+        assert weights[rows].min() == min(block.min_weight for block in own)
+        assert max(block.max_weight for block in own) <= LAST_WEIGHT
+        left &= ~rows
+    assert not left.any()
+
+
+def _in_box(cube: str, points: list[Column]) -> Column:
+    inside = np.ones(len(points[0]), np.bool_)
+    for (low, high), column in zip(
+        box_of_path(_path_of_text(cube, len(points)), len(points)), points, strict=True
+    ):
+        inside &= (column >= float(low)) & ((column < float(high)) | (high == 1))
+    return inside
 
 
 def _path_of_text(text: str, dimensions: int) -> CubePath:

@@ -92,6 +92,7 @@ def _ways(*choices: list[str | int] | str) -> st.SearchStrategy[tuple[str | int,
 
 TAGS: Final[list[str | int]] = ["blocks", "revision", "qbeast.layout", "qbeast.rules", "qbeast.keys"]
 _FIRST: Final[list[str | int]] = [0, 1]
+_OF_LAYOUT: Final[list[str | int]] = ["v", "tail", "bands", "box", "p", "hidden"]
 
 
 def tag_edits() -> st.SearchStrategy[Edit]:
@@ -104,7 +105,9 @@ def tag_edits() -> st.SearchStrategy[Edit]:
         _edits("tags", _ways("blocks", _FIRST, ["elementCount"]), _values(GONE, *ODD)),
         _edits("tags", _ways("blocks", _FIRST, ["cube"]), _values(GONE, *ODD)),
         _edits("tags", _ways("blocks", _FIRST, ["replicated", "more"]), _values(*NO_NUMBERS)),
-        _edits("tags", _ways("qbeast.layout", ["v", "rows", "tail", "w", "hidden"]), _values(GONE, *ODD)),
+        _edits("tags", _ways("qbeast.layout", _OF_LAYOUT), _values(GONE, *ODD)),
+        _edits("tags", _ways("qbeast.layout", ["bands", "box"], _FIRST), _values(*ODD)),
+        _edits("tags", _ways("qbeast.layout", ["bands", "box"], _FIRST, _FIRST), _values(*ODD)),
     )
 
 

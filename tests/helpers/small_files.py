@@ -14,7 +14,7 @@ __all__ = ["NO_BANDS", "resized", "small_files"]
 
 
 NO_BANDS = 1 << 30
-"""Minimum rows of a band with which files have one band, as those of older versions."""
+"""Minimum rows of a band with which files have one band."""
 
 
 @contextmanager
@@ -26,7 +26,12 @@ def resized(**sizes: Any) -> Iterator[None]:
 
 @contextmanager
 def small_files(*, file_rows: int = 25, page_rows: int = 4, bands: bool = True) -> Iterator[None]:
-    """Write few rows into many files, bands and pages, like millions of rows."""
-    pages = {"min_page_rows": page_rows, "min_band_rows": page_rows if bands else NO_BANDS}
+    """Write few rows into many files, bands and pages, like millions of rows.
+
+    A band has a few pages: with `bands`, it has at least `page_rows` rows, in smaller pages.
+    """
+    pages = {"min_page_rows": page_rows, "min_band_rows": NO_BANDS}
+    if bands:
+        pages = {"min_page_rows": max(page_rows // 2, 1), "min_band_rows": page_rows}
     with resized(min_file_rows=1, max_file_rows=file_rows, **pages):
         yield

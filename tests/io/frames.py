@@ -63,7 +63,7 @@ def weights(rows: int, *, seed: int = 0) -> np.ndarray:
 
 
 def page_cuts(rows: int, page_rows: int, *, groups: int = 1) -> PageCuts:
-    """Cut rows into row groups of about equal size; those after the first have smaller pages."""
+    """Cut rows into row groups of about equal size."""
     ends = [rows * number // groups for number in range(groups + 1)]
     sizes = [end - start for start, end in itertools.pairwise(ends) if end > start]
-    return PageCuts(tuple(sizes), tuple(max(page_rows - number, 1) for number in range(len(sizes))))
+    return PageCuts(tuple(sizes), (page_rows,) * len(sizes))

@@ -32,7 +32,7 @@ from tests.helpers.examples import examples
 from tests.io.frames import weights
 
 ROWS, PAGE_ROWS = 96, 8
-CUTS = PageCuts((40, 56), (PAGE_ROWS, 7))
+CUTS = PageCuts((40, 56), (PAGE_ROWS, PAGE_ROWS))
 FRAME = pl.DataFrame({"id": range(ROWS), "tags": [[str(n)] * (n % 3) for n in range(ROWS)]})
 FILE = encode_data_file(FRAME, weights=weights(ROWS), cuts=CUTS, dictionary=[])
 TAIL = bytes(FILE.data[-FILE.tail_bytes :])
@@ -147,11 +147,11 @@ DAMAGED = {
     "sizes too many": lambda: packed(lambda body: zlib.compress(zlib.decompress(body) + b"four")),
     "a page of no bytes": lambda: sized(swapped),
     "pages of 4 GiB": lambda: sized(lambda sizes: sizes.fill(2**32 - 1)),
-    "no rows a page": lambda: grouped(40, 0, 56, 7),
-    "all rows in a page": lambda: grouped(40, 2**32 - 1, 56, 7),
+    "no rows a page": lambda: grouped(40, 0, 56, 8),
+    "all rows in a page": lambda: grouped(40, 2**32 - 1, 56, 8),
     "one row a page": lambda: grouped(40, 1, 56, 1),
     "one group of two": lambda: grouped(96, 8),
-    "other rows in groups": lambda: grouped(56, 8, 40, 7),
+    "other rows in groups": lambda: grouped(56, 8, 40, 8),
     "no groups": lambda: numbered(groups=0),
     "groups without number": lambda: numbered(groups=2**32 - 1),
     "old: no rows a page": lambda: old_tail(page_rows=0),
@@ -175,7 +175,7 @@ DAMAGED = {
 
 def test_sample_tail_is_well_formed() -> None:
     assert tail(*parts()) == TAIL
-    assert parse_tail(TAIL).pages == 5 + 8
+    assert parse_tail(TAIL).pages == 5 + 7
     assert sized(lambda _: None)[HEAD.size + 4 :] != b""
     assert parse_tail(sized(lambda _: None)).cuts == CUTS
     assert parse_tail(old_tail()).cuts == PageCuts((ROWS,), (PAGE_ROWS,))

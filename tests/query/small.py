@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.log.files.old_layouts import with_blocks
@@ -20,6 +19,7 @@ from qbeast_core.spec.transformation import (
     LinearTransformation,
     LinearTransformer,
 )
+from tests.helpers.damage import packed
 
 SCHEMA = pl.Schema({"x": pl.Int64, "s": pl.String})
 LEAF = 2**31 - 1
@@ -57,9 +57,17 @@ def file(*blocks: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     return {"num_records": rows, "revision": 1, "rules": "1", "blocks": json.dumps(blocks), **more}
 
 
-def layout(page_rows: int, first_weights: Sequence[int], version: int = 1) -> str:
-    packed = struct.pack(f"<{len(first_weights)}h", *(weight >> 16 for weight in first_weights))
-    return json.dumps({"v": version, "rows": page_rows, "tail": 100, "w": base64.b64encode(packed).decode()})
+def layout(
+    bands: Sequence[tuple[int, int, int]], steps: Sequence[Sequence[tuple[int, int]]] = (), /, **more: Any
+) -> str:
+    """Layout of bands of rows, rows per page and first weight. `more` replaces its fields.
+
+    `steps` has the first and the last step of each page along each dimension, in 1 / 256 of the space.
+    """
+    pages = sum(-(-rows // page_rows) for rows, page_rows, _ in bands)
+    bounds = np.array(steps or [[(0, 255)] * pages] * 2, np.uint8).swapaxes(1, 2)
+    fields = {"v": 3, "tail": 100, "bands": bands, "box": [[0, 1 << 24]] * len(bounds)}
+    return json.dumps({**fields, "p": packed(bounds.tobytes()), **more})
 
 
 def files_frame(files: Sequence[Mapping[str, Any]], schema: pl.Schema = SCHEMA) -> pl.DataFrame:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 from bisect import bisect_right
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from qbeast_core.query.index.block_table import BlockTable
@@ -37,9 +37,11 @@ from qbeast_core.spec.transformation import (
     StringHistogramTransformer,
 )
 from qbeast_core.tree.space.index_values import data_type_of, frame_weights, to_index_column
+from tests.query.small import layout as layout_text
 from tests.space.cube_reference import points_to_cells
 
 EPOCH = datetime(1970, 1, 1)
+SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 _LAST = datetime(9999, 12, 31, 23, 59, 59, 999_999)
 _INSTANTS = st.one_of(
     st.sampled_from(
@@ -147,11 +149,12 @@ def examples(draw: st.DrawFn, of: Sequence[pl.DataType]) -> Example:
         _coordinates(draw, transformation, frame.get_column(name), foreign)
         for name, transformation in zip(names, revision.transformations, strict=True)
     ]
-    cubes = _cubes(draw, np.stack(points, axis=1))
+    places = np.stack(points, axis=1)
+    cubes = _cubes(draw, places)
     weight = frame_weights(frame, names) if rows else np.zeros(0, np.int32)
     order = np.lexsort((weight, _codes(cubes), file))
     frame, file, weight = frame[order], file[order], weight[order]
-    return _assemble(draw, frame, revision, file, [cubes[i] for i in order], weight, ours)
+    return _assemble(draw, frame, revision, file, [cubes[i] for i in order], weight, ours, places[order])
 
 
 def _codes(cubes: list[str]) -> np.ndarray:
@@ -266,6 +269,7 @@ def _assemble(
     cubes: list[str],
     weight: np.ndarray,
     ours: list[bool],
+    points: np.ndarray,
 ) -> Example:
     """Write the tags of every file, and keep where each row went."""
     block, page = np.zeros(len(file), np.int64), np.full(len(file), -1)
@@ -288,19 +292,17 @@ def _assemble(
         if not tagged:
             block[rows] = blocks
         blocks += len(listed) if tagged else 1
-        size = draw(st.integers(1, 4))
         paged = tagged and own_values and draw(st.booleans())
+        layout = None
         if paged:
-            page[rows] = np.arange(len(rows)) // size
-        high = (weight[rows][::size] >> 16).astype("<i2").tobytes()
-        layout = json.dumps({"v": 1, "rows": size, "tail": 100, "w": base64.b64encode(high).decode()})
+            page[rows], layout = _pages(draw, weight[rows], points[rows])
         tags.append(
             {
                 "path": f"f{number}",
                 "num_records": len(rows),
                 "revision": 1 if tagged else None,
                 "blocks": json.dumps(listed) if tagged else None,
-                "layout": layout if paged else None,
+                "layout": layout,
                 "rules": "1" if own_values else None,
             }
         )
@@ -309,6 +311,26 @@ def _assemble(
     table = build_block_table(files, {1: revision}, frame.schema)
     assert not table.corrupt
     return Example(frame, table, file, block, page, weight)
+
+
+def _pages(draw: st.DrawFn, weight: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, str]:
+    """Cut a file into bands and pages, with rows in any order within a band."""
+    firsts = sorted({int(weight.min()), *draw(st.lists(st.sampled_from(weight.tolist()), max_size=2))})
+    band = np.searchsorted(firsts, weight, side="right") - 1
+    page, bands, count = np.zeros(len(weight), np.int64), list[tuple[int, int, int]](), 0
+    for number, first in enumerate(firsts):
+        rows = draw(st.permutations(np.flatnonzero(band == number).tolist()))
+        size = draw(st.integers(1, 4))
+        page[rows] = count + np.arange(len(rows)) // size
+        bands.append((len(rows), size, first))
+        count += -(-len(rows) // size)
+    cells = np.minimum(points * 2.0**32, 2.0**32 - 1).astype(np.int64)
+    low = cells.min(axis=0)
+    step = (cells.max(axis=0) - low) // 256 + 1
+    steps = (cells - low) // step
+    bounds = np.array([[end(steps[page == one], axis=0) for one in range(count)] for end in (np.min, np.max)])
+    box, sides = np.stack([low, step], axis=1).tolist(), bounds.transpose(2, 1, 0)
+    return page, layout_text(bands, sides.tolist(), box=box)
 
 
 def _files_frame(tags: list[dict[str, Any]], stats: list[dict[str, Any]], schema: pl.Schema) -> pl.DataFrame:
@@ -358,3 +380,11 @@ def _rounded(value: Decimal, dtype: pl.Decimal) -> Decimal | None:
     with localcontext(prec=80):
         rounded = Decimal(float(value)).quantize(Decimal(1).scaleb(-dtype.scale))
     return rounded if abs(rounded) < Decimal(10) ** (dtype.precision - dtype.scale) else None
+
+
+def kept_rows(frame: pl.DataFrame, predicate: pl.Expr) -> np.ndarray | None:
+    """Rows that Polars itself keeps; None when it refuses the filter."""
+    try:
+        return frame.with_row_index("row").filter(predicate).get_column("row").to_numpy()
+    except pl.exceptions.PolarsError:
+        return None

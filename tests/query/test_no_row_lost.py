@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from polars.io.plugins import register_io_source
 
@@ -18,17 +18,7 @@ from tests.helpers.examples import examples as tries
 from tests.helpers.examples import is_sweep
 from tests.query.filters import filters
 from tests.query.sides import sides
-from tests.query.tables import FAMILIES, Example, examples
-
-SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-
-
-def kept_rows(frame: pl.DataFrame, predicate: pl.Expr) -> np.ndarray | None:
-    """Rows that Polars itself keeps; None when it refuses the filter."""
-    try:
-        return frame.with_row_index("row").filter(predicate).get_column("row").to_numpy()
-    except pl.exceptions.PolarsError:
-        return None
+from tests.query.tables import FAMILIES, SETTINGS, Example, examples, kept_rows
 
 
 def as_pushed_down(frame: pl.DataFrame, predicate: pl.Expr) -> pl.Expr | None:

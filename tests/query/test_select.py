@@ -10,9 +10,10 @@ from qbeast_core.log.files.old_layouts import without_copies
 from qbeast_core.query.filters.nodes import Node, Unknown
 from qbeast_core.query.filters.predicate import parse_predicate
 from qbeast_core.query.index.decode_tags import build_block_table
-from qbeast_core.query.plan.select import Selection, select
+from qbeast_core.query.plan.select import Selection, match, select
 from qbeast_core.query.plan.weight_range import WeightRange, sample_to_weights
 from qbeast_core.space.cubes import Cubes, encode_cubes
+from tests.helpers.damage import packed
 from tests.query.small import LEAF, SCHEMA, block, file, files_frame, layout, revision, table
 
 X, S = pl.col("x"), pl.col("s")
@@ -139,53 +140,81 @@ def test_copies_are_never_read() -> None:
 
 
 MINIMUM, STEP = -(2**31), 2**30
-WEIGHTS = [MINIMUM, MINIMUM + STEP, 0, STEP]
+BANDS = [(10, 10, weight) for weight in (MINIMUM, MINIMUM + STEP, 0, STEP)]
 
 
-def test_sample_takes_first_pages_of_a_block() -> None:
-    item = table(file(block("", 40), layout=layout(10, WEIGHTS)))
-    quarter = select(item, Unknown(), WeightRange(MINIMUM, MINIMUM + STEP))
-    assert quarter.pages(0).tolist() == [0]
-    assert quarter.rows_opened.tolist() == [10]
-    # a page may begin with rows that have the high bits of the range's last weight
-    assert select(item, Unknown(), WeightRange(MINIMUM, MINIMUM + STEP + 1)).pages(0).tolist() == [0, 1]
-    assert select(item, Unknown(), WeightRange(1 << 16, STEP)).pages(0).tolist() == [2]
+def test_sample_takes_bands_of_its_weights() -> None:
+    item = table(file(block("", 40), layout=layout(BANDS)))
+    for weights, pages in [
+        ((MINIMUM, MINIMUM + STEP), [0]),
+        ((MINIMUM, MINIMUM + STEP + 1), [0, 1]),
+        ((1, STEP), [2]),
+        ((STEP - 1, STEP), [2]),
+        ((STEP, STEP + 1), [3]),
+        ((LEAF, LEAF + 1), [3]),
+    ]:
+        actual = select(item, Unknown(), WeightRange(*weights))
+        assert actual.pages(0).tolist() == pages
+        assert actual.rows_opened.tolist() == [10 * len(pages)]
     assert select(item, Unknown()).pages(0).tolist() == [0, 1, 2, 3]
     assert select(item, Unknown()).rows_opened.tolist() == [40]
 
 
-def test_filter_takes_pages_its_blocks_touch() -> None:
-    blocks = [block(cube(2, place, 0), 15) for place in range(4)]
-    item = table(file(*blocks, layout=layout(10, [0] * 6)))
-    assert select(item, node(X < 20)).pages(0).tolist() == [0, 1]
-    assert select(item, node(X.is_between(30, 40))).pages(0).tolist() == [1, 2]
-    assert select(item, node((X < 20) | (X > 80))).pages(0).tolist() == [0, 1, 4, 5]
+def test_filter_takes_pages_whose_boxes_it_touches() -> None:
+    # Two bands of three pages: x in [0, 25), [25, 50) and [50, 100], and s in the lower or upper half.
+    x = [(0, 63), (64, 127), (128, 255)]
+    s = [(0, 127)] * 3 + [(128, 255)] * 3
+    item = table(file(block("", 50), layout=layout([(25, 10, MINIMUM), (25, 10, 0)], [x * 2, s])))
+    assert select(item, node(X < 20)).pages(0).tolist() == [0, 3]
+    assert select(item, node(X.is_between(30, 60))).pages(0).tolist() == [1, 2, 4, 5]
+    assert select(item, node((X < 20) | (X > 80))).rows_opened.tolist() == [30]
+    assert select(item, node(X >= 1000)).pages(0).tolist() == [2, 5]  # values outside lie at the end
+    assert select(item, node((X < 20) & (S == "a"))).pages(0).tolist() == [3]
+    assert select(item, node(X > 80), WeightRange(MINIMUM, 0)).pages(0).tolist() == [2]
+    assert select(item, node(X < 20), WeightRange(0, 1)).rows_opened.tolist() == [10]
 
 
 def test_file_without_matching_pages_stays_closed() -> None:
-    item = table(file(block("", 40, (MINIMUM, LEAF)), layout=layout(40, [STEP])))
-    actual = select(item, Unknown(), WeightRange(MINIMUM, 0))
-    assert reasons(actual) == ["weights"]
+    item = table(file(block("", 40), layout=layout([(40, 40, STEP)], [[(0, 63)], [(0, 255)]])))
+    assert reasons(select(item, Unknown(), WeightRange(MINIMUM, 0))) == ["weights"]
+    assert reasons(select(item, node(X > 80))) == ["cubes"]
+    assert reasons(select(item, node(X < 80))) == ["matches"]
+
+
+def test_filters_of_one_match_share_boxes() -> None:
+    files = [
+        file(block("", 40), layout=layout(BANDS, [[(64 * k, 64 * k + 63)] * 4, [(0, 255)] * 4]))
+        for k in range(4)
+    ]
+    matching = match(table(*files), node(X.is_between(30, 60)))
+    for weights, pages in [((0, 1), 1), ((MINIMUM, 1), 3), ((MINIMUM, LEAF), 4)]:
+        actual = matching.within(WeightRange(*weights))
+        assert actual.pages_opened.tolist() == [0, pages, pages, 0]
 
 
 @pytest.mark.parametrize(
     "more",
     [
-        {"layout": layout(10, WEIGHTS, version=3)},
-        {"layout": layout(10, WEIGHTS[:3])},
+        {"layout": layout(BANDS, v=1)},
+        {"layout": layout(BANDS, v=4)},
+        {"layout": layout(BANDS[:3])},
+        {"layout": layout(BANDS[::-1])},
+        {"layout": layout([*BANDS[:3], (10, 10, 2**31)])},
+        {"layout": layout(BANDS, bands=[*BANDS[:3], (10, 0, STEP)])},
+        {"layout": layout(BANDS, bands=[[40, 10]])},
+        {"layout": layout(BANDS, bands=[])},
+        {"layout": layout(BANDS, bands="x")},
         {"layout": "oops"},
         {"layout": "[]"},
-        {"layout": '{"v":1,"rows":10,"tail":9,"w":"!"}'},
-        {"layout": '{"v":1,"rows":0,"tail":9,"w":""}'},
         {"layout": None},
-        {"layout": layout(10, WEIGHTS), "rules": None},
-        {"layout": layout(10, WEIGHTS), "revision": 7},
-        {"layout": layout(10, WEIGHTS), "num_records": 39},
+        {"layout": layout(BANDS), "rules": None},
+        {"layout": layout(BANDS), "revision": 7},
+        {"layout": layout(BANDS), "num_records": 39},
     ],
 )
 def test_file_with_uncertain_pages_is_read_whole(more: dict[str, Any]) -> None:
     actual = select(
-        table(file(block("", 40), **more), file(block("", 40), layout=layout(10, WEIGHTS))),
+        table(file(block("", 40), **more), file(block("", 40), layout=layout(BANDS))),
         Unknown(),
         WeightRange(MINIMUM, MINIMUM + 10),
     )
@@ -194,17 +223,32 @@ def test_file_with_uncertain_pages_is_read_whole(more: dict[str, Any]) -> None:
     assert actual.pages(1).tolist() == [0]
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"p": ""},
+        {"p": "!"},
+        {"p": packed(bytes(15))},
+        {"p": packed(bytes(17))},
+        {"box": []},
+        {"box": [[0, 1]]},
+        {"box": [[0], [0]]},
+        {"box": [[0, 0], [0, 1]]},
+        {"box": [[-1, 1], [0, 1]]},
+        {"box": [[2**62, 2**62], [0, 1]]},
+        {"box": [[2**70, 1], [0, 1]]},
+        {"box": "x"},
+        {"unknown": float("nan")},
+    ],
+)
+def test_pages_with_uncertain_boxes_are_all_read(more: dict[str, Any]) -> None:
+    steps = [[(0, 63)] * 4, [(0, 255)] * 4]
+    right, wrong = layout(BANDS, steps), layout(BANDS, steps, **more)
+    actual = select(table(*(file(block("", 40), layout=text) for text in (wrong, right))), node(X > 80))
+    assert actual.pages_opened.tolist() == [4, 0]
+
+
 def test_weight_bounds_are_exact() -> None:
     item = table(file(block("", 10, (5, 9))))
     for weights, opened in (((0, 5), False), ((0, 6), True), ((9, 10), True), ((10, 11), False)):
         assert select(item, Unknown(), WeightRange(*weights)).opened.tolist() == [opened]
-
-
-def test_page_bounds_ignore_low_bits() -> None:
-    item = table(file(block("", 20), layout=layout(10, [MINIMUM, 100])))
-    assert select(item, Unknown(), WeightRange(-50, -10)).pages(0).tolist() == [0]
-    assert select(item, Unknown(), WeightRange(50, 60)).pages(0).tolist() == [
-        0,
-        1,
-    ]  # page 0 may end, page 1 begin there
-    assert select(item, Unknown(), WeightRange(1 << 16, 1 << 17)).pages(0).tolist() == [1]

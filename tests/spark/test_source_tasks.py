@@ -103,7 +103,9 @@ def test_tasks_are_of_about_equal_bytes(table: Path) -> None:
 
 def test_batches_are_large(table: Path) -> None:
     (task,) = plan_tasks(Planner(load_snapshot(table)))
-    assert [batch.num_rows for batch in task.batches()] == [1 << 17, 200_000 - (1 << 17)]
+    sizes = [batch.num_rows for batch in task.batches()]
+    assert (max(sizes), sum(sizes)) == (1 << 17, 200_000)
+    assert len(sizes) < 6  # Polars returns the row groups of a file in some parts
 
 
 def test_wide_rows_come_in_smaller_batches(tmp_path: Path) -> None:

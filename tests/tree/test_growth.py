@@ -60,6 +60,12 @@ def test_values_beyond_space_widen_last_cube() -> None:
     assert (upper - lower).ravel().tolist() == pytest.approx([0.25, 0.75])
 
 
+def test_tiny_range_counts_as_one_value() -> None:
+    low, high = np.array([-0.0, 0.0]), np.array([1.1e-313, 1.0])
+    axis = Axis.of(low, high, np.array([20, 60]), np.concatenate([low, high]))
+    assert axis.highest.tolist() == pytest.approx([0.25, 1.0])
+
+
 def files_of(ranges: list[tuple[float, float]], depth: int) -> Gain:
     """Return the gain of files with one leaf each, all in the first cube of a depth, along one dimension."""
     count = len(ranges)

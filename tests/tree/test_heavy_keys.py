@@ -13,20 +13,18 @@ from hypothesis import strategies as st
 from qbeast_core.tree.key_sketch import KeySketch
 from qbeast_core.tree.key_tag import HEAVY_SHARE, HeavyKeys, dump_keys, parse_heavy, parse_keys
 
-BLOCKS = st.lists(st.lists(st.tuples(st.integers(-3, 3), st.integers(1, 400)), min_size=1), max_size=4)
+RUNS = st.lists(st.tuples(st.integers(-3, 3), st.integers(1, 400)), max_size=12)
 
 
-def file_of(blocks: list[list[tuple[int, int]]]) -> tuple[np.ndarray, np.ndarray]:
-    """The weights of a file's rows, ascending in each block, and where blocks start."""
-    parts = [np.sort(np.repeat([w for w, _ in block], [n for _, n in block])) for block in blocks]
-    starts = np.cumsum([0, *map(len, parts)])[:-1]
-    return np.concatenate([np.zeros(0), *parts]).astype(np.int32), starts.astype(np.int64)
+def file_of(runs: list[tuple[int, int]]) -> np.ndarray:
+    """The weights of a file's rows."""
+    return np.repeat([w for w, _ in runs], [n for _, n in runs]).astype(np.int32)
 
 
-@given(BLOCKS)
-def test_heavy_keys_have_all_their_rows(blocks: list[list[tuple[int, int]]]) -> None:
-    weights, starts = file_of(blocks)
-    heavy = HeavyKeys.of(weights, starts)
+@given(RUNS)
+def test_heavy_keys_have_all_their_rows(runs: list[tuple[int, int]]) -> None:
+    weights = file_of(runs)
+    heavy = HeavyKeys.of(weights, together=True)
     keys, counts = np.unique(weights, return_counts=True)
     assert set(keys[(counts * HEAVY_SHARE >= len(weights)) & (counts > 1)]) <= set(heavy.weights)
     assert np.diff(heavy.weights).min(initial=1) > 0
@@ -39,35 +37,32 @@ def test_heavy_keys_have_all_their_rows(blocks: list[list[tuple[int, int]]]) -> 
         rest -= count
     for weight, rows, first in zip(heavy.weights, heavy.rows, heavy.firsts, strict=True):
         places = np.flatnonzero(weights == weight)
-        inside = np.isin(places[1:], starts).any()  # another block goes on with it
-        assert first == (-1 if inside or np.ptp(places) + 1 > rows else places[0])
+        assert first == (places[0] if np.ptp(places) + 1 == rows else -1)
 
 
-@given(BLOCKS)
-def test_rows_shuffle_within_key_and_block(blocks: list[list[tuple[int, int]]]) -> None:
-    weights, starts = file_of(blocks)
-    order = HeavyKeys.of(weights, starts).shuffled(len(weights))
+@given(RUNS)
+def test_rows_shuffle_within_key(runs: list[tuple[int, int]]) -> None:
+    weights = file_of(runs)
+    order = HeavyKeys.of(weights, together=True).shuffled(len(weights))
     if order is not None:
         assert (np.sort(order) == np.arange(len(weights))).all()
         assert (weights[order] == weights).all()
-        block = np.searchsorted(starts, np.arange(len(weights)), side="right")
-        assert (block[order] == block).all()
 
 
 def test_part_of_heavy_key_is_random_sample() -> None:
     """Means of stretches of rows that came in the order of their values vary as those of random rows do."""
     rows, length = 200_000, 500
-    order = HeavyKeys.of(np.full(rows, 7, np.int32), np.zeros(1, np.int64)).shuffled(rows)
+    order = HeavyKeys.of(np.full(rows, 7, np.int32), together=True).shuffled(rows)
     assert order is not None
     means = (order / rows).reshape(-1, length).mean(axis=1)
     assert np.std(means) == pytest.approx((1 / 12 / length) ** 0.5, rel=0.12)
     assert abs(means - 0.5).max() < 4.5 * (1 / 12 / length) ** 0.5
 
 
-@given(BLOCKS)
-def test_tag_round_trips(blocks: list[list[tuple[int, int]]]) -> None:
-    weights, starts = file_of(blocks)
-    sketch, heavy = KeySketch.of(weights), HeavyKeys.of(weights, starts)
+@given(RUNS)
+def test_tag_round_trips(runs: list[tuple[int, int]]) -> None:
+    weights = file_of(runs)
+    sketch, heavy = KeySketch.of(weights), HeavyKeys.of(weights, together=True)
     tag = dump_keys(sketch, heavy)
     read, listed = parse_keys(tag), parse_heavy(tag, len(weights))
     assert read is not None

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -14,23 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.parquet.footer import (
-    MAGIC,
-    FileFooter,
-    parse_footer,
-    read_page_locations,
-    shift_page_locations,
-)
+from qbeast_core.io.parquet.footer import parse_footer, read_page_locations
 from qbeast_core.io.parquet.special_arrays import in_files
 from qbeast_core.io.parquet.tail import PageCuts, dump_directory
-from qbeast_core.io.parquet.thrift import (
-    STRUCT,
-    ThriftStruct,
-    read_struct,
-    replace_fields,
-    write_list,
-    write_zigzag,
-)
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 
@@ -40,12 +25,6 @@ _DICTIONARY_BYTES: Final = 64 << 10
 _PAGE_BYTES: Final = (1 << 31) - 1
 _ALL_ROWS: Final = 1 << 40
 _ZSTD_LEVEL: Final = 1
-
-# Fields of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData.
-_NUM_ROWS, _ROW_GROUPS = 3, 4
-_COLUMNS, _GROUP_START, _GROUP_NUMBER = 1, 5, 7
-_META, _OFFSET_INDEX, _COLUMN_INDEX = 3, 4, 6  # the length of an index is the next field
-_PAGE_STARTS = (9, 10, 11)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +51,7 @@ def encode_data_file(
     metadata: Mapping[str, str] | None = None,
     special_types: Mapping[str, Any] | None = None,
 ) -> EncodedFile:
-    """Encode rows as a data file, in their order, cut into row groups and pages.
+    """Encode rows as a data file, in their order, cut into row groups, and these into pages of the same rows.
 
     Columns that are not dictionary encoded are stored as DELTA_BINARY_PACKED (integers, dates, timestamps,
     decimals of up to 18 digits), smaller than PLAIN and faster to write and to scan, or else as PLAIN. Strings
@@ -92,33 +71,28 @@ def encode_data_file(
     table = table if stored is None else stored(table)
     table = table.replace_schema_metadata(dict(metadata or {}))
     bounded = [name for name in statistics if not _has_nan(table.column(name))]
-    bounded += [WEIGHT_COLUMN] if weights is not None else []
+    if weights is not None:  # one value per row group
+        bounded.append(WEIGHT_COLUMN)
+        dictionary = [*dictionary, WEIGHT_COLUMN]
     levels = levels or {}
     if len(table) == 0:
-        data = _encode(table, 1, bounded, set(dictionary), levels)
+        data = _encode(table, PageCuts((0,), (1,)), bounded, set(dictionary), levels)
         return EncodedFile(data.to_pybytes(), data.size, 0)
-    files, sizes, is_aligned, first = list[memoryview](), list[I64Array](), True, 0
-    for rows, page_rows in zip(cuts.group_rows, cuts.page_rows, strict=True):
-        group = _encode_aligned(table.slice(first, rows), page_rows, bounded, set(dictionary), levels)
-        first += rows
-        files.append(group[0])
-        sizes.append(group[1])
-        is_aligned &= group[2]
-    joined = _join_row_groups(files)
-    directory = b""
+    file, sizes, is_aligned = _encode_aligned(table, cuts, bounded, set(dictionary), levels)
+    at, directory = _footer_at(file), b""
     if is_aligned:
-        directory = dump_directory(np.concatenate(sizes, axis=1), cuts=cuts, parquet_tail=joined.tail)
-    data = b"".join((*joined.body, directory, joined.tail))
-    return EncodedFile(data, len(data), len(directory) + len(joined.tail) if is_aligned else 0)
+        directory = dump_directory(sizes, cuts=cuts, parquet_tail=bytes(file[at:]))
+    data = b"".join((file[:at], directory, file[at:]))
+    return EncodedFile(data, len(data), len(data) - at if is_aligned else 0)
 
 
 def _encode_aligned(
-    table: Any, page_rows: int, statistics: list[str], dictionary: set[str], levels: Mapping[str, int]
+    table: Any, cuts: PageCuts, statistics: list[str], dictionary: set[str], levels: Mapping[str, int]
 ) -> tuple[memoryview, I64Array, bool]:
-    """Encode one row group as a file. Return it, its page sizes by (leaf, page), and whether its pages are aligned."""
+    """Encode a file. Return it, its page sizes by (leaf, page), and whether its pages are aligned."""
     while True:
-        file = memoryview(_encode(table, page_rows, statistics, dictionary, levels))
-        sizes, misaligned = _page_sizes(file, parse_footer(bytes(file[_footer_at(file) : -8])), page_rows)
+        file = memoryview(_encode(table, cuts, statistics, dictionary, levels))
+        sizes, misaligned = _page_sizes(file, cuts)
         if not misaligned or dictionary.isdisjoint(misaligned):
             return file, sizes, not misaligned
         dictionary -= misaligned  # a dictionary that overflows cuts a page short
@@ -169,7 +143,7 @@ def _to_arrow(frame: pl.DataFrame) -> Any:
 
 
 def _encode(
-    table: Any, page_rows: int, statistics: list[str], dictionary: set[str], levels: Mapping[str, int]
+    table: Any, cuts: PageCuts, statistics: list[str], dictionary: set[str], levels: Mapping[str, int]
 ) -> Any:
     leaves = [path for column in table.schema for path in _leaves(column.name, column.type)]
     levels_of = {path: levels.get(path, _ZSTD_LEVEL) for path in leaves}
@@ -179,7 +153,7 @@ def _encode(
     encodings = {column.name: _encoding(column.type) for column in table.schema if column.name in own}
     sink = pa.BufferOutputStream()
     options: dict[str, Any] = {
-        "max_rows_per_page": page_rows,
+        "max_rows_per_page": cuts.page_rows[0],
         "data_page_size": _PAGE_BYTES,
         "write_page_index": True,
         "write_statistics": statistics,
@@ -192,7 +166,10 @@ def _encode(
         "store_decimal_as_integer": True,
     }
     with pq.ParquetWriter(sink, table.schema, **options) as writer:
-        writer.write_table(table, _ALL_ROWS)
+        first = 0
+        for rows in cuts.group_rows:
+            writer.write_table(table.slice(first, rows), _ALL_ROWS)
+            first += rows
         if table.schema.metadata:  # the writer leaves it out with the schema of Arrow
             writer.add_key_value_metadata(table.schema.metadata)
     return sink.getvalue()
@@ -218,103 +195,26 @@ def _leaves(path: str, kind: Any) -> Iterator[str]:
         yield path
 
 
-def _page_sizes(file: memoryview, footer: FileFooter, page_rows: int) -> tuple[I64Array, set[str]]:
-    """Return the page sizes by (leaf, page), and the leaves that are not cut every `page_rows` rows."""
-    (group,) = footer.groups
-    pages = -(-group.rows // page_rows)
-    sizes = np.zeros((len(group.chunks), pages), dtype=np.int64)
-    misaligned: set[str] = set()
-    expected = np.arange(pages, dtype=np.int64) * page_rows
-    for row, chunk in zip(sizes, group.chunks, strict=True):
-        start, length = chunk.offset_index or (0, 0)
-        offsets, page_bytes, first_rows = read_page_locations(bytes(file[start : start + length]))
-        ends = offsets + page_bytes
-        fills = offsets[:1] == chunk.data_start and ends[-1:] == chunk.start + chunk.size
-        if fills and np.array_equal(first_rows, expected) and np.array_equal(offsets[1:], ends[:-1]):
-            row[:] = page_bytes
-        else:
-            misaligned.add(chunk.path)
+def _page_sizes(file: memoryview, cuts: PageCuts) -> tuple[I64Array, set[str]]:
+    """Return the page sizes by (leaf, page), and the leaves that are not cut as they have to be."""
+    footer = parse_footer(bytes(file[_footer_at(file) : -8]))
+    sizes: I64Array = np.zeros((len(footer.leaves), cuts.pages), np.int64)
+    misaligned, first, each = set[str](), 0, cuts.page_rows[0]
+    for group, pages in zip(footer.groups, cuts.group_pages, strict=True):
+        expected = np.arange(pages, dtype=np.int64) * each
+        for row, chunk in zip(sizes[:, first : first + pages], group.chunks, strict=True):
+            start, length = chunk.offset_index or (0, 0)
+            offsets, page_bytes, first_rows = read_page_locations(bytes(file[start : start + length]))
+            ends = offsets + page_bytes
+            fills = offsets[:1] == chunk.data_start and ends[-1:] == chunk.start + chunk.size
+            if fills and np.array_equal(first_rows, expected) and np.array_equal(offsets[1:], ends[:-1]):
+                row[:] = page_bytes
+            else:
+                misaligned.add(chunk.path)
+        first += pages
     return sizes, misaligned
-
-
-class JoinedFile(NamedTuple):
-    """A Parquet file in pieces."""
-
-    # All before the footer.
-    body: list[bytes | memoryview]
-    # The footer, its length and the magic bytes.
-    tail: bytes
-
-
-class _Part(NamedTuple):
-    """A row group that is encoded as a file."""
-
-    file: memoryview
-    footer: bytes
-    meta: ThriftStruct
-    group: ThriftStruct
-    columns: list[ThriftStruct]
-    # Where its data ends and its page indexes begin.
-    data_end: int
 
 
 def _footer_at(file: memoryview) -> int:
     """Return where the footer of a file begins."""
     return len(file) - 8 - int.from_bytes(file[-8:-4], "little")
-
-
-def _join_row_groups(files: list[memoryview]) -> JoinedFile:
-    """Join files of one row group each, with the same columns, all with an OffsetIndex."""
-    if len(files) == 1:
-        at = _footer_at(files[0])
-        return JoinedFile([files[0][:at]], bytes(files[0][at:]))
-    parts = list(map(_part, files))
-    body: list[bytes | memoryview] = [MAGIC, *(part.file[len(MAGIC) : part.data_end] for part in parts)]
-    starts = list(accumulate(map(len, body)))
-    at = starts[-1]
-    places = [[dict[int, int]() for _ in part.columns] for part in parts]
-    for kind in (_COLUMN_INDEX, _OFFSET_INDEX):
-        for part, start, fields in zip(parts, starts, places, strict=False):
-            for column, values in zip(part.columns, fields, strict=True):
-                if kind in column.fields:
-                    index = _index(part, column, kind, start - len(MAGIC))
-                    body.append(index)
-                    values |= {kind: at, kind + 1: len(index)}
-                    at += len(index)
-    groups = list(map(_moved, range(len(parts)), parts, starts, places))
-    rows = sum(part.meta.fields[_NUM_ROWS] for part in parts)
-    merged = {_ROW_GROUPS: write_list(STRUCT, groups), **_encoded({_NUM_ROWS: rows})}
-    footer = replace_fields(parts[0].footer, parts[0].meta, merged)
-    return JoinedFile(body, footer + len(footer).to_bytes(4, "little") + MAGIC)
-
-
-def _part(file: memoryview) -> _Part:
-    footer = bytes(file[_footer_at(file) : -8])
-    meta = read_struct(footer)
-    (group,) = meta.fields[_ROW_GROUPS]
-    columns: list[ThriftStruct] = group.fields[_COLUMNS]
-    places = (column.fields.get(place) for column in columns for place in (_OFFSET_INDEX, _COLUMN_INDEX))
-    return _Part(file, footer, meta, group, columns, min(place for place in places if place is not None))
-
-
-def _index(part: _Part, column: ThriftStruct, kind: int, shift: int) -> bytes:
-    """Return a page index of a column chunk."""
-    start, size = column.fields[kind], column.fields[kind + 1]
-    index = bytes(part.file[start : start + size])
-    return index if kind == _COLUMN_INDEX else shift_page_locations(index, shift)
-
-
-def _moved(number: int, part: _Part, start: int, places: list[dict[int, int]]) -> bytes:
-    """Return the row group with its number in the file at another position, with page indexes at new places."""
-    shift, columns = start - len(MAGIC), list[bytes]()
-    for column, numbers in zip(part.columns, places, strict=True):
-        meta: ThriftStruct = column.fields[_META]
-        starts = {field: meta.fields[field] + shift for field in _PAGE_STARTS if meta.fields.get(field)}
-        fields = {_META: replace_fields(part.footer, meta, _encoded(starts)), **_encoded(numbers)}
-        columns.append(replace_fields(part.footer, column, fields))
-    group = {_COLUMNS: write_list(STRUCT, columns), **_encoded({_GROUP_START: start, _GROUP_NUMBER: number})}
-    return replace_fields(part.footer, part.group, group)
-
-
-def _encoded(numbers: dict[int, int]) -> dict[int, bytes]:
-    return {field: write_zigzag(number) for field, number in numbers.items()}

@@ -13,7 +13,6 @@ from qbeast_core.io.parquet.thrift import (
     BINARY,
     I32,
     LIST,
-    STRUCT,
     ThriftError,
     ThriftStruct,
     field,
@@ -113,21 +112,8 @@ def parse_footer(data: bytes) -> FileFooter:
 def read_page_locations(data: bytes) -> tuple[I64Array, I64Array, I64Array]:
     """Parse a Thrift ``OffsetIndex``: offset, size and first row of each page."""
     usual = _usual_page_locations(data)
-    numbers = _page_locations(data) if usual is None else usual[0]
+    numbers = _page_locations(data) if usual is None else usual
     return numbers[:, 0].copy(), numbers[:, 1].copy(), numbers[:, 2].copy()
-
-
-def shift_page_locations(data: bytes, shift: int) -> bytes:
-    """Return an ``OffsetIndex`` whose pages lie `shift` bytes later in the file."""
-    usual = _usual_page_locations(data)
-    if usual is None:
-        message = "pyarrow wrote an OffsetIndex that cannot be moved"
-        raise ThriftError(message)
-    fields = np.empty((len(usual[0]), 7), np.int64)
-    fields[:, ::2], fields[:, 1::2] = _PAGE_FIELDS, usual[0] << 1
-    fields[:, 1] += shift << 1
-    head = write_list(STRUCT, [b""] * len(usual[0]))
-    return field(1, LIST) + head + _varints(fields.ravel()) + usual[1]
 
 
 def _page_locations(data: bytes) -> I64Array:
@@ -247,10 +233,10 @@ def _constant(meta: dict[int, Any]) -> bytes:
     )
 
 
-def _usual_page_locations(data: bytes) -> tuple[I64Array, bytes] | None:
+def _usual_page_locations(data: bytes) -> I64Array | None:
     """Parse the pages as one array, without optional fields: a write parses thousands of them per file.
 
-    Return offset, size and first row of each page, and the bytes after them.
+    Return offset, size and first row of each page.
     """
     if data[:1] != b"\x19" or len(data) < 2:
         return None
@@ -264,20 +250,7 @@ def _usual_page_locations(data: bytes) -> tuple[I64Array, bytes] | None:
     values = np.add.reduceat((bits[: ends[-1]] & 0x7F).astype(np.uint64) << shifts, ends - lengths)
     pages = values.reshape(count, 7)
     is_usual = (pages[:, ::2] == _PAGE_FIELDS).all()
-    return (pages[:, 1::2].astype(np.int64) >> 1, data[at + int(ends[-1]) :]) if is_usual else None
-
-
-def _varints(numbers: I64Array) -> bytes:
-    """Encode non-negative numbers, one after another."""
-    bits = numbers.astype(np.uint64)
-    lengths = np.ones(len(bits), np.int64)
-    for shift in range(7, 64, 7):
-        lengths += bits >> np.uint64(shift) > 0
-    ends = np.cumsum(lengths)
-    places = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
-    groups = np.repeat(bits, lengths) >> (places * 7).astype(np.uint64) & np.uint64(0x7F)
-    groups |= np.where(places + 1 < np.repeat(lengths, lengths), np.uint64(0x80), np.uint64(0))
-    return groups.astype(np.uint8).tobytes()
+    return pages[:, 1::2].astype(np.int64) >> 1 if is_usual else None
 
 
 def stored_size(store: Store, path: str) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -49,26 +49,6 @@ def read_struct(data: bytes, at: int = 0) -> ThriftStruct:
     {3: -7}
     """
     return _read_struct(data, at, 0)
-
-
-def replace_fields(data: bytes, struct: ThriftStruct, values: Mapping[int, bytes]) -> bytes:
-    r"""Return a struct with other values of some of its fields, already encoded; it stays as it is otherwise.
-
-    >>> data = field(1, I32) + write_zigzag(5) + field(1, BINARY) + write_binary(b"x") + b"\x00"
-    >>> read_struct(replace_fields(data, read_struct(data), {1: write_zigzag(300)})).fields
-    {1: 300, 2: b'x'}
-    """
-    parts: list[bytes] = []
-    at, number = struct.start, 0
-    while header := data[at]:
-        kind, start = header & 0x0F, at
-        number, at = (number + (header >> 4), at + 1) if header > kind else _read_zigzag(data, at + 1)
-        head = data[start:at]
-        start = at
-        if kind not in (TRUE, FALSE):  # these have their value in the header
-            _, at = _read_value(data, at, kind, 0)
-        parts += (head, values.get(number, data[start:at]))
-    return b"".join((*parts, b"\x00"))
 
 
 def write_zigzag(value: int) -> bytes:

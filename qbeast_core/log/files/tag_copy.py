@@ -41,7 +41,7 @@ class TagCopy:
     revision_digest: str
     # In the order of the tag, with the thresholds that were planned.
     blocks: tuple[Block, ...]
-    # Without weights of pages and length of the file's end.
+    # Without boxes of pages and length of the file's end.
     layout: Layout
 
 
@@ -49,10 +49,10 @@ def dump_copy(index: FileIndex, layout: Layout, columns: StoredColumns) -> dict[
     """Return the key-value metadata of a file.
 
     >>> from qbeast_core.log.columns.stored import PLAIN
-    >>> from qbeast_core.spec.layout import PageLayout
+    >>> from qbeast_core.spec.layout import Layout
     >>> from qbeast_core.spec.revision import staging_revision
     >>> revision = staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500).with_id(1)
-    >>> layout = PageLayout(page_rows=2048, tail_bytes=41234, weights=(-32768, 0))
+    >>> layout = Layout(tail_bytes=41234, bands=((7, 7, -9),), box=((0, 1),), boxes=bytes(2))
     >>> dump_copy(FileIndex(revision, [Block("", -9, 2147483647, 7)]), layout, PLAIN)["blocks"]
     '[["",-9,7]]'
     """

@@ -135,6 +135,15 @@ def _joined(
     return kept[0] if len(kept) == 1 else join(kept)
 
 
+def columns_in(node: Node) -> frozenset[str]:
+    """Return the columns that a filter names."""
+    if isinstance(node, (Unknown, Nothing)):
+        return frozenset()
+    if isinstance(node, (And, Or)):
+        return frozenset().union(*map(columns_in, node.children))
+    return frozenset({column_of(node)})
+
+
 def column_of(atom: Atom) -> str:
     """Return the column of an atom.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -9,8 +10,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.index.page_table import IndexedFiles, PageTable, build_page_table
+from qbeast_core.query.index.page_table import PageTable, build_page_table, page_boxes
 from qbeast_core.query.plan.file_statistics import Statistics, trusted_counts
+from qbeast_core.query.plan.page_boxes import PageBoxes
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.revision import Revision
@@ -57,7 +59,7 @@ class BlockTable:
     # Files whose tags cannot be read or cannot be true, shape (files,). They are read as a whole; their
     # statistics are ignored.
     corrupt_files: BoolArray
-    # Files whose coordinates follow the exact rules, and whose blocks are in row order, shape (files,).
+    # Files whose coordinates follow the exact rules, shape (files,).
     ours: BoolArray
 
     def __len__(self) -> int:
@@ -165,13 +167,6 @@ class BlockTable:
         return np.searchsorted(self.file, np.arange(self.files.height + 1)).astype(np.int64)
 
     @cached_property
-    def first_row(self) -> I64Array:
-        """First row of each block in its file, shape (blocks,); valid only for `ours`."""
-        before = np.cumsum(self.rows) - self.rows
-        starts = self.first_block[:-1][self.file]
-        return before - before[starts]
-
-    @cached_property
     def statistics(self) -> Statistics:
         """Statistics of the files."""
         doubtful = pl.Series(self.corrupt_files, dtype=pl.Boolean)
@@ -179,18 +174,21 @@ class BlockTable:
 
     @cached_property
     def pages(self) -> PageTable:
-        """The pages of files of ours with a layout tag and a usable index that covers all rows."""
-        columns = IndexedFiles(
-            files=self.files,
-            num_records=self.num_records,
-            usable=self.ours & ~self.unplaced_files,
-            first_block=self.first_block,
-            file=self.file,
-            rows=self.rows,
-            min_weight=self.min_weight,
-            max_weight=self.max_weight,
-        )
-        return build_page_table(columns)
+        """The pages of files of ours with a layout tag and a usable index."""
+        return build_page_table(self.files["layout"], self.num_records, self.ours & ~self.unplaced_files)
+
+    def boxes(self, files: BoolArray, columns: frozenset[str]) -> Iterator[tuple[Revision, PageBoxes]]:
+        """Yield the boxes of the pages of some files with pages, by revision, if it indexes one of the columns."""
+        for space in self.spaces:
+            if space.foreign or columns.isdisjoint(space.revision.columns):
+                continue
+            chosen = np.flatnonzero(files & (self.revision_of == space.revision.revision_id))
+            if len(chosen):
+                dimensions = len(space.revision.columns)
+                yield (
+                    space.revision,
+                    page_boxes(self.pages, self.files["layout"], chosen, dimensions=dimensions),
+                )
 
     @cached_property
     def unplaced_files(self) -> BoolArray:

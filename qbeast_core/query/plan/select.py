@@ -5,27 +5,29 @@ none. If the rows of a heavy key are contiguous, in an order that is independent
 gets the weight at i / m of all weights instead. A range of weights then holds the same fraction of them as of all keys,
 in the first pages of the stretch.
 
-A count reads less: the log has the rows of cubes that are inside of the filter, data files have the others.
+A count reads less: the log has the rows of pages and cubes that are inside of the filter, data files have the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.filters.nodes import Atom, Node, column_of
+from qbeast_core.query.filters.nodes import Atom, Node, column_of, columns_in
 from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.plan.coordinate_intervals import coordinate_intervals
 from qbeast_core.query.plan.draws import FileDraw
 from qbeast_core.query.plan.file_statistics import Statistics, evaluate, trusted_counts
+from qbeast_core.query.plan.page_boxes import PageBoxes
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
 from qbeast_core.space.weights import MIN_WEIGHT
+from qbeast_core.spec.revision import Revision
 
 if TYPE_CHECKING:
     from qbeast_core.query.plan.draws import FileDraw
@@ -62,7 +64,7 @@ class Selection:
     @property
     def page_mask(self) -> BoolArray:
         """Mask of the chosen pages of all files, shape (pages,)."""
-        mask = np.zeros(len(self.table.pages.rows), np.bool_)
+        mask = np.zeros(self.table.pages.count, np.bool_)
         mask[self.page_numbers] = True
         return mask
 
@@ -82,7 +84,7 @@ class Selection:
         table = self.table
         counted = pl.Series(np.bincount(table.file, table.rows, table.files.height).astype(np.int64))
         whole = table.files["num_records"].cast(pl.Int64).fill_null(counted).to_numpy()
-        page_rows = table.pages.rows[self.page_numbers]
+        page_rows = table.pages.rows(self.page_numbers)
         running = np.concatenate([np.zeros(1, np.int64), np.cumsum(page_rows)])
         chosen = np.diff(running[self.page_offsets])
         return np.where(self.opened, np.where(self.pages_total > 0, chosen, whole), 0)
@@ -99,11 +101,14 @@ class Selection:
         return pl.Series("reason", _REASONS).gather(self.reason_codes)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MatchingBlocks:
+@dataclass(frozen=True, eq=False)  # no slots: boxes of pages are decoded when needed
+class Matching:
     """The files and blocks that may match a filter."""
 
     table: BlockTable
+    node: Node
+    # Returns which files may match an atom by their statistics.
+    by_file: Callable[[Atom], BoolArray]
     # Files that may match by their statistics, shape (files,).
     files: BoolArray
     # Blocks that may match by statistics and boxes, shape (blocks,).
@@ -116,24 +121,42 @@ class MatchingBlocks:
         if weights.is_empty:
             in_range[:] = False
         blocks = in_range & self.blocks
-        pages = table.pages.select(blocks, weights)
-        per_file = np.diff(np.searchsorted(pages, table.pages.first_page))
         by_block = table.any_in_file(blocks)
-        opened = by_block & ((per_file > 0) | (np.diff(table.pages.first_page) == 0))
-        masks = [  # in the order of `SkipReason`
-            opened,
+        by_weight = table.pages.within(by_block, weights)
+        pages = by_weight[self._may_match(by_weight)]
+        has_pages, in_weights, opened = (
+            np.diff(np.searchsorted(numbers, table.pages.first_page)) > 0
+            for numbers in (np.arange(table.pages.count), by_weight, pages)
+        )
+        masks = [  # in the order of `SkipReason`; then pages have tighter bounds of weights than blocks
+            by_block & (opened | ~has_pages),
             ~table.any_in_file(in_range),
             ~self.files,
-            ~by_block,
+            ~by_block | in_weights,
         ]
         return Selection(
             table=table,
-            opened=opened,
+            opened=masks[0],
             blocks=blocks,
             page_numbers=pages,
-            # A block may match while none of its pages does: pages have tighter weight bounds.
             reason_codes=np.select(masks, list(range(len(masks))), default=_REASONS.index("weights")),
         )
+
+    def _may_match(self, pages: I64Array) -> BoolArray:
+        """Return which of some pages may match by their boxes."""
+        table, columns = self.table, columns_in(self.node)
+        decoded, matches = self._decoded
+        files = (np.diff(np.searchsorted(pages, table.pages.first_page)) > 0) & ~decoded
+        for revision, boxes in table.boxes(files, columns):
+            of_atom = partial(_of_pages, revision, boxes, self.by_file)
+            matches[boxes.pages] = evaluate(self.node, len(boxes.pages), of_atom)
+        decoded |= files
+        return matches[pages]
+
+    @cached_property
+    def _decoded(self) -> tuple[BoolArray, BoolArray]:
+        """Files whose boxes are decoded, and pages that may match by their boxes as far as these are decoded."""
+        return np.zeros(self.table.files.height, np.bool_), np.ones(self.table.pages.count, np.bool_)
 
     def of_keys(self, keys: I32Array) -> Selection:
         """Choose what to read for all rows of some keys, given by their weights."""
@@ -162,11 +185,11 @@ def select(table: BlockTable, node: Node, weights: WeightRange = ALL_WEIGHTS) ->
     return match(table, node).within(weights)
 
 
-def match(table: BlockTable, node: Node) -> MatchingBlocks:
+def match(table: BlockTable, node: Node) -> Matching:
     """Return what may match a filter, for any sample: callers that read several samples share the result."""
     by_file = cache(table.statistics.may_match)
     blocks = evaluate(node, len(table), lambda atom: by_file(atom)[table.file] & _of_boxes(table, atom))
-    return MatchingBlocks(table, evaluate(node, table.files.height, by_file), blocks)
+    return Matching(table, node, by_file, evaluate(node, table.files.height, by_file), blocks)
 
 
 def files_that_may_match(files: pl.DataFrame, node: Node) -> BoolArray:
@@ -198,6 +221,19 @@ def _of_boxes(table: BlockTable, atom: Atom) -> BoolArray:
     return mask
 
 
+def _of_pages(
+    revision: Revision, boxes: PageBoxes, by_file: Callable[[Atom], BoolArray], atom: Atom
+) -> BoolArray:
+    """Return whether each page can match an atom, by its box and by the statistics of its file."""
+    mask, column = by_file(atom)[boxes.file], column_of(atom)
+    if column in revision.columns:
+        dimension = revision.columns.index(column)
+        intervals = coordinate_intervals(atom, revision.transformations[dimension], foreign=False)
+        if intervals is not None:
+            mask = mask & intervals.meet(boxes.lower[dimension], boxes.upper[dimension])
+    return mask
+
+
 def draw(
     by_key: Selection, matching: Selection, files: Mapping[int, FileDraw], weights: WeightRange
 ) -> Selection:
@@ -208,10 +244,9 @@ def draw(
     for file, file_draw in files.items():
         for stretch in (*file_draw.one_by_one, *file_draw.apart):
             touched = table.pages_with(file, stretch.first, stretch.first + stretch.rows)
-            first = table.first_row[touched]
-            has_others = (first < stretch.first) | (
-                first + table.rows[touched] > stretch.first + stretch.rows
-            )
+            numbers = np.arange(touched.start, touched.stop)
+            first, rows = table.first_rows(numbers), table.rows(numbers)
+            has_others = (first < stretch.first) | (first + rows > stretch.first + stretch.rows)
             chosen[touched] &= has_others
         for stretch in file_draw.one_by_one:
             pages[table.pages_with(file, *stretch.within(weights))] = True
@@ -221,7 +256,7 @@ def draw(
 def apart(matching: Selection, files: Mapping[int, FileDraw]) -> Selection:
     """Choose what to read for the rows that samples skip."""
     table = matching.table.pages
-    pages = np.zeros(len(table.rows), np.bool_)
+    pages = np.zeros(table.count, np.bool_)
     for file, file_draw in files.items():
         for stretch in file_draw.apart:
             pages[table.pages_with(file, stretch.first, stretch.first + stretch.rows)] = True
@@ -265,63 +300,57 @@ class RowCount:
     rows_read: int
 
 
-def count_rows(
-    table: BlockTable,
-    keeps: BoolArray,
-    leaves: BoolArray,
-    *,
-    files: BoolArray,
-    hidden: Hidden,
-) -> RowCount | None:
-    """Return the number of rows a filter keeps, and what must be read for the rest; None if the log cannot decide."""
-    here = files[table.file]
-    inside = keeps & ~leaves & here
-    whole = _read_whole(table, keeps & here, inside, hidden.counts)
+def count_rows(keeps: Selection, leaves: Selection, *, files: BoolArray, hidden: Hidden) -> RowCount | None:
+    """Return the number of rows that a filter keeps in some files, and what must be read for the rest.
+
+    `keeps` may hold rows that the filter keeps, `leaves` rows that it does not, each for all weights. None: the log
+    cannot decide.
+    """
+    table, pages = keeps.table, keeps.table.pages
+    is_paged = keeps.pages_total > 0
+    of_paged = np.repeat(files, keeps.pages_total)
+    inside, undecided_pages = (
+        keeps.page_mask & mask & of_paged for mask in (~leaves.page_mask, leaves.page_mask)
+    )
+    here = (files & ~is_paged)[table.file]
+    blocks = keeps.blocks & ~leaves.blocks & here
+    whole = _read_whole(table, keeps.blocks & here, blocks, hidden.counts)
     if (table.num_records[whole] < 0).any():
         return None
-    chosen = (keeps & leaves & here) | whole[table.file]
-    selection = MatchingBlocks(table, files, chosen).within(ALL_WEIGHTS)
-    unread, read = _deleted_rows(table, inside, selection, hidden)
-    return RowCount(
-        known=_rows_elsewhere(table, inside, selection) - unread,
-        undecided=selection,
-        rows_read=int(selection.rows_opened.sum()) - read,
-    )
+    numbers = np.flatnonzero(undecided_pages)
+    has_partial = np.diff(np.searchsorted(numbers, pages.first_page)) > 0
+    undecided = replace(keeps, opened=whole | has_partial, page_numbers=numbers)
+    known = int(table.rows[blocks & ~whole[table.file]].sum() + pages.rows(np.flatnonzero(inside)).sum())
+    known -= int(hidden.counts[table.any_in_file(blocks) & ~whole].sum())
+    read = int(undecided.rows_opened.sum() - hidden.counts[whole].sum())
+    hidden_inside, hidden_read = _hidden_rows(table, inside, undecided_pages, hidden)
+    return RowCount(known - hidden_inside, undecided, read - hidden_read)
+
+
+def _hidden_rows(
+    table: BlockTable, inside: BoolArray, undecided: BoolArray, hidden: Hidden
+) -> tuple[int, int]:
+    """Return the number of hidden rows in pages inside of a filter, and in undecided ones.
+
+    The rows of a vector are read only if a part of a file is concerned.
+    """
+    first, total = table.pages.first_page, np.diff(table.pages.first_page)
+    has_pages = total > 0
+    counts = [
+        np.diff(np.searchsorted(np.flatnonzero(mask), first)) * (hidden.counts > 0)
+        for mask in (inside, undecided)
+    ]
+    sums = [int(hidden.counts[has_pages & (of_file == total)].sum()) for of_file in counts]
+    parts = (counts[0] + counts[1] > 0) & (counts[0] < total) & (counts[1] < total)
+    for number, rows in hidden.of(np.flatnonzero(parts).tolist()).items():
+        page = table.pages.pages_of(number, rows)
+        sums = [sums[0] + int(inside[page].sum()), sums[1] + int(undecided[page].sum())]
+    return sums[0], sums[1]
 
 
 def _read_whole(table: BlockTable, keeps: BoolArray, inside: BoolArray, hidden_rows: I64Array) -> BoolArray:
-    """Return the files to read as a whole or not at all: pages and blocks do not locate their rows."""
+    """Return the files without pages to read: blocks do not locate their rows."""
     counted = np.bincount(table.file, table.rows, table.files.height) == table.num_records
-    has_pages = np.diff(table.pages.first_page) > 0
     undecided, some, others = (table.any_in_file(blocks) for blocks in (keeps & ~inside, keeps, ~inside))
-    unknown = some & ~counted
-    unordered = (hidden_rows > 0) & ~has_pages & table.any_in_file(inside) & others
-    whole: BoolArray = (undecided & ~has_pages) | unknown | unordered
+    whole: BoolArray = undecided | (some & ~counted) | (some & others & (hidden_rows > 0))
     return whole
-
-
-def _rows_elsewhere(table: BlockTable, inside: BoolArray, selection: Selection) -> int:
-    """Return the number of rows in blocks inside of the filter, without pages and files that are read."""
-    pages = table.pages
-    has_pages = np.diff(pages.first_page) > 0
-    plain = inside & ~selection.opened[table.file] & ~has_pages[table.file]
-    stretch = np.flatnonzero(inside[pages.stretch_block] & ~selection.page_mask[pages.stretch_page])
-    return int(table.rows[plain].sum() + pages.stretch_rows[stretch].sum())
-
-
-def _deleted_rows(
-    table: BlockTable, inside: BoolArray, selection: Selection, hidden: Hidden
-) -> tuple[int, int]:
-    """Return the number of deleted rows: in blocks inside of the filter that are not read, and in what is read."""
-    pages, is_page_read = table.pages, selection.page_mask
-    counts, opened = hidden.counts, np.where(selection.opened, selection.pages_opened, 0)
-    whole = selection.opened & (opened == selection.pages_total)  # also without pages
-    is_inside, any_inside = ~table.any_in_file(~inside), table.any_in_file(inside)
-    uncounted = ~whole & (opened == 0) & is_inside
-    unread, read = int(counts[uncounted].sum()), int(counts[whole].sum())
-    parts = (counts > 0) & ~whole & ~uncounted & ((opened > 0) | any_inside)
-    for number, rows in hidden.of(np.flatnonzero(parts).tolist()).items():
-        is_read = is_page_read[pages.pages_of(number, rows)]
-        read += int(is_read.sum())
-        unread += int((inside[pages.blocks_of(number, rows)] & ~is_read).sum())
-    return unread, read

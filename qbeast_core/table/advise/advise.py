@@ -21,9 +21,9 @@ from qbeast_core.spec.column_spec import ColumnSpec, parse_column_spec
 from qbeast_core.support.html import bar, html_of
 from qbeast_core.support.plain_text import in_lines
 from qbeast_core.support.process import refuse_forked
-from qbeast_core.table.advise.search import MANY_ROWS, TIE, Search, TableFacts, Workload, text_of
+from qbeast_core.table.advise.search import MANY_ROWS, TIE, Search, TableFacts, Workload, some_rows, text_of
 from qbeast_core.table.advise.suggest import check_request
-from qbeast_core.table.advise.trial import ColumnSet, TrialIndex
+from qbeast_core.table.advise.trial import ColumnSet
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.foreign_schema import lost_columns
 from qbeast_core.table.estimate.heavy_rows import heavy_rows
@@ -163,11 +163,14 @@ class _Advising:
             ends=_ends_of(snapshot.files, snapshot.schema),
             drawn_by=sample.drawn_by,
             sample_by=snapshot.config.sample_by,
+            importance={
+                name: snapshot.config.importance.get(snapshot.columns.stored_name(name), 1.0)
+                for name in self._named
+            },
             configuration=snapshot.metadata.configuration,
             partition_shares=_shares_of_partitions(planner, workload) if partitions else None,
         )
         self._search = Search(sample.rows, facts, workload)
-        self._usual_size = default_cube_size(sample.table_rows)
 
     def made(self, max_columns: int) -> Advice:
         """Return the advice."""
@@ -177,9 +180,9 @@ class _Advising:
         keep = present is not None and float(self._now.mean()) <= TIE * least
         chosen = present if keep and present is not None else best
         then = self._now if keep else many.bytes(chosen)
-        weights = many.trial.weights(chosen.columns)
+        weights = many.trial.weights(chosen)
         return Advice(
-            columns=tuple(map(self._text_of, chosen.columns)),
+            columns=tuple(map(self._text_of, chosen)),
             cube_size=self._size_of(chosen),
             keep=keep,
             bytes_opened=float(then.mean()),
@@ -196,7 +199,7 @@ class _Advising:
             alternatives=self._alternatives([index for index in finalists if index != chosen], then),
         )
 
-    def _finalists(self, max_columns: int) -> list[TrialIndex]:
+    def _finalists(self, max_columns: int) -> list[ColumnSet]:
         """Return the best indexes by few rows, and the index of the table."""
         search, few = self._search, self._search.few
         options = search.options(self._named)
@@ -205,19 +208,17 @@ class _Advising:
         best = few.best_of(few.by_bytes, few.mean_bytes, tie=TIE)
         # Whether the ends of a filter and of a cube meet is chance, and another kind may seem better by it. So both
         # are compared on more rows.
-        bests = [search.with_other_size(index) for index in (best, search.with_linear_columns(best))]
+        bests = best, search.with_linear_columns(best)
         present = [] if self._present is None else [self._present]
         return list(dict.fromkeys([*bests, *others, *present]))
 
     @cached_property
-    def _present(self) -> TrialIndex | None:
-        """The index of the table, without kinds and a cube size that are the defaults; None if it has no index."""
+    def _present(self) -> ColumnSet | None:
+        """The index of the table, without kinds that are the defaults; None if it has no index."""
         newest, schema = self._newest, self._sample.rows.schema
         if newest is None or not newest.revision_id or lost_columns(newest.columns, schema):
             return None
-        specs = map(parse_column_spec, newest.column_specs)
-        size = newest.desired_cube_size
-        return TrialIndex(tuple(map(self._short, specs)), None if size == self._usual_size else size)
+        return tuple(map(self._short, map(parse_column_spec, newest.column_specs)))
 
     def _short(self, column: ColumnSpec) -> ColumnSpec:
         """Return a column without its kind, if a write chooses this kind by itself."""
@@ -231,15 +232,17 @@ class _Advising:
             return f"{column.name}:{self._search.few.trial.kind_of(column)}"
         return text_of(column)
 
-    def _size_of(self, index: TrialIndex) -> int:
-        return index.cube_size or self._usual_size
+    def _size_of(self, index: ColumnSet) -> int:
+        """Return a cube size. It matters little to filters, so a table keeps its own."""
+        own = self._newest if index == self._present else None
+        return default_cube_size(self._sample.table_rows) if own is None else own.desired_cube_size
 
-    def _alternatives(self, others: Sequence[TrialIndex], then: F64Array) -> pl.DataFrame:
+    def _alternatives(self, others: Sequence[ColumnSet], then: F64Array) -> pl.DataFrame:
         """Return one row per index, the best one first."""
         mean_bytes = self._search.many.mean_bytes
         records = [
             {
-                "columns": list(map(self._text_of, index.columns)),
+                "columns": list(map(self._text_of, index)),
                 "cube_size": self._size_of(index),
                 "bytes_opened": mean_bytes(index),
                 "times": mean_bytes(index) / max(float(then.mean()), 1.0),
@@ -293,9 +296,7 @@ def table_sample(planner: Planner, *, rows: int, max_bytes: int = _MAX_BYTES) ->
         _read(planner, planner.plan(None, None)) if fraction == 1.0 else _sampled(planner, fraction, total)
     )
     kept = _within(frames, max_bytes, schema=planner.snapshot.schema, share=wanted / fraction)
-    # Shuffled: rows with equal keys are written in the order of the input, which should not be that of this table.
-    shuffled = kept.sample(fraction=1.0, shuffle=True, seed=0)
-    return TableSample(shuffled, max(total, kept.height), planner.hashed if fraction < 1.0 else ())
+    return TableSample(kept, max(total, kept.height), planner.hashed if fraction < 1.0 else ())
 
 
 def _ends_of(files: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
@@ -336,7 +337,7 @@ def _sampled(planner: Planner, fraction: float, total: int) -> Iterator[pl.DataF
     yield from _read(planner, replace(plan, selection=draw(plan.selection, every, files, plan.weights)))
     skipped = ScanPlan(apart(every, files), ALL_WEIGHTS, None)
     for frame in _read(planner, skipped):
-        yield frame.sample(fraction=fraction, seed=0)
+        yield some_rows(frame, round(frame.height * fraction))
 
 
 def _read(planner: Planner, plan: ScanPlan) -> Iterator[pl.DataFrame]:
@@ -349,8 +350,8 @@ def _within(
 ) -> pl.DataFrame:
     """Join a share of the rows of frames; halve them at random each time that they take too many bytes."""
     kept = schema.to_frame()
-    for number, frame in enumerate(frames):
-        kept = pl.concat([kept, frame if share == 1.0 else frame.sample(fraction=share, seed=number)])
+    for frame in frames:
+        kept = pl.concat([kept, some_rows(frame, round(frame.height * share))])
         while kept.estimated_size() > max_bytes and kept.height > 1:
-            kept, share = kept.sample(fraction=0.5, seed=number), share / 2
+            kept, share = some_rows(kept, kept.height // 2), share / 2
     return kept.rechunk()

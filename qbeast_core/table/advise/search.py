@@ -16,14 +16,14 @@ from qbeast_core.space.arrays import F64Array
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
 from qbeast_core.spec.transformation import transformer_for
 from qbeast_core.table.advise.simulated import Opened
-from qbeast_core.table.advise.trial import ColumnSet, Encoder, Trial, TrialIndex
+from qbeast_core.table.advise.trial import ColumnSet, Encoder, RowSizes, Trial
 from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
 from qbeast_core.table.read.scan import pushed_down
 from qbeast_core.tree.space.evolve import default_cube_size
 from qbeast_core.tree.space.index_values import data_type_of
 
 # Rows for comparing indexes, and rows for the shares and bytes of the result.
-FEW_ROWS: Final = 1 << 15
+FEW_ROWS: Final = 1 << 14
 MANY_ROWS: Final = 1 << 17
 
 # Rows that a cube is drawn from at least: a table of more cubes counts as a smaller one.
@@ -32,12 +32,8 @@ _ROWS_OF_CUBE: Final = 32
 # Times the minimum up to which indexes count as equal: tables are drawn from a sample.
 TIE: Final = 1.05
 
-# Times fewer bytes that other kinds and cube sizes than the default ones have to open. Smaller cubes make the log
-# longer, and larger ones make filters less precise that are not listed.
+# Times fewer bytes that other kinds than the default ones have to open.
 _WORTHWHILE: Final = 1.1
-_MIN_CUBE_SIZE: Final = 4096
-_MAX_CUBE_SIZE: Final = 65_536
-_MAX_CUBES: Final = 32_768
 
 # Number of best sets of one size to which further columns are added.
 _EXTENDED: Final = 3
@@ -82,6 +78,8 @@ class TableFacts:
     # Columns by whose weights the sample was chosen.
     drawn_by: tuple[str, ...] = ()
     sample_by: tuple[str, ...] = ()
+    # Of columns whose importance is not 1.
+    importance: Mapping[str, float] = field(default_factory=dict[str, float])
     configuration: Mapping[str, str] = field(default_factory=dict[str, str])
     # Share of the table in the partitions that each filter opens. None: the table has no partitions.
     partition_shares: F64Array | None = None
@@ -95,7 +93,8 @@ class Search:
     ) -> None:
         self._schema, self._facts, self._workload = rows.schema, facts, workload
         self._nodes = workload.nodes(rows.schema)
-        self._encoder = Encoder.of(rows, facts.configuration, size_bytes=facts.row_bytes * facts.rows)
+        size_bytes = facts.row_bytes * facts.rows
+        self._encoder = Encoder.of(rows, facts.configuration, size_bytes=size_bytes, table_rows=facts.rows)
         self.few = self._candidates(some_rows(rows, FEW_ROWS), max(facts.rows, least_rows))
         self.many = self._candidates(rows, facts.rows)
 
@@ -111,6 +110,7 @@ class Search:
             ends=facts.ends,
             drawn_by=facts.drawn_by,
             sample_by=facts.sample_by,
+            importance=facts.importance,
             partition_shares=facts.partition_shares,
         )
         return Candidates(trial, workload.importance, self._encoder)
@@ -124,31 +124,20 @@ class Search:
         """Return a column by hash; dates and times have none in the format."""
         return ColumnSpec(name, "hashing") if self._fits(name, "hashing") else ColumnSpec(name)
 
-    def with_linear_columns(self, index: TrialIndex) -> TrialIndex:
+    def with_linear_columns(self, index: ColumnSet) -> ColumnSet:
         """Return the index with quantiles replaced by equal ranges, where the filters open much less then.
 
         Hashes are among the options of a search. Columns that a write divides into equal ranges have evenly spread
         values, whose quantiles would be the same ranges.
         """
-        for at, column in enumerate(index.columns):
+        for at, column in enumerate(index):
             if self.few.trial.kind_of(column) != "quantiles" or not self._fits(column.name, "linear"):
                 continue
             linear = ColumnSpec(column.name, "linear")
-            columns = (*index.columns[:at], linear, *index.columns[at + 1 :])
-            changed = TrialIndex(columns, index.cube_size)
-            if self.few.mean_bytes(changed) * _WORTHWHILE < self.few.mean_bytes(index):
-                index = changed
+            columns = (*index[:at], linear, *index[at + 1 :])
+            if self.few.mean_bytes(columns) * _WORTHWHILE < self.few.mean_bytes(index):
+                index = columns
         return index
-
-    def with_other_size(self, index: TrialIndex) -> TrialIndex:
-        """Return the index with another cube size, if the filters open much less then."""
-        usual = default_cube_size(self._facts.rows)
-        sizes = [usual // 4, usual // 2, usual * 2, usual * 4]
-        least = max(_MIN_CUBE_SIZE, self._facts.rows // _MAX_CUBES)
-        changed = [TrialIndex(index.columns, size) for size in sizes if least <= size <= _MAX_CUBE_SIZE]
-        best = min(changed, key=self.few.mean_bytes, default=index)
-        is_better = self.few.mean_bytes(best) * _WORTHWHILE < self.few.mean_bytes(index)
-        return best if is_better else index
 
     def _fits(self, name: str, kind: ColumnKind) -> bool:
         """Return whether a column can have a kind."""
@@ -162,8 +151,11 @@ class Search:
 
 
 def some_rows(rows: pl.DataFrame, max_rows: int) -> pl.DataFrame:
-    """Return at most this number of rows, in no order."""
-    return rows if rows.height <= max_rows else rows.sample(max_rows, seed=0)
+    """Return at most this number of random rows, in their order, which the pages of a table keep."""
+    if rows.height <= max_rows:
+        return rows
+    numbers = np.random.default_rng(0).choice(rows.height, max_rows, replace=False)
+    return rows[np.sort(numbers)]
 
 
 def text_of(column: ColumnSpec) -> str:
@@ -185,8 +177,8 @@ class Candidates:
 
     def __init__(self, trial: Trial, importance: F64Array, encoder: Encoder) -> None:
         self.trial, self._importance, self._encoder = trial, importance, encoder
-        self._opened: dict[TrialIndex, Opened] = {}
-        self._bytes: dict[TrialIndex, F64Array] = {}
+        self._opened: dict[ColumnSet, Opened] = {}
+        self._bytes: dict[ColumnSet, F64Array] = {}
 
     def search(
         self,
@@ -203,44 +195,44 @@ class Candidates:
         """
         level: list[ColumnSet] = [(option,) for option in options]
         for _ in range(max_columns):
-            tried = {frozenset[ColumnSpec](index.columns) for index in self._opened}
+            tried = set(map(frozenset[ColumnSpec], self._opened))
             sets = {frozenset(columns): columns for columns in level if together(columns)}
-            fresh = [TrialIndex(columns) for key, columns in sets.items() if key not in tried]
+            fresh = [columns for key, columns in sets.items() if key not in tried]
             for index in fresh:
                 self._opened[index] = self.trial.opened(index, quickly=True)
             if not fresh:
                 break
             ordered = sorted(fresh, key=self._expected_bytes if by_bytes else self.share_that_decides)
             best = ordered[:_EXTENDED]
-            if by_bytes and len(ordered[0].columns) == 1:
+            if by_bytes and len(ordered[0]) == 1:
                 # All pairs: of many filters, each column serves one, and the best pair may be of any two.
                 best = [index for index in ordered if (self._opened[index].shares < 1 - _NOTICED).any()]
                 ordered = sorted(best or ordered[:1], key=self.mean_bytes)
             elif by_bytes:
                 best += sorted(ordered[:_WEIGHED], key=self.mean_bytes)[:_EXTENDED]
-            level = [(*index.columns, option) for index in dict.fromkeys(best) for option in options]
+            level = [(*index, option) for index in dict.fromkeys(best) for option in options]
 
-    def _expected_bytes(self, index: TrialIndex) -> float:
+    def _expected_bytes(self, index: ColumnSet) -> float:
         """Return about the bytes that are opened, from the share and from the tables of the single columns."""
-        alone = [TrialIndex((column,)) for column in index.columns]
+        alone = [(column,) for column in index]
         sizes = [self.mean_bytes(one) / self._mean_share(one) for one in alone if one in self._bytes]
         return self._mean_share(index) * (sum(sizes) / len(sizes) if sizes else 1.0)
 
-    def _mean_share(self, index: TrialIndex) -> float:
+    def _mean_share(self, index: ColumnSet) -> float:
         return max(float(self._opened[index].shares @ self._importance), _NOTICED)
 
     @property
-    def by_bytes(self) -> list[TrialIndex]:
+    def by_bytes(self) -> list[ColumnSet]:
         """The indexes whose bytes are known, with the fewest bytes first."""
         return sorted(self._bytes, key=self.mean_bytes)
 
-    def best(self, *, tie: float) -> TrialIndex:
+    def best(self, *, tie: float) -> ColumnSet:
         """Return the index with the fewest columns of all that cost at most `tie` times the minimum."""
         return self.best_of(self._opened, self.share_that_decides, tie=tie)
 
     def best_of(
-        self, tried: Iterable[TrialIndex], cost: Callable[[TrialIndex], float], *, tie: float
-    ) -> TrialIndex:
+        self, tried: Iterable[ColumnSet], cost: Callable[[ColumnSet], float], *, tie: float
+    ) -> ColumnSet:
         """Return the index with the fewest columns of those that cost at most `tie` times the minimum."""
         costs = {index: cost(index) for index in tried}
         limit = tie * min(costs.values()) + _NOTICED
@@ -248,22 +240,26 @@ class Candidates:
             (index for index, value in costs.items() if value <= limit), key=lambda i: _rank(i, costs[i])
         )
 
-    def share_that_decides(self, index: TrialIndex) -> float:
+    def share_that_decides(self, index: ColumnSet) -> float:
         """Return the mean share that is opened by the filters for which indexes differ."""
         decide = self._differences > _NOTICED
         return float(self._opened[index].shares[decide] @ self._importance[decide])
 
-    def share(self, columns: ColumnSet) -> float:
-        """Return the mean share that all filters open."""
-        return float(self.trial.opened(TrialIndex(columns)).shares @ self._importance)
+    def sizes(self, index: ColumnSet) -> RowSizes:
+        """Return the size of the rows, which is about the same with any index."""
+        return self.trial.sizes(index, self._encoder)
 
-    def bytes(self, index: TrialIndex) -> F64Array:
+    def share(self, columns: ColumnSet, sizes: RowSizes) -> float:
+        """Return the mean share of the bytes that all filters open, for rows of some size."""
+        return float(self.trial.shares(columns, sizes) @ self._importance)
+
+    def bytes(self, index: ColumnSet) -> F64Array:
         """Return the bytes that each filter opens, shape (filters,)."""
         if index not in self._bytes:
             self._bytes[index] = self.trial.bytes_opened(index, self._encoder)
         return self._bytes[index]
 
-    def mean_bytes(self, index: TrialIndex) -> float:
+    def mean_bytes(self, index: ColumnSet) -> float:
         """Return the mean of the bytes that the filters open."""
         return float(self.bytes(index) @ self._importance)
 
@@ -278,7 +274,7 @@ class Candidates:
         return np.asarray(np.ptp(shares, axis=0), np.float64)
 
 
-def _rank(index: TrialIndex, cost: float) -> tuple[int, int, int, bool, float]:
-    kinds = [column.kind for column in index.columns]
+def _rank(index: ColumnSet, cost: float) -> tuple[int, int, int, float]:
+    kinds = [column.kind for column in index]
     named = len(kinds) - kinds.count("auto")
-    return len(kinds), kinds.count("hashing"), named, index.cube_size is not None, cost
+    return len(kinds), kinds.count("hashing"), named, cost

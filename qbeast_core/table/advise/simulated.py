@@ -1,23 +1,34 @@
-"""Compute what filters open of a simulated table."""
+"""Simulate the files and pages of a table on a sample of its rows, and compute what filters open of them.
+
+Pages of few rows of the sample are simulated together, and then divided in space.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
+from typing import Final
 
 import numpy as np
 
 from qbeast_core.query.filters.nodes import Atom, Node, column_of
 from qbeast_core.query.plan.coordinate_intervals import coordinate_intervals
 from qbeast_core.query.plan.file_statistics import Statistics, evaluate
-from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
-from qbeast_core.space.cubes import cube_boxes
+from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U32Array
+from qbeast_core.spec.layout import BOX_STEPS
 from qbeast_core.spec.transformation import Transformation
-from qbeast_core.tree.layout.arrange import arrange
-from qbeast_core.tree.layout.cube_tree import Assignment
-from qbeast_core.tree.layout.pack import PackedFiles, RowNumbers, order_in_file, page_rows_for
-from qbeast_core.tree.layout.shape import FileShape
+from qbeast_core.tree.key_tag import HEAVY_SHARE
+from qbeast_core.tree.layout.arrange import Arrangement, Grain, arrange
+
+# Rows of a simulated page: the box of fewer says little of that of all rows of a page. Each page takes time.
+_LEAST_ROWS: Final = 16
+_QUICK_ROWS: Final = 32
+
+_CELLS: Final = float(1 << 32)
+# Share of the rows of a file from which on all its pages are opened.
+_WHOLE: Final = 1 - 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,16 +40,6 @@ class Opened:
     in_pages: F64Array
     # Number of files that are read by pages.
     paged_files: F64Array
-
-    @staticmethod
-    def join(parts: Sequence[Opened]) -> Opened:
-        """Return what several filters open."""
-        return Opened(
-            *(
-                np.concatenate([np.zeros(0), *(getattr(part, name) for part in parts)])
-                for name in Opened.__slots__
-            )
-        )
 
     def within(self, shares: F64Array | None) -> Opened:
         """Return what the filters open if each opens only a share of all partitions."""
@@ -52,137 +53,163 @@ class Opened:
         return self.in_files + self.in_pages
 
 
-@dataclass(frozen=True, eq=False)  # no slots, for cached properties
-class SimulatedTable:
-    """The blocks, files and pages of some rows."""
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexedRows:
+    """A sample of the rows of a table with an index."""
 
+    # Share of the rows of the table.
+    scale: float
+    # Space, importance and cells of each indexed column.
     spaces: dict[str, Transformation]
+    importance: list[float]
+    cells: list[U32Array]
     weights: I32Array
-    placed: Assignment
-    packed: PackedFiles
-    # Statistics in the log.
-    statistics: Statistics
-    # Mean rows per page of each file.
-    page_rows: F64Array
-    has_bands: bool
-    # Row groups of a file.
-    row_groups: int = 1
+    is_scattered: bool
 
-    def opened(self, node: Node) -> Opened:
-        """Return what a filter opens."""
-        blocks = evaluate(node, len(self._file), self._may_match)
-        pages = self._shared_pages
-        marks = np.bincount(pages.first[blocks], minlength=len(pages.rows) + 1)
-        marks -= np.bincount(pages.last[blocks], minlength=len(pages.rows) + 1)
-        opened = np.cumsum(marks)[:-1] > 0
-        file_rows = np.diff(self.packed.file_starts)
-        rows = np.bincount(self._file[blocks], self._rows_alone[blocks], len(file_rows))
-        rows += np.bincount(pages.file[opened], pages.rows[opened], len(file_rows))
-        is_whole = rows > file_rows - 0.5
-        shares = rows / self.packed.file_starts[-1]
-        return Opened(
-            np.array([shares[is_whole].sum()]),
-            np.array([shares[~is_whole].sum()]),
-            np.array([(~is_whole & (rows > 0)).sum()], np.float64),
-        )
+    def of(self, rows: I64Array | slice) -> IndexedRows:
+        """Return some of the rows."""
+        return replace(self, cells=[column[rows] for column in self.cells], weights=self.weights[rows])
 
-    @property
-    def file_count(self) -> int:
-        """Number of files."""
-        return len(self.packed.file_starts) - 1
+    def arranged(self, grain: Grain) -> Arrangement:
+        """Arrange the rows as a file."""
+        # The heaviest key of a sample is too heavy by chance.
+        most = int(np.unique(self.weights, return_counts=True)[1].max(initial=0))
+        surely = most - 2 * math.sqrt(most * (1 - self.scale))
+        is_scattered = self.is_scattered or surely * HEAVY_SHARE < len(self.weights)
+        return arrange(self.weights, self.cells, grain, importance=self.importance, is_scattered=is_scattered)
 
-    @cached_property
-    def order(self) -> RowNumbers:
-        """The rows in the order of the files."""
-        return order_in_file(self.placed.row_cube, self.weights)
+    def boxes(self, placed: Arrangement, *, joined: int) -> F64Array:
+        """Return the boxes that the layout tag of a file stores, in coordinates, shape (2, dimensions, pages).
 
-    def with_real_pages(self, *, scale: float, cube_size: int) -> SimulatedTable:
-        """Return the table with the mean rows per page of files that are arranged like those of the real table.
-
-        The first file has the upper levels of the tree, which have smaller pages; the last is like all others.
+        Each page in which the rows are `placed` stands for `joined` ones of the table.
         """
-        weights = self.weights[self.order]
-        first, last = (
-            self._arranged(number, weights, scale=scale, cube_size=cube_size)
-            for number in (0, self.file_count - 1)
-        )
-        page_rows = np.full(self.file_count, _mean_page_rows(last))
-        page_rows[0] = _mean_page_rows(first)
-        return replace(self, page_rows=page_rows * scale, row_groups=len(last.bands.page_rows))
-
-    def _arranged(self, file: int, weights: I32Array, *, scale: float, cube_size: int) -> FileShape:
-        """Return the shape of one file of the real table, whose blocks have more rows in proportion."""
-        blocks = slice(*self.packed.file_first_block[file : file + 2].tolist())
-        firsts, stops = (self.packed.block_starts[blocks], self.packed.block_starts[1:][blocks])
-        sizes = np.maximum(np.rint((stops - firsts) / scale), 1).astype(np.int64)
-        starts = np.cumsum(sizes) - sizes
-        low, high = weights[firsts].astype(np.float64), weights[stops - 1].astype(np.float64)
-        place = (np.arange(sizes.sum()) - np.repeat(starts, sizes)) * np.repeat((high - low) / sizes, sizes)
-        spread = (np.repeat(low, sizes) + place).astype(np.int32)
-        depths = self.placed.cubes.depth[self.packed.block_cube[blocks]].astype(np.int64)
-        page_rows = page_rows_for(len(spread), cube_size=cube_size)
-        return arrange(spread, starts, depths, page_rows=page_rows).shape
-
-    def _may_match(self, atom: Atom) -> BoolArray:
-        """Return the blocks that may hold a matching row, by the statistics of their files and by their cubes."""
-        of_files = self.statistics.may_match(atom)[self._file]
-        space = self.spaces.get(column_of(atom))
-        intervals = None if space is None else coordinate_intervals(atom, space, foreign=False)
-        if intervals is None:
-            return of_files
-        dimension = list(self.spaces).index(column_of(atom))
-        lower, upper = self._boxes
-        return of_files & intervals.meet(lower[:, dimension], upper[:, dimension])
-
-    @cached_property
-    def _file(self) -> I64Array:
-        """File of each block."""
-        return np.repeat(np.arange(len(self.packed.file_starts) - 1), np.diff(self.packed.file_first_block))
-
-    @cached_property
-    def _boxes(self) -> tuple[F64Array, F64Array]:
-        """Ends of the box of each block."""
-        lower, upper = cube_boxes(self.placed.cubes)
-        upper[upper >= 1.0] = np.inf
-        return lower[self.packed.block_cube], upper[self.packed.block_cube]
-
-    @cached_property
-    def _rows_alone(self) -> F64Array:
-        """Rows of each block in pages without rows of other blocks: all but a part of a page in files with bands."""
-        rows = np.diff(self.packed.block_starts)
-        page_rows = self.page_rows[self._file]
-        whole = rows // page_rows * page_rows
-        return np.where(self.has_bands, whole, 0.0)
-
-    @cached_property
-    def _shared_pages(self) -> _SharedPages:
-        rows = np.diff(self.packed.block_starts) - self._rows_alone
-        files = np.bincount(self._file, rows)
-        counts = np.ceil(files / self.page_rows).astype(np.int64)
-        ends = np.cumsum(counts)
-        sizes = np.repeat(self.page_rows, counts)
-        used = counts > 0
-        sizes[ends[used] - 1] = (files - (counts - 1) * self.page_rows)[used]
-        stops = np.cumsum(rows) - (np.cumsum(files) - files)[self._file]
-        page_rows = self.page_rows[self._file]
-        begins, stops = (stops - rows) / page_rows, stops / page_rows
-        base = (ends - counts)[self._file]
-        last = np.minimum(np.ceil(stops).astype(np.int64), counts[self._file])
-        file = np.repeat(np.arange(len(counts)), counts)
-        return _SharedPages(base + begins.astype(np.int64), base + last, sizes, file)
+        starts = placed.shape.page_starts()
+        rows = np.diff(starts, append=len(placed.order))
+        # Of evenly spread values, n rows extend over (n - 1) / (n + 1) of the space between their neighbours.
+        of_all = (rows - self.scale) / (rows + self.scale)
+        wider = np.where(rows > 1, of_all * (rows + 1) / np.maximum(rows - 1, 1) - 1, 0.0) / 2
+        boxes = np.empty((2, len(self.cells), len(starts)))
+        values = [np.sort(column) for column in self.cells]
+        for at, (column, ordered) in enumerate(zip(self.cells, values, strict=True)):
+            lower, upper = (end.reduceat(column[placed.order], starts) for end in (np.minimum, np.maximum))
+            first, last = np.searchsorted(ordered, lower), np.searchsorted(ordered, lower, side="right") - 1
+            top = np.searchsorted(ordered, upper)
+            missing = (top - first) * wider
+            # The ranks of one value are a range, which a box leaves only if the value has few rows.
+            boxes[:, at] = np.minimum(first, last - missing), top + missing
+        for _ in range(joined.bit_length() - 1):
+            boxes = _halved(boxes, self.importance)
+        places = [np.interp(boxes[:, at], np.arange(len(some)), some) for at, some in enumerate(values)]
+        return _stored(np.stack(places, axis=1))
 
 
-def _mean_page_rows(shape: FileShape) -> float:
-    return float(shape.runs.rows.sum()) / shape.pages
+def _halved(boxes: F64Array, importance: Sequence[float]) -> F64Array:
+    """Return boxes of ranks that are divided where they are widest, the halves of each one after the other."""
+    pages = np.arange(boxes.shape[2])
+    widest = np.argmax((boxes[1] - boxes[0]) * np.array(importance)[:, None], axis=0)
+    halves = np.repeat(boxes, 2, axis=2)
+    middle = boxes[:, widest, pages].mean(axis=0)
+    halves[1, widest, 2 * pages] = halves[0, widest, 2 * pages + 1] = middle
+    return halves
+
+
+def _stored(boxes: F64Array) -> F64Array:
+    """Return boxes of cells as the layout tag of a file stores them, in coordinates."""
+    lower, upper = np.floor(boxes)
+    first = lower.min(axis=1, keepdims=True)
+    step = np.ceil((upper.max(axis=1, keepdims=True) - first + 1) / BOX_STEPS)
+    lower = (first + (lower - first) // step * step) / _CELLS
+    upper = (first + ((upper - first) // step + 1) * step) / _CELLS
+    return np.array([lower, np.where(upper >= 1.0, np.inf, upper)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _SharedPages:
-    """The pages of all files that hold rows of several blocks."""
+class SimulatedTable:
+    """The files and pages of a sample."""
 
-    # Indexes of the first page of each block and of the page after its last.
-    first: I64Array
-    last: I64Array
-    # Rows and file of each page.
-    rows: F64Array
+    sample: IndexedRows
+    # The rows in the order of the files, and the rows of their bands.
+    order: I64Array
+    bands: list[I64Array]
+    # First place in `order` and file of each page of these files.
+    starts: I64Array
     file: I64Array
+    # Boxes of pages of the table: some for each page of the files, shape (2, dimensions, pages of the table).
+    boxes: F64Array
+    # Statistics in the log.
+    statistics: Statistics
+
+    @staticmethod
+    def of(
+        sample: IndexedRows,
+        files: Sequence[I64Array],
+        grain: Grain,
+        statistics: Statistics,
+        *,
+        quickly: bool = False,
+    ) -> SimulatedTable:
+        """Simulate a table whose files and pages of some `grain` have these rows of the sample."""
+        grain = grain.scaled(sample.scale)
+        rows = _QUICK_ROWS if quickly else _LEAST_ROWS
+        joined = 1 << max(math.ceil(math.log2(rows / grain.page_rows)), 0)
+        grain = replace(grain, page_rows=grain.page_rows * joined, min_page_rows=grain.min_page_rows * joined)
+        samples = [sample.of(file) for file in files]
+        placed = [some.arranged(grain) for some in samples]
+        boxes = [some.boxes(of, joined=joined) for some, of in zip(samples, placed, strict=True)]
+        firsts = np.cumsum([0, *map(len, files[:-1])]).tolist()
+        starts = [of.shape.page_starts() + first for of, first in zip(placed, firsts, strict=True)]
+        return SimulatedTable(
+            sample,
+            order=np.concatenate([file[of.order] for file, of in zip(files, placed, strict=True)]),
+            bands=[of.shape.band_rows for of in placed],
+            starts=np.concatenate(starts),
+            file=np.repeat(np.arange(len(files)), list(map(len, starts))),
+            boxes=np.concatenate(boxes, axis=2),
+            statistics=statistics,
+        )
+
+    def opened(self, nodes: Sequence[Node], row_sizes: F64Array) -> Opened:
+        """Return what filters open, if rows count by their sizes."""
+        parts = self.pages // len(self.file)
+        matches = partial(self._may_match, np.repeat(self.file, parts))
+        opened = np.array([evaluate(node, self.pages, matches) for node in nodes])
+        sizes = np.add.reduceat(row_sizes[self.order], self.starts) / row_sizes.sum()
+        in_pages = opened.reshape(len(nodes), -1, parts).mean(axis=2) * sizes
+        files = np.flatnonzero(np.diff(self.file, prepend=-1))
+        sizes, in_files = (np.add.reduceat(some, files, axis=-1) for some in (sizes, in_pages))
+        is_whole = in_files >= sizes * _WHOLE
+        return Opened(
+            np.where(is_whole, in_files, 0.0).sum(axis=1),
+            np.where(is_whole, 0.0, in_files).sum(axis=1),
+            (~is_whole & (in_files > 0)).sum(axis=1).astype(np.float64),
+        )
+
+    def _may_match(self, file: I64Array, atom: Atom) -> BoolArray:
+        """Return the pages that may hold a matching row, by the statistics of their files and by their boxes."""
+        of_files, spaces = self.statistics.may_match(atom)[file], self.sample.spaces
+        space = spaces.get(column_of(atom))
+        intervals = None if space is None else coordinate_intervals(atom, space, foreign=False)
+        if intervals is None:
+            return of_files
+        lower, upper = self.boxes[:, list(spaces).index(column_of(atom))]
+        return of_files & intervals.meet(lower, upper)
+
+    @property
+    def pages(self) -> int:
+        """Number of pages of the table."""
+        return int(self.boxes.shape[2])
+
+    @property
+    def row_groups(self) -> float:
+        """Mean number of row groups of a file."""
+        return float(np.mean(list(map(len, self.bands))))
+
+
+def log_density(bands: Sequence[I64Array]) -> float:
+    """Return the mean logarithm of the rows of a band, if each filled the space of the table as densely as its file's.
+
+    `bands` are the rows of the bands of each file. The denser a band is, the smaller are its pages in space.
+    """
+    rows = np.concatenate(bands)
+    of_file = np.repeat([float(some.sum()) for some in bands], list(map(len, bands)))
+    return float(np.average(np.log(rows.sum() * rows / of_file), weights=rows))

@@ -25,7 +25,7 @@ from qbeast_core.table.advise.search import (
     some_rows,
     text_of,
 )
-from qbeast_core.table.advise.trial import ColumnSet
+from qbeast_core.table.advise.trial import ColumnSet, RowSizes
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.foreign_schema import lost_columns
 from qbeast_core.table.data.frames import FrameLike, to_frame
@@ -209,16 +209,24 @@ class _Suggestion:
 
     def made(self) -> SuggestedColumns:
         """Return the proposal."""
-        best = self._best()
+        best = self._best
         key, effect = self._key_of(best)
         proposed = (*best, *key)
         return SuggestedColumns(
             columns=tuple(map(text_of, proposed)),
             design_effect=effect,
-            opened=self.search.many.share(proposed),
+            opened=self._share(proposed),
             frame=self._frame(best, key),
         )
 
+    def _share(self, columns: ColumnSet) -> float:
+        return self.search.many.share(columns, self._sizes)
+
+    @cached_property
+    def _sizes(self) -> RowSizes:
+        return self.search.many.sizes(self._best)
+
+    @cached_property
     def _best(self) -> ColumnSet:
         names, few = self.compared[:_MAX_TRIED], self.search.few
         options = self.search.options(names) if self.filtered else list(map(ColumnSpec, names))
@@ -229,8 +237,8 @@ class _Suggestion:
         if not few.decides:
             return tuple(map(ColumnSpec, names[: self.max_columns]))
         if not self.filtered:
-            return few.best(tie=_TIE_OF_WINDOWS).columns
-        return few.best_of(few.by_bytes, few.mean_bytes, tie=TIE).columns
+            return few.best(tie=_TIE_OF_WINDOWS)
+        return few.best_of(few.by_bytes, few.mean_bytes, tie=TIE)
 
     def _together(self, columns: ColumnSet) -> bool:
         """Return whether the last column may be proposed with the columns before it."""
@@ -259,9 +267,7 @@ class _Suggestion:
         """Return one row per column, proposed columns first."""
         profile, proposed = self.profile, {column.name: column for column in (*best, *key)}
         alone: dict[str, float | None] = dict.fromkeys(profile.names)
-        alone |= {
-            name: self.search.many.share((proposed.get(name, ColumnSpec(name)),)) for name in self.compared
-        }
+        alone |= {name: self._share((proposed.get(name, ColumnSpec(name)),)) for name in self.compared}
         others = sorted(set(alone) - set(proposed), key=lambda name: (alone[name] is None, alone[name]))
         records: list[dict[str, object]] = [
             {
@@ -289,7 +295,7 @@ class _Suggestion:
         if name in names:
             return f"proposed: {only}"
         if name == self.key.name and self._effect(best) > CLUSTERED:
-            opened, instead = self.search.many.share(best), self.search.many.share((*best, self.key))
+            opened, instead = self._share(best), self._share((*best, self.key))
             return (
                 f"added as {text_of(self.key)!r} it makes keys unique, so that samples are not clustered, but "
                 f"{instead:.0%} of the table would be opened instead of {opened:.0%}"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final, TypeAlias
 
 import numpy as np
 import polars as pl
 
 from qbeast_core.io.parquet.encode import encode_data_file
-from qbeast_core.io.parquet.tail import PageCuts, parse_tail
+from qbeast_core.io.parquet.tail import cuts_of, parse_tail
 from qbeast_core.query.filters.nodes import Node
 from qbeast_core.query.plan.file_statistics import Statistics
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array, U32Array
@@ -21,17 +21,12 @@ from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import TransformerKind
 from qbeast_core.support.joins import own_column
-from qbeast_core.table.advise.simulated import Opened, SimulatedTable
+from qbeast_core.table.advise.simulated import IndexedRows, Opened, SimulatedTable, log_density
 from qbeast_core.table.data.data_files import FileSettings
-from qbeast_core.tree.layout.arrange import has_bands
-from qbeast_core.tree.layout.cube_tree import Assignment, assign_rows
+from qbeast_core.tree.layout.arrange import Arrangement, Grain
+from qbeast_core.tree.layout.cube_tree import assign_rows
 from qbeast_core.tree.layout.grid import grid_columns
-from qbeast_core.tree.layout.pack import (
-    PackedFiles,
-    page_rows_for,
-    rows_by_file,
-    rows_per_file,
-)
+from qbeast_core.tree.layout.pack import rows_by_file, rows_per_file
 from qbeast_core.tree.layout.upper import pack_cubes
 from qbeast_core.tree.space.evolve import IndexWish, default_cube_size, first_revision
 from qbeast_core.tree.space.index_values import frame_weights
@@ -39,12 +34,13 @@ from qbeast_core.tree.space.summary import summarise
 
 # Every fourth row of a sample is encoded again alone: this shows how the size depends on the number of rows.
 _THINNED: Final = 4
+_BAND_PAGES: Final = 16
 
 # Columns to index together.
 ColumnSet: TypeAlias = tuple[ColumnSpec, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RowSizes:
     """The size of the rows of a table."""
 
@@ -53,17 +49,19 @@ class RowSizes:
     in_pages: float
     # Bytes of page directory, footer and dictionaries of a file that is read by pages.
     tail: float
+    # Bytes of each row in pages, shape (rows,).
+    of_rows: F64Array
+    # See `simulated.log_density`.
+    log_density: float
 
-    def extrapolated(self, thin: RowSizes, *, steps: float) -> RowSizes:
-        """Return the size of more rows, if it changes as much per step as it did from `thin`.
+    def extrapolated(self, thin: RowSizes, *, log_density: float) -> RowSizes:
+        """Return the size of more rows, if it changes with their density as it did from `thin`.
 
         Rows of more rows are more alike: rows of one key, and rows of one page.
         """
-        in_files, in_pages = (
-            max(value + steps * (value - before), value / 2)
-            for value, before in ((self.in_files, thin.in_files), (self.in_pages, thin.in_pages))
-        )
-        return RowSizes(in_files, in_pages, self.tail)
+        steps = (log_density - self.log_density) / max(self.log_density - thin.log_density, 0.5)
+        less = min(steps * (thin.in_pages - self.in_pages), self.in_pages / 2)
+        return replace(self, in_files=self.in_files - less, in_pages=self.in_pages - less)
 
     def bytes_of(self, opened: Opened, *, rows: int) -> F64Array:
         """Return the bytes that filters open of a table with a number of rows, shape (filters,)."""
@@ -78,57 +76,47 @@ class Encoder:
     settings: FileSettings
 
     @staticmethod
-    def of(rows: pl.DataFrame, configuration: Mapping[str, str], *, size_bytes: float) -> Encoder:
+    def of(
+        rows: pl.DataFrame, configuration: Mapping[str, str], *, size_bytes: float, table_rows: int
+    ) -> Encoder:
         """Choose the encodings for a table of such rows and this size in memory."""
-        settings = FileSettings.of(rows, (), configuration, dialect="documented", size_bytes=int(size_bytes))
+        settings = FileSettings.of(
+            rows, (), configuration, dialect="documented", size_bytes=int(size_bytes), table_rows=table_rows
+        )
         return Encoder(settings)
 
     def encode(
-        self,
-        rows: pl.DataFrame,
-        weights: I32Array,
-        *,
-        indexed: Sequence[str],
-        page_rows: int,
-        file_rows: float,
-        row_groups: int,
+        self, rows: pl.DataFrame, placed: Arrangement, table: SimulatedTable, *, file_rows: float
     ) -> RowSizes:
-        """Return the size of rows in their order, for a table with `file_rows` rows and some row groups per file.
-
-        Rows of a cube are in no order but that of their weights. So a page of some of the rows is like a page of all
-        rows, as long as the sample has about as many rows in a cube as a page has.
-        """
+        """Return the size of some rows, stored as one file, for a table with `file_rows` rows per file."""
+        shape = placed.shape
         encoded = encode_data_file(
-            rows,
-            weights=weights,
-            cuts=PageCuts((rows.height,), (page_rows,)),
-            statistics=indexed,
+            rows[pl.Series(placed.order)],
+            weights=shape.row_weights(),
+            cuts=cuts_of(shape.band_rows, shape.page_rows),
+            statistics=list(table.sample.spaces),
             dictionary=self.settings.dictionary,
             levels=self.settings.levels,
         )
-        in_files = encoded.size_bytes / rows.height
         if not encoded.tail_bytes:  # its pages cannot be read alone
-            return RowSizes(in_files, in_files, 0.0)
+            in_files = encoded.size_bytes / rows.height
+            return RowSizes(in_files, in_files, 0.0, np.ones(rows.height), 0.0)
         tail = parse_tail(encoded.data[-encoded.tail_bytes :])
-        leaves = tail.footer.leaves
-        is_read = [leaf != WEIGHT_COLUMN for leaf in leaves]
-        chunks = tail.footer.groups[0].chunks
-        dictionaries = sum(chunk.data_start - chunk.start for chunk in chunks)
+        page_bytes = tail.page_sizes[[leaf != WEIGHT_COLUMN for leaf in tail.footer.leaves]].sum(axis=0)
+        page_rows = np.diff(shape.page_starts(), append=rows.height)
+        of_rows = np.empty(rows.height)
+        of_rows[placed.order] = np.repeat(page_bytes / page_rows, page_rows)
+        chunks = [chunk for group in tail.footer.groups for chunk in group.chunks]
         footer = int.from_bytes(encoded.data[-8:-4], "little")
-        directory = (encoded.tail_bytes - footer) * file_rows / rows.height
+        of_groups = footer + sum(chunk.data_start - chunk.start for chunk in chunks)
+        of_file = of_groups * table.row_groups / len(shape.band_rows)
         return RowSizes(
-            in_files=in_files,
-            in_pages=float(tail.page_sizes[is_read].sum()) / rows.height,
-            tail=directory + footer * row_groups + dictionaries,
+            in_files=(encoded.size_bytes - of_groups) / rows.height + of_file / file_rows,
+            in_pages=float(of_rows.mean()),
+            tail=(encoded.tail_bytes - footer) * file_rows / rows.height + of_file,
+            of_rows=of_rows,
+            log_density=log_density([shape.band_rows]),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class TrialIndex:
-    """An index to simulate. Cube size None: the default of the table."""
-
-    columns: ColumnSet
-    cube_size: int | None = None
 
 
 @dataclass(frozen=True, eq=False)  # no slots, for cached properties
@@ -148,45 +136,58 @@ class Trial:
     drawn_by: tuple[str, ...] = ()
     # Sampling key of the table, whatever its index.
     sample_by: tuple[str, ...] = ()
+    # Importance of columns of the table, see `kd_order`.
+    importance: Mapping[str, float] = field(default_factory=dict[str, float])
     # Share of the table in the partitions that each filter opens. All rows are simulated as one tree.
     partition_shares: F64Array | None = None
-    _axes: dict[tuple[ColumnSpec, int], tuple[Revision, U32Array]] = field(
-        default_factory=dict[tuple[ColumnSpec, int], tuple[Revision, U32Array]], init=False, repr=False
+    _axes: dict[ColumnSpec, tuple[Revision, U32Array]] = field(
+        default_factory=dict[ColumnSpec, tuple[Revision, U32Array]], init=False, repr=False
     )
 
-    def opened(self, index: TrialIndex, *, quickly: bool = False) -> Opened:
-        """Return what each filter opens of the table with an index; `quickly` with approximate pages."""
-        return self._opened(self._table(index) if quickly else self._with_real_pages(index))
+    def opened(self, columns: ColumnSet, *, quickly: bool = False) -> Opened:
+        """Return what each filter opens of the table with an index; `quickly` with larger simulated pages."""
+        return self._opened(self._table(columns, quickly=quickly), np.ones(self.rows.height))
 
-    def bytes_opened(self, index: TrialIndex, encoder: Encoder) -> F64Array:
+    def sizes(self, columns: ColumnSet, encoder: Encoder) -> RowSizes:
+        """Return the size of the rows in the table with an index."""
+        return self._stored(self._table(columns), encoder)
+
+    def bytes_opened(self, columns: ColumnSet, encoder: Encoder) -> F64Array:
         """Return the bytes that each filter opens of the table with an index, shape (filters,)."""
-        table = self._with_real_pages(index)
-        return self._stored(table, index, encoder).bytes_of(self._opened(table), rows=self.table_rows)
+        table = self._table(columns)
+        stored = self._stored(table, encoder)
+        return stored.bytes_of(self._opened(table, stored.of_rows), rows=self.table_rows)
 
-    def _opened(self, table: SimulatedTable) -> Opened:
-        return Opened.join([table.opened(node) for node in self.filters]).within(self.partition_shares)
+    def shares(self, columns: ColumnSet, sizes: RowSizes) -> F64Array:
+        """Return the share of the bytes that each filter opens of the table with an index, for rows of some size."""
+        opened = self._opened(self._table(columns), sizes.of_rows)
+        return sizes.bytes_of(opened, rows=self.table_rows) / (sizes.in_files * self.table_rows)
 
-    def _stored(self, table: SimulatedTable, index: TrialIndex, encoder: Encoder) -> RowSizes:
-        """Return the size of the rows in a table."""
-        rows, weights = self.rows[pl.Series(table.order)], table.weights[table.order]
-        pages = float((np.diff(table.packed.file_starts) / table.page_rows).sum())
-        encode = partial(
-            encoder.encode,
-            indexed=[column.name for column in index.columns],
-            page_rows=max(round(self.table_rows / pages), 1),
-            file_rows=self.table_rows / table.file_count,
-            row_groups=table.row_groups,
-        )
-        stored = encode(rows, weights)
+    def _opened(self, table: SimulatedTable, row_sizes: F64Array) -> Opened:
+        return table.opened(self.filters, row_sizes).within(self.partition_shares)
+
+    def _stored(self, table: SimulatedTable, encoder: Encoder) -> RowSizes:
+        """Return the size of the rows in a table, from those of the sample as one file, and of a part of it.
+
+        Such a file has larger pages in space than the table: sizes are extrapolated.
+        """
+        file_rows, grain = self.table_rows / len(table.bands), Grain.of(self.table_rows)
+
+        def stored(times: int, min_band_rows: float) -> RowSizes:
+            some = table.sample.of(slice(None, None, times))
+            placed = some.arranged(replace(grain, min_band_rows=min_band_rows))
+            return encoder.encode(self.rows.gather_every(times), placed, table, file_rows=file_rows)
+
         if self._scale > 1 - 1e-9:
-            return stored
-        thin = encode(rows.gather_every(_THINNED), weights[::_THINNED])
-        return stored.extrapolated(thin, steps=min(-math.log(self._scale, _THINNED), 1.0))
+            return stored(1, grain.min_band_rows)
+        # Bands of some pages, so that the part has as many, with whole pages.
+        rows = _BAND_PAGES * grain.page_rows
+        of_table = log_density(table.bands) - math.log(self._scale)
+        return stored(1, rows).extrapolated(stored(_THINNED, rows / _THINNED), log_density=of_table)
 
     def kind_of(self, column: ColumnSpec) -> TransformerKind:
         """Return the kind of a column that a write would store."""
-        size = self._scaled(self._real_cube_size(TrialIndex((column,))))
-        return self._axis(column, size)[0].column_transformers[0].kind
+        return self._axis(column)[0].column_transformers[0].kind
 
     def weights(self, columns: ColumnSet) -> I32Array:
         """Return the weight of each row."""
@@ -197,55 +198,41 @@ class Trial:
         # A hash of the weights keeps equal ones equal, and spreads the lowest ones over all weights.
         return frame_weights(pl.DataFrame({"weight": weights}), ["weight"])
 
-    def _with_real_pages(self, index: TrialIndex) -> SimulatedTable:
-        return self._table(index).with_real_pages(scale=self._scale, cube_size=self._real_cube_size(index))
-
-    def _table(self, index: TrialIndex) -> SimulatedTable:
-        cube_size = self._real_cube_size(index)
-        size = self._scaled(cube_size)
-        axes = [self._axis(column, size) for column in index.columns]
-        weights = self.weights(index.columns)
-        placed = assign_rows([cells for _, cells in axes], weights, cube_size=size)
+    def _table(self, columns: ColumnSet, *, quickly: bool = False) -> SimulatedTable:
+        axes = {column.name: self._axis(column) for column in columns}
+        sample = IndexedRows(
+            scale=self._scale,
+            spaces={name: space.transformations[0] for name, (space, _) in axes.items()},
+            importance=[self.importance.get(name, 1.0) for name in axes],
+            cells=[cells for _, cells in axes.values()],
+            weights=self.weights(columns),
+            is_scattered=bool(self.sample_by),
+        )
+        placed = assign_rows(sample.cells, sample.weights, cube_size=self._cube_size)
         file_rows = rows_per_file(self.row_bytes)
         packed = pack_cubes(placed.cubes, placed.counts, None, file_rows=file_rows, share=self._scale)
-        rows_of_file = self.table_rows // (len(packed.file_starts) - 1)
-        bands = has_bands(rows_of_file)
-        # In files with bands, pages have half as many rows on average.
-        page_rows = page_rows_for(rows_of_file, cube_size=cube_size) / (1 + bands)
-        return SimulatedTable(
-            spaces={space.columns[0]: space.transformations[0] for space, _ in axes},
-            weights=weights,
-            placed=placed,
-            packed=packed,
-            statistics=self._statistics(placed, packed, weights),
-            page_rows=np.full(len(packed.file_starts) - 1, page_rows * self._scale),
-            has_bands=bands,
-        )
+        rows = rows_by_file(placed, packed, sample.weights).astype(np.int64)
+        sizes = np.diff(packed.file_starts)
+        statistics = self._of_one_file if len(sizes) == 1 else self._of_files(self._filtered[rows], sizes)
+        files = np.split(rows, packed.file_starts[1:-1])
+        return SimulatedTable.of(sample, files, Grain.of(self.table_rows), statistics, quickly=quickly)
 
     @property
     def _scale(self) -> float:
         return self.rows.height / self.table_rows
 
-    def _real_cube_size(self, index: TrialIndex) -> int:
-        return index.cube_size or default_cube_size(self.table_rows)
+    @property
+    def _cube_size(self) -> int:
+        """Maximum rows of a cube, of the sample."""
+        return max(round(default_cube_size(self.table_rows) * self._scale), 1)
 
-    def _scaled(self, rows: int) -> int:
-        return max(round(rows * self._scale), 1)
-
-    def _axis(self, column: ColumnSpec, cube_size: int) -> tuple[Revision, U32Array]:
+    def _axis(self, column: ColumnSpec) -> tuple[Revision, U32Array]:
         """Return the space of one column, as a revision, and the cells of the rows in it."""
-        key = column, cube_size
-        if key not in self._axes:
-            wish = IndexWish((column,), cube_size, "documented")
+        if column not in self._axes:
+            wish = IndexWish((column,), self._cube_size, "documented")
             space = first_revision(wish, summarise(self.rows, [column.name]), table_id="", timestamp_ms=0)
-            self._axes[key] = space, grid_columns(self.rows, space)[0]
-        return self._axes[key]
-
-    def _statistics(self, placed: Assignment, packed: PackedFiles, weights: I32Array) -> Statistics:
-        sizes = np.diff(packed.file_starts)
-        if len(sizes) == 1:
-            return self._of_one_file
-        return self._of_files(self._filtered[rows_by_file(placed, packed, weights)], sizes)
+            self._axes[column] = space, grid_columns(self.rows, space)[0]
+        return self._axes[column]
 
     @cached_property
     def _of_one_file(self) -> Statistics:

@@ -200,7 +200,7 @@ def _jobs(snapshot: Snapshot, index: BlockTable) -> list[FileCheck]:
         if of_file is not None and revision is not None:
             # Thresholds of old layouts, and of files that an old compaction left without statistics, bind nothing.
             bounded = snapshot.files["state"][number] is None and job.num_records is not None
-            job = replace(job, placement=Placement(revision, of_file, bounded))
+            job = replace(job, placement=Placement(revision, of_file, bounded or job.ours))
         jobs.append(job)
     return jobs
 

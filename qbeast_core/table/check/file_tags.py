@@ -20,7 +20,7 @@ from qbeast_core.io.parquet.footer import (
 from qbeast_core.io.parquet.tail import parse_tail
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.files.tag_copy import TagCopy, parse_copy
-from qbeast_core.space.arrays import I32Array
+from qbeast_core.space.arrays import I32Array, U32Array
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.layout import dump_layout
 from qbeast_core.spec.revision import Revision
@@ -28,6 +28,7 @@ from qbeast_core.table.check.rows import CHUNK_ROWS, FileCheck
 from qbeast_core.table.data.file_scan import TableFiles
 from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files
 from qbeast_core.tree.key_tag import dump_keys, keys_of_file
+from qbeast_core.tree.layout.grid import grid_columns
 from qbeast_core.tree.layout.shape import FileShape
 from qbeast_core.tree.space.index_values import frame_weights
 
@@ -67,31 +68,34 @@ def read_tags(files: TableFiles, job: UntaggedFile) -> FileTags | None:
         footer = read_footer(store, path, size)
         copy = parse_copy(footer.metadata or {})
         revision = None if copy is None else job.revisions.get(copy.revision_digest)
-        shape = None if copy is None or revision is None else _shape(copy, footer.num_rows)
-        if copy is None or revision is None or shape is None:
+        if copy is None or revision is None or not _fits(copy, footer.num_rows):
             return None
-        weights = _weights(files, job.file.of_size(size), revision, footer.num_rows)
+        weights, cells = _placed(files, job.file.of_size(size), revision, footer.num_rows)
         tail, layout = _tail_bytes(store, path, size), None
         if tail is not None:
-            hidden = copy.layout.has_hidden_weights
-            layout = dump_layout(shape.layout(weights, tail_bytes=tail, hidden_weights=hidden))
-        starts, is_scattered = shape.runs.starts()[:-1], bool(revision.sample_by)
-        keys = dump_keys(*keys_of_file(weights, starts, is_scattered=is_scattered))
+            shape, hidden = FileShape.of(copy.layout), copy.layout.has_hidden_weights
+            layout = dump_layout(shape.layout(cells, tail_bytes=tail, hidden_weights=hidden))
+        keys = dump_keys(*keys_of_file(weights, is_scattered=bool(revision.sample_by)))
         return FileTags(revision, copy.blocks, layout, keys)
     except (Unreadable, *SCAN_ERRORS, OSError):
         return None  # the check of the file reports it
 
 
-def _shape(copy: TagCopy, rows: int) -> FileShape | None:
-    counts = np.array([block.element_count for block in copy.blocks], np.int64)
-    return FileShape.parse(copy.layout, counts) if counts.sum() == rows else None
+def _fits(copy: TagCopy, rows: int) -> bool:
+    counts = sum(block.element_count for block in copy.blocks)
+    return counts == rows == sum(band[0] for band in copy.layout.bands)
 
 
-def _weights(files: TableFiles, file: FileCheck, revision: Revision, rows: int) -> I32Array:
-    scan = scan_files(files, [file.scan], revision.hashed, file.schema)
+def _placed(
+    files: TableFiles, file: FileCheck, revision: Revision, rows: int
+) -> tuple[I32Array, list[U32Array]]:
+    """Return the weight of each row, and its cell along each dimension."""
+    scan = scan_files(files, [file.scan], revision.key_columns, file.schema)
     starts = range(0, rows, CHUNK_ROWS)
-    parts = (scan.slice(start, CHUNK_ROWS).collect() for start in starts)
-    return np.concatenate([frame_weights(part, revision.hashed) for part in parts])
+    parts = [scan.slice(start, CHUNK_ROWS).collect() for start in starts]
+    weights = np.concatenate([frame_weights(part, revision.hashed) for part in parts])
+    cells = zip(*(grid_columns(part, revision) for part in parts), strict=True)
+    return weights, [np.concatenate(column) for column in cells]
 
 
 def _tail_bytes(store: Store, path: str, size: int) -> int | None:

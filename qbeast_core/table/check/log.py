@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
@@ -23,7 +22,6 @@ from qbeast_core.table.check.faults import NO_FAULTS, Fault, fault_frame, faults
 from qbeast_core.table.data.foreign_schema import lost_key_columns, taken_name
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.layout.shape import FileShape
 
 _UNUSABLE: Final[dict[str, tuple[str, str]]] = {
     "unreadable": ("tags-unreadable", "its blocks tag is not a list of blocks"),
@@ -40,7 +38,6 @@ _OBJECTS: Final[dict[BlocksDialect, str]] = {
     "qbeast-spark": rf'\{{"cubeId":{_CUBE},{_WEIGHTS},"elementCount":\d+,"replicated":(?:true|false)\}}',
 }
 _ROOT: Final = "the root"
-_LOW_BITS: Final = 16
 # Each partition has its own tree.
 _CUBE_KEY: Final = ["tree", "cube"]
 
@@ -62,7 +59,7 @@ def check_log(state: Index) -> tuple[BlockTable, list[pl.DataFrame], list[str]]:
         *_tag_faults(files, index, widened=bool(snapshot.columns.type_changes)),
         *_count_faults(files, blocks),
         _dialect_faults(snapshot, files),
-        _layout_faults(files, index.binding),
+        _layout_faults(files, index.binding, revisions),
         _path_faults(snapshot),
     ]
     whole = blocks["file"].n_unique() == files.height
@@ -266,10 +263,12 @@ def _thresholds_above(cubes: pl.DataFrame, width: int) -> pl.DataFrame:
     )
 
 
-def _layout_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
+def _layout_faults(
+    files: pl.DataFrame, blocks: pl.DataFrame, revisions: Mapping[int, Revision]
+) -> pl.DataFrame:
     """Find layouts that cannot be read, or that say other than the blocks do."""
     tagged = files.filter(pl.col("ours") & pl.col("layout").is_not_null())
-    columns = ["file", "rows", "min_weight", "max_weight"]
+    columns = ["file", "rows", "min_weight"]
     blocks_of = blocks.filter("ours").select(columns).partition_by("file", as_dict=True, include_key=False)
     faults: list[Fault] = []
     for file in tagged.iter_rows(named=True):
@@ -284,40 +283,27 @@ def _layout_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
         else:
             if layout is None:
                 continue  # of a version to come
-            wrong = _disagreement(layout, file["num_records"], file["size_bytes"], of_file)
+            dimensions = len(revisions[file["revision"]].columns)
+            wrong = _disagreement(layout, file["num_records"], file["size_bytes"], of_file, dimensions)
             if wrong is None:
                 continue
-            fault = Fault("layout", *wrong, row_group=0)
+            fault = Fault("layout", wrong)
         faults.append(replace(fault, path=file["path"], revision=file["revision"]))
     return fault_frame(faults)
 
 
-def _disagreement(
-    layout: Layout, rows: int, size: int, blocks: pl.DataFrame
-) -> tuple[str, int | None] | None:
-    """Return how a layout contradicts the blocks of its file, in order, and the row; None if it does not."""
-    shape = FileShape.parse(layout, blocks["rows"].to_numpy())
-    if shape is None:
-        return "its layout has bands that do not fit its blocks", None
-    if len(layout.weights) != shape.pages:
-        return f"its layout has {len(layout.weights)} pages; its {rows} rows make {shape.pages}", None
+def _disagreement(layout: Layout, rows: int, size: int, blocks: pl.DataFrame, dimensions: int) -> str | None:
+    """Return how a layout contradicts the other facts of its file; None if it does not."""
+    if sum(band[0] for band in layout.bands) != rows:
+        return f"its layout has bands of other rows than the {rows:,} of the file"
+    if not layout.fits(rows, dimensions):
+        return "its layout has other boxes than pages"
     if layout.tail_bytes >= size:
-        return f"its layout has a tail of {layout.tail_bytes} bytes in a file of {size}", None
-    first, weights = shape.page_starts(), np.asarray(layout.weights, np.int64)
-    starts = shape.runs.starts()[:-1]
-    run = np.searchsorted(starts, first, side="right") - 1
-    block = shape.runs.block[run]
-    low, high = (blocks[name].to_numpy()[block] >> _LOW_BITS for name in ("min_weight", "max_weight"))
-    begins = (starts[run] == first) & (shape.runs.rows_before()[run] == 0)
-    wrong = (weights < low) | (weights > high) | (begins & (weights != low))
-    order = np.argsort(block, kind="stable")
-    falls = (weights[order][1:] < weights[order][:-1]) & (block[order][1:] == block[order][:-1])
-    wrong[order[1:][falls]] = True
-    if not wrong.any():
-        return None
-    page = int(np.argmax(wrong))
-    message = (
-        f"page {page} cannot begin with a weight of high half {int(weights[page])}: its block holds "
-        f"{int(low[page])} to {int(high[page])}, in rising order"
-    )
-    return message, int(first[page])
+        return f"its layout has a tail of {layout.tail_bytes} bytes in a file of {size}"
+    weights = [band[2] for band in layout.bands]
+    if weights != sorted(set(weights)):
+        return "the bands of its layout do not rise in weight"
+    least = blocks["min_weight"].min()
+    if weights[0] != least:
+        return f"its layout begins with a weight of {weights[0]}, its blocks with {least!s}"
+    return None

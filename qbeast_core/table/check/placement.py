@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -16,13 +16,15 @@ from qbeast_core.io.parquet.thrift import ThriftError
 from qbeast_core.io.stores.store import Store
 from qbeast_core.query.plan.coordinate_intervals import point_bounds
 from qbeast_core.query.plan.file_statistics import clock_slack
-from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
+from qbeast_core.space.arrays import BoolArray, F64Array, I32Array
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
-from qbeast_core.space.weights import sample_values
+from qbeast_core.space.weights import MAX_WEIGHT, sample_values
 from qbeast_core.spec.layout import WEIGHT_COLUMN, Layout, parse_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.faults import Fault
-from qbeast_core.tree.layout.shape import FileShape
+from qbeast_core.tree.layout.grid import grid_columns
+from qbeast_core.tree.layout.locate import blocks_of_rows
+from qbeast_core.tree.layout.shape import FileShape, page_cells
 from qbeast_core.tree.space.evolve import rows_outside
 from qbeast_core.tree.space.index_values import text_column
 
@@ -94,14 +96,14 @@ def row_range(revision: Revision, *, foreign: bool) -> EachRow:
 
 
 def hidden_weights() -> EachRow:
-    """Return the check that the hidden column holds the high half of each weight."""
+    """Return the check that the hidden column holds a lower bound of the high half of each weight."""
 
     def broken(frame: pl.DataFrame, weights: I32Array) -> BoolArray:
-        # A null becomes a number that no high half of an int32 equals.
+        # A null becomes a number above the high half of any int32.
         stored = frame.get_column(WEIGHT_COLUMN).cast(pl.Int64).fill_null(1 << _LOW_BITS).to_numpy()
-        return np.asarray(stored != weights >> _LOW_BITS, np.bool_)
+        return np.asarray(stored > weights >> _LOW_BITS, np.bool_)
 
-    message = f"have a {WEIGHT_COLUMN} that is not the high half of their weight"
+    message = f"have a {WEIGHT_COLUMN} above the high half of their weight"
     return EachRow("hidden-weight", message, broken)
 
 
@@ -115,86 +117,6 @@ def sample_column_values(name: str) -> EachRow:
     return EachRow(
         "sample-column", f"have a value of {name!r} that is not the fraction of their weight", broken
     )
-
-
-class OurRows:
-    """Rows of a file of ours, whose layout places the rows of each block."""
-
-    def __init__(self, placement: Placement, layout: Layout, shape: FileShape) -> None:
-        self._placement, self._layout, self._shape = placement, layout, shape
-        self._starts = shape.runs.starts()
-        self._weights = np.empty(int(self._starts[-1]), np.int32)
-        self._lower, self._upper = placement.boxes()
-        self._outside = _Tally("row-cube", "lie outside the cube of their block")
-
-    def add(self, start: int, frame: pl.DataFrame, weights: I32Array) -> None:
-        """Look at some more rows."""
-        stop = start + frame.height
-        self._weights[start:stop] = weights
-        block = self._block_of(np.arange(start, stop))
-        wrong = np.zeros(frame.height, np.bool_)
-        for j, (point, _) in enumerate(self._placement.points(frame, foreign=False)):
-            wrong |= (point < self._lower[block, j]) | (point >= self._upper[block, j])
-        self._outside.add(wrong, start)
-
-    def faults(self) -> Iterator[Fault]:
-        """Yield the faults of cubes, weights, order and pages."""
-        blocks = self._placement.blocks
-        for fault in self._outside.faults():
-            block = int(self._block_of(np.array([self._outside.first]))[0])
-            yield replace(fault, cube=blocks["cube"][block])
-        filled = blocks.filter(pl.col("rows") > 0)
-        if filled.height:
-            rows = self._shape.runs.by_block()
-            yield from self._in_blocks(filled, rows, self._weights[rows])
-            yield from self._page_faults()
-
-    def _block_of(self, rows: I64Array) -> I64Array:
-        block: I64Array = self._shape.runs.block[np.searchsorted(self._starts, rows, side="right") - 1]
-        return block
-
-    def _in_blocks(self, filled: pl.DataFrame, rows: I64Array, weights: I32Array) -> Iterator[Fault]:
-        """Yield the faults of weights, which are in the order of blocks, as the rows are."""
-        counts = filled["rows"].to_numpy()
-        first = np.cumsum(counts) - counts
-        for fault in (*_weight_faults(filled, first, weights), *_order_faults(filled, first, weights)):
-            yield replace(fault, row=None if fault.row is None else int(rows[fault.row]))
-
-    def _page_faults(self) -> Iterator[Fault]:
-        firsts = self._shape.page_starts()
-        first = self._weights[firsts] >> _LOW_BITS
-        logged = np.asarray(self._layout.weights, np.int32)
-        if len(logged) != len(first):
-            return  # a fault of the log
-        for page in np.flatnonzero(logged != first)[:1].tolist():
-            message = f"page {page} begins with a weight of high half {first[page]}, its layout tag says {logged[page]}"
-            yield Fault("layout", message, int(firsts[page]))
-
-
-def _weight_faults(filled: pl.DataFrame, first: I64Array, weights: I32Array) -> Iterator[Fault]:
-    cubes = filled["cube"]
-    least, most = np.minimum.reduceat(weights, first), np.maximum.reduceat(weights, first)
-    low, high = filled["min_weight"].to_numpy(), filled["max_weight"].to_numpy()
-    over = np.flatnonzero((most > high) | (least < low))
-    for bad in over[:1].tolist():
-        inside = weights[first[bad] : first[bad] + filled["rows"][bad]]
-        wrong = (inside > high[bad]) | (inside < low[bad])
-        others = f", and {len(over) - 1:,} other block(s) have such rows" if len(over) > 1 else ""
-        message = f"have weights outside {low[bad]} to {high[bad]}, the bounds of their block{others}"
-        row = int(first[bad] + np.argmax(wrong))
-        yield Fault("row-weight", f"{int(wrong.sum()):,} row(s) {message}", row, cubes[bad])
-    for bad in np.flatnonzero(least > low)[:1].tolist():
-        yield Fault("min-weight", _smallest(int(least[bad]), int(low[bad])), int(first[bad]), cubes[bad])
-
-
-def _order_faults(filled: pl.DataFrame, first: I64Array, weights: I32Array) -> Iterator[Fault]:
-    falls = weights[1:] < weights[:-1]
-    falls[first[1:] - 1] = False  # from one block to the next
-    if falls.any():
-        row = int(np.argmax(falls)) + 1
-        cube = filled["cube"][int(np.searchsorted(first, row, side="right")) - 1]
-        message = "rows of a block do not rise in weight, so its pages cannot be chosen"
-        yield Fault("row-order", message, row, cube)
 
 
 class ForeignRows:
@@ -260,12 +182,79 @@ class ForeignRows:
             yield Fault("min-weight", _smallest(int(self._least[bad]), int(self._low[bad])), None, cubes[bad])
 
 
+class OurRows(ForeignRows):
+    """Rows of a file of ours, whose cells are exact."""
+
+    def __init__(self, placement: Placement) -> None:
+        super().__init__(placement)
+        texts, revision = text_column(self._placement.blocks["cube"]), placement.revision
+        self._cubes = decode_cubes(texts, dimensions=len(revision.columns))
+        self._top = np.full(len(self._cubes), MAX_WEIGHT, np.int32)
+
+    def add(self, start: int, frame: pl.DataFrame, weights: I32Array) -> None:
+        """Place some more rows."""
+        cells = grid_columns(frame, self._placement.revision)
+        highest = self._high.astype(np.int32) if self._placement.bounded else self._top
+        block = blocks_of_rows(self._cubes, highest, cells, weights)
+        nowhere, astray = block < 0, np.zeros(len(weights), np.bool_)
+        if nowhere.any():
+            lost = np.flatnonzero(nowhere)
+            inside = (
+                blocks_of_rows(self._cubes, self._top, [part[lost] for part in cells], weights[lost]) >= 0
+            )
+            nowhere[lost[inside]], astray[lost[inside]] = False, True
+        found = np.flatnonzero(block >= 0)
+        block = block[found]
+        astray[found] = weights[found] < self._low[block]
+        self._counts += np.bincount(block, minlength=len(self._counts))
+        np.minimum.at(self._least, block, weights[found])
+        self._nowhere.add(nowhere, start)
+        self._astray.add(astray, start)
+
+
+class PagedRows:
+    """Rows of a file with pages: each in the range of weights of its band, and in the box of its page."""
+
+    def __init__(self, revision: Revision, layout: Layout) -> None:
+        self._revision, shape = revision, FileShape.of(layout)
+        self._page_starts = shape.page_starts()
+        self._band_starts = np.cumsum(shape.band_rows) - shape.band_rows
+        self._first = shape.first_weights.astype(np.int64)
+        self._least = np.full(len(self._first), MAX_WEIGHT, np.int64)
+        self._bounds = page_cells(layout)
+        self._early = _Tally("layout", "have a weight outside the range of their band")
+        self._outside = _Tally("layout", "lie outside the box of their page")
+
+    def add(self, start: int, frame: pl.DataFrame, weights: I32Array) -> None:
+        """Look at some more rows."""
+        rows = np.arange(start, start + frame.height)
+        page, band = (
+            np.searchsorted(starts, rows, side="right") - 1
+            for starts in (self._page_starts, self._band_starts)
+        )
+        ends = np.append(self._first[1:], MAX_WEIGHT + 1)
+        self._early.add((weights < self._first[band]) | (weights >= ends[band]), start)
+        np.minimum.at(self._least, band, weights)
+        wrong = np.zeros(frame.height, np.bool_)
+        for column, (lower, upper) in zip(grid_columns(frame, self._revision), self._bounds, strict=True):
+            wrong |= (column < lower[page]) | (column > upper[page])
+        self._outside.add(wrong, start)
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield the faults."""
+        yield from self._early.faults()
+        yield from self._outside.faults()
+        for band in np.flatnonzero(self._least > self._first)[:1].tolist():
+            message = f"band {band} begins at a weight of {self._least[band]}, its layout tag says {self._first[band]}"
+            yield Fault("layout", message, int(self._band_starts[band]))
+
+
 def _smallest(weight: int, logged: int) -> str:
     return f"the smallest weight of the block is {weight}, its tag says {logged}"
 
 
 # A check of all rows of a file, some at a time.
-RowCheck: TypeAlias = EachRow | OurRows | ForeignRows
+RowCheck: TypeAlias = EachRow | ForeignRows | PagedRows
 
 
 def read_layout(text: str | None) -> Layout | None:
@@ -276,10 +265,9 @@ def read_layout(text: str | None) -> Layout | None:
         return None
 
 
-def check_pages(
-    store: Store, path: str, size: int, layout: Layout, shape: FileShape | None
-) -> Iterator[Fault]:
+def check_pages(store: Store, path: str, size: int, layout: Layout) -> Iterator[Fault]:
     """Check that single pages of a file can be read where its layout tag says so."""
+    shape = FileShape.of(layout)
     if layout.tail_bytes > size:
         return  # a fault of the log
     try:
@@ -287,10 +275,10 @@ def check_pages(
     except PagesUnavailable as error:
         yield Fault("pages", f"its pages cannot be read alone: {error.reason}")
         return
-    if shape is not None and tail.cuts != cuts_of(shape.band_rows, shape.bands.page_rows):
+    if tail.cuts != cuts_of(shape.band_rows, shape.page_rows):
         message = (
             f"it is cut into {_shown(tail.cuts.page_rows, tail.pages)}; its layout tag has "
-            f"{_shown(shape.bands.page_rows.tolist(), shape.pages)}"
+            f"{_shown(shape.page_rows.tolist(), shape.pages)}"
         )
         yield Fault("pages", message)
         return

@@ -19,6 +19,7 @@ from qbeast_core.table.check.faults import Fault
 from qbeast_core.table.check.placement import (
     ForeignRows,
     OurRows,
+    PagedRows,
     Placement,
     RowCheck,
     check_pages,
@@ -29,7 +30,6 @@ from qbeast_core.table.check.placement import (
 )
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files
-from qbeast_core.tree.layout.shape import FileShape
 from qbeast_core.tree.space.index_values import frame_weights
 
 CHUNK_ROWS: Final = 1 << 18
@@ -90,13 +90,6 @@ class FileCheck:
         return read_layout(self.record["layout"][0])
 
     @property
-    def shape(self) -> FileShape | None:
-        """Where the rows of its blocks lie; None if they are not known."""
-        if self.layout is None or self.placement is None:
-            return None
-        return FileShape.parse(self.layout, self.placement.blocks["rows"].to_numpy())
-
-    @property
     def wants_hidden(self) -> bool:
         """Whether the file has to have the hidden column; files for JVMs do not have it."""
         return self.layout is not None and self.layout.has_hidden_weights
@@ -119,7 +112,7 @@ def check_file(files: TableFiles, job: FileCheck) -> list[Fault]:
         if (WEIGHT_COLUMN in names or job.wants_hidden) and job.ours and names[-1] != WEIGHT_COLUMN:
             faults.append(Fault("hidden-weight", f"{WEIGHT_COLUMN} is not its last column"))
         if job.ours and job.layout is not None:
-            faults += check_pages(store, job.path, size, job.layout, job.shape)
+            faults += check_pages(store, job.path, size, job.layout)
     except StorageError:
         raise
     except (Unreadable, *SCAN_ERRORS, OSError) as error:
@@ -154,10 +147,9 @@ def _places_of(files: TableFiles, job: FileCheck, rows: int, names: list[str]) -
     computed: list[str] = []
     hidden = WEIGHT_COLUMN in names and (job.ours or not job.reserved) and bool(job.hashed)
     if placement is not None and in_blocks == rows:
-        if job.ours and job.layout is not None and job.shape is not None:
-            checks.append(OurRows(placement, job.layout, job.shape))
-        else:
-            checks.append(ForeignRows(placement))
+        checks.append(OurRows(placement) if job.ours else ForeignRows(placement))
+        if job.ours and job.layout is not None and job.layout.fits(rows, len(placement.revision.columns)):
+            checks.append(PagedRows(placement.revision, job.layout))
         checks.append(row_range(placement.revision, foreign=not job.ours))
         if job.ours and job.sample_column is not None and not job.wants_hidden:
             checks.append(sample_column_values(job.sample_column))

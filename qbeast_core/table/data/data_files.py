@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from threading import BoundedSemaphore
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
@@ -31,14 +32,17 @@ from qbeast_core.log.columns.stored import PLAIN, StoredColumns, sample_column_o
 from qbeast_core.log.domains import hidden_columns
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, leaves_of, stats_columns
 from qbeast_core.log.files.tag_copy import RULES, RULES_TAG, FileIndex, dump_copy
-from qbeast_core.space.arrays import I32Array
+from qbeast_core.space.arrays import I32Array, U32Array
 from qbeast_core.space.weights import sample_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.layout import Layout, dump_layout
+from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import Progress, ProgressCallback, new_id, now_ms
 from qbeast_core.table.data.row_codec import encode_rows
 from qbeast_core.tree.key_tag import KEYS_TAG, dump_keys, keys_of_file
+from qbeast_core.tree.layout.arrange import Arrangement, Grain, arrange
+from qbeast_core.tree.layout.grid import grid_columns
 from qbeast_core.tree.layout.pack import RowNumbers
 from qbeast_core.tree.layout.shape import FileShape
 from qbeast_core.tree.space.index_values import workers
@@ -51,8 +55,6 @@ SentT = TypeVar("SentT")
 _UNKNOWN_TAIL: Final = 8  # until the file is encoded
 
 _TRIED_ROWS: Final = 1 << 14
-
-_TRIED_PAGE_ROWS: Final = 2048
 
 # Rows from which on a trial takes less time than compressing what does not shrink.
 _WORTH_TRYING_BYTES: Final = 2 << 20
@@ -82,7 +84,10 @@ class FileSettings:
     # Whether the rows have the hidden columns of row tracking.
     row_ids: bool
     # Whether rows of a key are scattered, because the table has a sampling key.
-    is_scattered: bool = False
+    is_scattered: bool
+    grain: Grain
+    # How much narrower than others the pages of an indexed column are, by name; 1 if it is missing.
+    importance: Mapping[str, float]
 
     @staticmethod
     def of(
@@ -95,6 +100,8 @@ class FileSettings:
         clustered_by: Sequence[tuple[str, ...]] = (),
         size_bytes: int | None = None,
         is_scattered: bool = False,
+        importance: Mapping[str, float] = MappingProxyType({}),
+        table_rows: int = 0,
     ) -> FileSettings:
         """Derive the settings from the rows and the table; of many rows, some are encoded to see what shrinks."""
         sample_column = sample_column_of(configuration, frame.schema, columns)
@@ -112,13 +119,13 @@ class FileSettings:
         listed += [leaf for leaf in dict.fromkeys(needed) if leaf not in listed and leaf in known]
         frame = frame.drop(computed)  # its values are not known yet
         dictionary = choose_dictionary(frame)
-        levels = dict.fromkeys(computed, _SAMPLE_LEVEL)
+        levels, grain = dict.fromkeys(computed, _SAMPLE_LEVEL), Grain.of(table_rows)
         if (frame.estimated_size() if size_bytes is None else size_bytes) > _WORTH_TRYING_BYTES:
             # Rows from all over the input, each once, in no order: that is how a file will hold them.
             numbers = (np.arange(min(_TRIED_ROWS, frame.height), dtype=np.int64) * _STRIDE) % frame.height
             rows, order = np.unique(numbers, return_inverse=True)
-            sample = RowSource(frame).take(rows, order)
-            stored = choose_uncompressed(sample, page_rows=_TRIED_PAGE_ROWS, dictionary=dictionary)
+            sample = RowSource(frame).take(rows)[pl.Series(order)]
+            stored = choose_uncompressed(sample, page_rows=round(grain.page_rows), dictionary=dictionary)
             levels |= dict.fromkeys(stored, 0)
         return FileSettings(
             dictionary,
@@ -130,13 +137,14 @@ class FileSettings:
             columns=columns,
             row_ids=bool(hidden),
             is_scattered=is_scattered,
+            grain=grain,
+            importance=importance,
         )
 
 
 def store_file(
     rows: pl.DataFrame,
     weights: I32Array | None,
-    shape: FileShape,
     *,
     put: Callable[[str, bytes], SentT],
     path: str,
@@ -144,18 +152,17 @@ def store_file(
     values: Mapping[str, pl.Series] | None = None,
     index: FileIndex | None = None,
 ) -> tuple[AddFile, SentT]:
-    """Encode rows in their order, but for those of heavy keys, which are shuffled within a run, and `put` the file.
+    """Arrange rows, encode them and `put` the file.
 
-    The file repeats its index, which stays out of the add. Also return what `put` returns. Without weights, the order
-    is kept, and the file has no tags.
+    The file repeats its index, which stays out of the add. Also return what `put` returns. Without an index, rows have
+    bands but no order within them. Without weights, the order is kept, and the file has no tags.
     """
-    columns, keys = settings.columns, ""
-    if weights is not None:
-        starts = shape.runs.starts()[:-1] if len(shape.runs.rows) else None
-        sketch, heavy = keys_of_file(weights, starts, is_scattered=settings.is_scattered)
-        keys, order = dump_keys(sketch, heavy), heavy.shuffled(rows.height)
-        if order is not None:
-            rows = rows[pl.Series(order)]
+    columns, keys, cells = settings.columns, "", list[U32Array]()
+    shape = FileShape.plain(settings.grain.page_rows_of(rows.height), rows.height)
+    if weights is not None and rows.height:
+        placed, cells = _arranged(rows, weights, settings, None if index is None else index.revision)
+        shape, weights, rows = placed.shape, weights[placed.order], rows[pl.Series(placed.order)]
+        keys = dump_keys(*keys_of_file(weights, is_scattered=settings.is_scattered))
         if settings.sample_column is not None:
             rows = rows.with_columns(pl.Series(settings.sample_column, sample_values(weights)))
     shape = _within(shape, rows)
@@ -164,13 +171,13 @@ def store_file(
     path = path if columns.mode != "none" else f"{folder_of(partition)}{path}"
     layout, metadata = None, dict[str, str]()
     if weights is not None:
-        layout = shape.layout(weights, tail_bytes=_UNKNOWN_TAIL, hidden_weights=settings.hidden_weights)
+        layout = shape.layout(cells, tail_bytes=_UNKNOWN_TAIL, hidden_weights=settings.hidden_weights)
         metadata = {} if index is None else dump_copy(index, layout, columns)
     encoded = encode_rows(
         rows,
         columns,
-        weights=weights if settings.hidden_weights else None,
-        cuts=cuts_of(shape.band_rows, shape.bands.page_rows),
+        weights=shape.row_weights() if settings.hidden_weights and weights is not None else None,
+        cuts=cuts_of(shape.band_rows, shape.page_rows),
         statistics=settings.statistics,
         dictionary=settings.dictionary,
         levels=settings.levels,
@@ -190,6 +197,19 @@ def store_file(
     return add, put(path, encoded.data)
 
 
+def _arranged(
+    rows: pl.DataFrame, weights: I32Array, settings: FileSettings, revision: Revision | None
+) -> tuple[Arrangement, list[U32Array]]:
+    """Arrange rows, and return their cells along each dimension in the new order."""
+    cells = [] if revision is None else grid_columns(rows, revision)
+    names = [] if revision is None else map(settings.columns.stored_name, revision.columns)
+    importance = [settings.importance.get(name, 1.0) for name in names]
+    placed = arrange(
+        weights, cells, settings.grain, importance=importance, is_scattered=settings.is_scattered
+    )
+    return placed, [column[placed.order] for column in cells]
+
+
 def _tags(keys: str, layout: Layout | None, *, tail_bytes: int) -> dict[str, str]:
     """Return the tags of a file that do not depend on its blocks."""
     tags = {RULES_TAG: RULES, KEYS_TAG: keys}
@@ -200,11 +220,11 @@ def _tags(keys: str, layout: Layout | None, *, tail_bytes: int) -> dict[str, str
 
 def _within(shape: FileShape, rows: pl.DataFrame) -> FileShape:
     """Return the shape with fewer rows per page where values are large."""
-    limits, first = list[int](), 0
-    for count, page_rows in zip(shape.band_rows.tolist(), shape.bands.page_rows.tolist(), strict=True):
-        limits.append(page_rows_within(rows.slice(first, count), page_rows))
+    page_rows, first = int(shape.page_rows[0]), 0
+    for count in shape.band_rows.tolist():
+        page_rows = page_rows_within(rows.slice(first, count), page_rows)
         first += count
-    return shape.with_page_rows(limits)
+    return shape.with_page_rows(page_rows)
 
 
 def write_data_files(
@@ -279,11 +299,10 @@ def _write_one(
     source: CodedRows, plan: IndexPlan, number: int, path: str, *, put: _Sender, settings: FileSettings
 ) -> tuple[AddFile, Future[None]]:
     file = plan.file(number)
-    rows, values = source.take(file.rows, file.order)
+    rows, values = source.take(file.rows)
     add, sent = store_file(
         rows,
         file.weights,
-        file.shape,
         put=put,
         path=path,
         settings=settings,
@@ -319,12 +338,12 @@ class CodedRows:
                 self._codes[name], self._values[name] = coded
         self._others = RowSource(frame.drop(self._codes))
 
-    def take(self, rows: RowNumbers, order: RowNumbers) -> tuple[pl.DataFrame, dict[str, pl.Series]]:
-        """Return some rows in some order, with columns of codes, and the values of these columns."""
-        taken, used = self._others.take(rows, order), {}
+    def take(self, rows: RowNumbers) -> tuple[pl.DataFrame, dict[str, pl.Series]]:
+        """Return some rows, given in ascending order, with columns of codes, and the values of these columns."""
+        taken, used = self._others.take(rows), {}
         columns: list[pl.Series] = []
         for name, column in self._codes.items():
-            codes, values = used_values(column[pl.Series(rows)][pl.Series(order)], self._values[name])
+            codes, values = used_values(column[pl.Series(rows)], self._values[name])
             if len(values):
                 used[name] = values
             columns.append((codes if len(values) else values.clear(len(codes))).alias(name))
@@ -335,12 +354,12 @@ class RowSource:
     """A frame to take rows from, many times and by several threads.
 
     Random access to a large frame waits for memory at every value, and the longer where the frame came in
-    chunks, as frames read from files do. So rows are taken in ascending order, chunk by chunk, and put into
-    the wanted order when they are few enough for the caches. A small frame is taken from at once.
+    chunks, as frames read from files do. So rows are taken in ascending order, chunk by chunk. A small frame is taken
+    from at once.
 
     >>> joined = pl.concat([pl.DataFrame({"a": [1, 2]}), pl.DataFrame({"a": [3]})], rechunk=False)
-    >>> RowSource(joined).take(np.array([0, 2], np.uint32), np.array([1, 0], np.uint32))["a"].to_list()
-    [3, 1]
+    >>> RowSource(joined).take(np.array([0, 2], np.uint32))["a"].to_list()
+    [1, 3]
     """
 
     def __init__(self, frame: pl.DataFrame) -> None:
@@ -349,10 +368,10 @@ class RowSource:
         whole = next(iter(lengths)) if len(lengths) == 1 else (frame.height,)
         self._bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(whole, dtype=np.int64)])
 
-    def take(self, rows: RowNumbers, order: RowNumbers) -> pl.DataFrame:
-        """Return some rows in some order."""
+    def take(self, rows: RowNumbers) -> pl.DataFrame:
+        """Return some rows, given in ascending order."""
         if self._frame.height <= _FEW_ROWS:  # they are in the caches as they are
-            return self._frame[pl.Series(rows[order])]
+            return self._frame[pl.Series(rows)]
         cuts = np.searchsorted(rows, self._bounds)
         parts = [
             (start, stop - start, pl.Series(rows[first:last] - rows.dtype.type(start)))
@@ -363,12 +382,9 @@ class RowSource:
         ]
         if not parts:
             return self._frame.clear()
-        places = pl.Series(order)
-        # Column by column: what lies between the two orders is one column of the rows, not all of them.
-        return pl.DataFrame([_take(column, parts, places) for column in self._frame.get_columns()])
+        return pl.DataFrame([_take(column, parts) for column in self._frame.get_columns()])
 
 
-def _take(column: pl.Series, parts: list[tuple[int, int, pl.Series]], places: pl.Series) -> pl.Series:
+def _take(column: pl.Series, parts: list[tuple[int, int, pl.Series]]) -> pl.Series:
     # By brackets: `gather` is a query, which costs more than to take some thousand values.
-    taken = [column.slice(start, length)[rows] for start, length, rows in parts]
-    return pl.concat(taken, rechunk=True)[places]
+    return pl.concat([column.slice(start, length)[rows] for start, length, rows in parts], rechunk=True)

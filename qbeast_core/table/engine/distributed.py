@@ -131,7 +131,7 @@ class DistributedRows:
         cubes = _SampledCubes.of(keys, outline, share=_share(summary))
         roots = _roots(outline, partitions.numbers(summary.partitions))
         task = PlaceTask(
-            target=self.target,
+            target=replace(self.target, table_rows=max(self.target.table_rows, summary.rows)),
             revision=revision,
             outline=outline,
             file_starts=cubes.file_starts(tree, roots, file_rows=file_rows),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import polars as pl
 
@@ -82,6 +83,10 @@ class FileTarget:
     clustered_by: tuple[tuple[str, ...], ...] = ()
     # Sampling key. Empty: the weight of a row is the hash of the indexed columns.
     sample_by: tuple[str, ...] = ()
+    # How much narrower than others the pages of columns are, by names in files.
+    importance: Mapping[str, float] = field(default_factory=dict[str, float])
+    # Rows of the table before the write, as far as they are counted.
+    table_rows: int = 0
 
     @staticmethod
     def of(
@@ -93,6 +98,8 @@ class FileTarget:
         columns: StoredColumns,
         clustered_by: tuple[tuple[str, ...], ...] = (),
         sample_by: tuple[str, ...] = (),
+        importance: Mapping[str, float] = MappingProxyType({}),
+        table_rows: int = 0,
     ) -> FileTarget:
         """Return the target of files in a table with this configuration."""
         prefixes = "delta.", SAMPLE_COLUMN
@@ -110,6 +117,8 @@ class FileTarget:
             columns=columns,
             clustered_by=clustered_by,
             sample_by=sample_by,
+            importance=dict(importance),
+            table_rows=table_rows,
         )
 
     @property

@@ -66,6 +66,8 @@ class FilesSource:
             dialect=dialect_of(snapshot),
             columns=snapshot.columns,
             sample_by=snapshot.config.sample_by,
+            importance=snapshot.config.importance,
+            table_rows=snapshot.counted_rows,
         )
 
     def by_change(self) -> Iterator[tuple[RowFunction | None, I64Array]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.io.stores.machine import give_back_memory
@@ -22,7 +23,6 @@ from qbeast_core.table.engine.interfaces import AnswerT, ItemT, PlannedRows, Row
 from qbeast_core.table.engine.row_sources import FrameSource
 from qbeast_core.table.engine.tasks.store_files import PlainTask, settings_for
 from qbeast_core.tree.key_sketch import KeySketch, KeyTotal, design_effect
-from qbeast_core.tree.key_tag import keys_of_file
 from qbeast_core.tree.layout.existing import ExistingTree, partitions_of
 from qbeast_core.tree.layout.index_plan import IndexPlan, plan_index
 from qbeast_core.tree.layout.pack import rows_per_file
@@ -132,7 +132,7 @@ class _MemoryRows:
             opened_rows=plan.opened_rows,
             cube_count=len(plan.assignment.counts),
             design_effect=effect,
-            keys=partial(_keys, plan, effect, is_scattered=bool(revision.sample_by)),
+            keys=partial(_keys, plan, effect),
             write=partial(
                 write_data_files,
                 source,
@@ -156,8 +156,8 @@ class _MemoryRows:
         return settings, CodedRows(self.in_memory_rows, settings)
 
 
-def _keys(plan: IndexPlan, effect: float, *, is_scattered: bool) -> KeySketch:
+def _keys(plan: IndexPlan, effect: float) -> KeySketch:
     total = KeyTotal()
     for number in range(plan.file_count):
-        total.add(keys_of_file(plan.file(number).weights, None, is_scattered=is_scattered)[0])
+        total.add(KeySketch.of(np.sort(plan.file(number).weights)))
     return total.joined(effect * total.rows)

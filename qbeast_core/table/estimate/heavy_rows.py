@@ -117,7 +117,7 @@ def _pages_of(opened: Selection, file: int, stretch: Stretch) -> float:
     """Return the rows of a stretch, as a number of the file's pages there."""
     pages = opened.table.pages
     first = pages.pages_with(file, stretch.first, stretch.first + 1).start
-    return stretch.rows / int(pages.rows[first])
+    return stretch.rows / int(pages.rows(np.array([first]))[0])
 
 
 def _heaviest(listed: Iterable[HeavyKeys], rows: int) -> I32Array:

@@ -298,13 +298,8 @@ class Reading:
         if isinstance(rest, Unknown):
             return None
         selection = self._kept.selection
-        return count_rows(
-            selection.table,
-            selection.blocks,
-            match(selection.table, rest).blocks,
-            files=~self.unplaced,
-            hidden=self.planner.hidden_rows,
-        )
+        leaves = match(selection.table, rest).within(ALL_WEIGHTS)
+        return count_rows(selection, leaves, files=~self.unplaced, hidden=self.planner.hidden_rows)
 
     def _counted_rows(self, count: RowCount, window: Window) -> int | None:
         """Count the undecided rows; None if the read returns another number of rows than planned."""

@@ -16,6 +16,7 @@ from qbeast_core.log.properties import SETTABLE, expected_value
 from qbeast_core.log.protocol import DELETION_VECTORS, is_true
 from qbeast_core.log.type_names import NAMES, TypeLike, type_of
 from qbeast_core.results import MetadataResult
+from qbeast_core.spec.table_config import IMPORTANCE
 from qbeast_core.support.runtime import new_id
 from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
@@ -26,6 +27,8 @@ from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan import scan
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
+from qbeast_core.table.write.key_columns import with_importance
+from qbeast_core.table.write.options import check_importance
 
 _TYPES: Final = (
     'must map names to types: of Polars {"price": pl.Float64}, of Arrow {"price": pa.float64()}, or names '
@@ -52,6 +55,18 @@ def set_properties(
     operation, before = "SET TBLPROPERTIES", snapshot.metadata.configuration
     outcome = commit_metadata(snapshot, changed, "settings", operation=operation, parameters=parameters)
     return result_of(outcome, [key for key, value in properties.items() if before.get(key) != value])
+
+
+def set_importance(
+    snapshot: Snapshot, importance: Mapping[str, float]
+) -> tuple[MetadataResult, Snapshot | None]:
+    """Set how much narrower than others the pages of columns are; see `Table.set_importance`."""
+    check_importance(importance)
+    changed = with_importance(snapshot.metadata, importance, snapshot.indexed)
+    parameters = {"importance": changed.configuration.get(IMPORTANCE, "{}")}
+    operation = "SET TBLPROPERTIES"
+    outcome = commit_metadata(snapshot, changed, "settings", operation=operation, parameters=parameters)
+    return result_of(outcome, [IMPORTANCE])
 
 
 def add_columns(

@@ -46,6 +46,7 @@ from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, 
 from qbeast_core.table.rewrite.publish import with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
+from qbeast_core.table.write.key_columns import with_importance
 from qbeast_core.table.write.options import WriteOptions, check_options
 from qbeast_core.tree.space.evolve import IndexWish, default_cube_size, first_revision, keeps_kind
 from qbeast_core.tree.space.fit_space import ColumnBounds
@@ -66,6 +67,7 @@ class ReindexOptions:
 
     columns: IndexColumns | None = None
     cube_size: int | None = None
+    importance: Mapping[str, float] | None = None
     full: bool = False
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     progress: ProgressCallback | None = None
@@ -112,24 +114,28 @@ def reindex(
     snapshot: Snapshot, options: ReindexOptions, *, engine: Engine = MEMORY
 ) -> tuple[ReindexResult, Snapshot]:
     """Index a table otherwise; see `Table.reindex`. Return the result and the new version."""
-    check_options(WriteOptions(cube_size=options.cube_size))
-    snapshot, outcome = with_attempts(refresh(snapshot), lambda newest: _attempt(newest, options, engine))
+    check_options(WriteOptions(cube_size=options.cube_size, importance=options.importance))
+    before = refresh(snapshot)
+    snapshot, outcome = with_attempts(before, lambda newest: _attempt(newest, options, engine))
+    changed = snapshot.config.revisions != before.config.revisions
     if not options.full:
-        return _result(snapshot, outcome, None), snapshot
+        return _result(snapshot, outcome, None, new_revision=changed), snapshot
     moving = OptimizeOptions(
         into="newest", commit_metadata=options.commit_metadata, progress=options.progress
     )
     with changed_before(lambda: outcome is not None):
         moved, snapshot = optimize(snapshot, moving, engine=engine)
-    return _result(snapshot, outcome, moved), snapshot
+    return _result(snapshot, outcome, moved, new_revision=changed), snapshot
 
 
-def _result(snapshot: Snapshot, outcome: CommitOutcome | None, moved: OptimizeResult | None) -> ReindexResult:
+def _result(
+    snapshot: Snapshot, outcome: CommitOutcome | None, moved: OptimizeResult | None, *, new_revision: bool
+) -> ReindexResult:
     latest = latest_revision(snapshot)
     return ReindexResult(
         version=snapshot.version,
         committed=outcome is not None or (moved is not None and moved.committed),
-        new_revision=outcome is not None,
+        new_revision=outcome is not None and new_revision,
         revision_id=latest.revision_id,
         columns=latest.columns,
         transformers=latest.transformer_kinds,
@@ -154,16 +160,17 @@ def _attempt(
     intent = WriteIntent(mode="metadata", brings="settings")
     if latest.revision_id == STAGING_REVISION_ID:
         metadata = _staged(snapshot, latest, specs, size)
-        if metadata == snapshot.metadata:
-            return snapshot, None
-        intent = replace(intent, metadata=metadata)
     else:
         revision = _revision(snapshot, specs, size, options, engine)
-        if revision is None:
-            return snapshot, None
-        metadata = _metadata(snapshot, revision, specs)
-        intent = replace(intent, metadata=metadata, revision=revision, new_revision=True)
-    return _committed(snapshot, intent, specs, size, options)
+        metadata = snapshot.metadata
+        if revision is not None:
+            metadata = _metadata(snapshot, revision, specs)
+            intent = replace(intent, revision=revision, new_revision=True)
+    if options.importance is not None:
+        metadata = with_importance(metadata, options.importance, [spec.name for spec in specs])
+    if metadata == snapshot.metadata and not intent.new_revision:
+        return snapshot, None
+    return _committed(snapshot, replace(intent, metadata=metadata), specs, size, options)
 
 
 def _first(snapshot: Snapshot, options: ReindexOptions) -> tuple[Snapshot, CommitOutcome]:
@@ -174,6 +181,8 @@ def _first(snapshot: Snapshot, options: ReindexOptions) -> tuple[Snapshot, Commi
     specs, rows = _specs(snapshot, options), snapshot.counted_rows
     wish = WriteOptions(cube_size=options.cube_size)
     metadata = indexed_metadata(snapshot.metadata, snapshot.schema, specs, wish, uri=snapshot.uri, rows=rows)
+    if options.importance is not None:
+        metadata = with_importance(metadata, options.importance, [spec.name for spec in specs])
     intent = WriteIntent(mode="metadata", brings="settings", metadata=metadata)
     return _committed(snapshot, intent, specs, options.cube_size or default_cube_size(rows), options)
 

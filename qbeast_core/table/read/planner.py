@@ -25,7 +25,7 @@ from qbeast_core.query.filters.nodes import Node, Unknown
 from qbeast_core.query.filters.predicate import understand
 from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.index.decode_tags import build_block_table
-from qbeast_core.query.plan.select import MatchingBlocks, Selection, files_that_may_match, match
+from qbeast_core.query.plan.select import Matching, Selection, files_that_may_match, match
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, KeyChoice, Sample, WeightRange, sample_to_weights
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.support.process import refuse_forked
@@ -64,7 +64,7 @@ class FilterPlanner:
         self._planner, self._predicate = planner, predicate
 
     @cached_property
-    def _matches(self) -> tuple[MatchingBlocks, bool]:
+    def _matches(self) -> tuple[Matching, bool]:
         schema, predicate = self._planner.snapshot.schema, self._predicate
         node, compares = (Unknown(), False) if predicate is None else understand(predicate, schema)
         return match(self._planner.blocks_for(node), node), compares

@@ -16,7 +16,7 @@ from qbeast_core.errors import EmptySampleWarning, InvalidInputError
 from qbeast_core.query.filters.nodes import Nothing
 from qbeast_core.query.filters.predicate import parse_rest
 from qbeast_core.query.plan.select import RowCount, count_rows, match
-from qbeast_core.query.plan.weight_range import Sample, fractions_of, sample_to_weights
+from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, Sample, fractions_of, sample_to_weights
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.read.file_scans import scans_of
@@ -237,8 +237,8 @@ def max_rows(planner: Planner, plan: ScanPlan) -> int | None:
 
 
 def _log_count(planner: Planner, plan: ScanPlan) -> RowCount | None:
-    table, keeps = plan.selection.table, plan.selection.blocks
-    # Blocks that hold no row of the opposite of the filter match completely: they are counted without a read.
+    keeps = plan.selection
+    # Pages that hold no row of the opposite of the filter match completely: they are counted without a read.
     opposite = Nothing() if plan.predicate is None else parse_rest(plan.predicate, planner.snapshot.schema)
-    files = np.ones(table.files.height, np.bool_)
-    return count_rows(table, keeps, match(table, opposite).blocks, files=files, hidden=planner.hidden_rows)
+    leaves = match(keeps.table, opposite).within(ALL_WEIGHTS)
+    return count_rows(keeps, leaves, files=np.ones_like(keeps.opened), hidden=planner.hidden_rows)

@@ -465,9 +465,9 @@ def _change_in_place(
         operation=operation,
         returns_rows=engine.shares_memory and engine.has_room(int(needed.sum())),
     )
-    blocks, layouts = _blocks(snapshot, files), snapshot.files["layout"].cast(pl.String)
+    blocks = _blocks(snapshot, files)
     items = {
-        file: FileToChange(live_scans(snapshot, [file], names)[0], function, blocks[file], layouts[file])
+        file: FileToChange(live_scans(snapshot, [file], names)[0], function, blocks[file])
         for file in files.tolist()
         if (function := change.of_file(snapshot.data_paths[file])) is not None
     }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, unknown_columns
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.spec.block import BlocksDialect
@@ -58,6 +58,16 @@ def with_sampling_key(metadata: Metadata, names: tuple[str, ...]) -> Metadata:
     if stored == config.sample_by:
         return metadata
     return metadata.model_copy(update={"configuration": config.with_sample_by(stored).to_configuration()})
+
+
+def with_importance(metadata: Metadata, importance: Mapping[str, float], indexed: Sequence[str]) -> Metadata:
+    """Return the metadata with an importance of indexed columns; raise if one is not indexed."""
+    unknown = [name for name in importance if name not in indexed]
+    if unknown:
+        unknown_columns("importance", unknown, indexed)
+    columns, config = StoredColumns.of(metadata), TableConfig.from_configuration(metadata.configuration)
+    stored = {columns.stored_name(name): number for name, number in importance.items()}
+    return metadata.model_copy(update={"configuration": config.with_importance(stored).to_configuration()})
 
 
 def _check_key(

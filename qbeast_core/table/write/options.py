@@ -18,6 +18,7 @@ from qbeast_core.errors import InvalidInputError, check_choice, invalid_argument
 from qbeast_core.log.protocol import CHANGE_FEED, DELETION_VECTORS
 from qbeast_core.space.index_columns import NumberColumn, number_values
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.table_config import MAX_IMPORTANCE
 from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.data.expressions import Predicate
@@ -90,6 +91,8 @@ class WriteOptions:
     # Properties of a new table. None: a table keeps what it has.
     deletion_vectors: bool | None = None
     change_feed: bool | None = None
+    # None: a table keeps what it has.
+    importance: Mapping[str, float] | None = None
     dry_run: bool = False
     progress: ProgressCallback | None = None
 
@@ -127,8 +130,24 @@ def check_options(options: WriteOptions) -> None:
     ):
         if not _is_text(text):
             invalid_argument(argument, "must be a text", value=text)
+    check_importance(options.importance)
     check_txn(options.txn)
     metadata_of(options.commit_metadata)  # an import of CarbonData adds its own
+
+
+def check_importance(importance: Mapping[str, float] | None) -> None:
+    """Raise if an importance is not valid."""
+    valid = importance is None or (
+        isinstance(cast("object", importance), Mapping)
+        and all(_is_importance(number) for number in importance.values())
+    )
+    if not valid:
+        problem = f"must map columns to numbers above 0, at most {MAX_IMPORTANCE:g}"
+        invalid_argument("importance", problem, value=importance)
+
+
+def _is_importance(number: object) -> bool:
+    return isinstance(number, int | float) and not isinstance(number, bool) and 0 < number <= MAX_IMPORTANCE
 
 
 def metadata_of(commit_metadata: Mapping[str, str] | None) -> dict[str, str]:

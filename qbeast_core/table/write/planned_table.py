@@ -49,7 +49,12 @@ from qbeast_core.table.index.column_choice import (
 )
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.write.key_columns import partition_columns, sampling_key, with_sampling_key
+from qbeast_core.table.write.key_columns import (
+    partition_columns,
+    sampling_key,
+    with_importance,
+    with_sampling_key,
+)
 from qbeast_core.table.write.options import WriteOptions, parse_column_stats
 from qbeast_core.tree.space.evolve import IndexWish
 
@@ -95,6 +100,8 @@ class PlannedTable:
             columns=self.columns,
             clustered_by=self.clustered_by,
             sample_by=self.wish.sample_by,
+            importance=TableConfig.from_configuration(self.metadata.configuration).importance,
+            table_rows=0 if self.state is None else self.state.snapshot.counted_rows,
         )
 
 
@@ -127,7 +134,7 @@ def prepare(
         metadata = metadata.model_copy(update={"configuration": config.to_configuration()})
     if sample_column is not None:
         metadata = with_sample_column(metadata, sample_column, new_id)
-    metadata = with_sampling_key(metadata, sample_by)
+    metadata = _with_importance(with_sampling_key(metadata, sample_by), target, options.importance, specs)
     # A converted table, or one whose columns another writer changed, still waits for a real revision.
     waits = state is not None and state.newest is None
     stays = latest is not None and (waits or (not appending and options.columns is None))
@@ -346,6 +353,25 @@ def _refuse_other_properties(metadata: Metadata, options: WriteOptions) -> None:
                 f"Change it first: Table.set_properties({{{key!r}: {value}}})."
             )
             raise InvalidInputError(msg, argument=argument, value=wanted)
+
+
+def _with_importance(
+    metadata: Metadata,
+    target: Snapshot | None,
+    importance: Mapping[str, float] | None,
+    specs: Sequence[ColumnSpec],
+) -> Metadata:
+    """Return the metadata with an importance of columns; raise if the table exists with another one."""
+    if importance is None:
+        return metadata
+    changed = with_importance(metadata, importance, [spec.name for spec in specs])
+    if target is not None and changed.configuration != metadata.configuration:
+        msg = (
+            "`importance` is for new tables, and this one exists with another one. "
+            f"Change it first: Table.set_importance({dict(importance)!r})."
+        )
+        raise InvalidInputError(msg, argument="importance", value=importance)
+    return changed
 
 
 def _refuse_new_comments(

@@ -61,9 +61,10 @@ class Axis:
         values, at = np.unique(np.concatenate([low, high]), return_inverse=True)
         first, last = at[: len(low)], at[len(low) :]
         widths = values[last] - values[first]
-        density = np.divide(rows, widths, out=np.zeros(len(rows)), where=widths > 0)
+        is_wide = widths > rows * _NO_WIDTH
+        density = np.divide(rows, widths, out=np.zeros(len(rows)), where=is_wide)
         slopes = np.bincount(first, density, len(values)) - np.bincount(last, density, len(values))
-        single = np.bincount(first, np.where(widths > 0, 0, rows), len(values))
+        single = np.bincount(first, np.where(is_wide, 0, rows), len(values))
         steps = np.append(0.0, np.cumsum(slopes)[:-1] * np.diff(values))
         shares = (np.cumsum(steps) + np.cumsum(single)) / max(float(rows.sum()), 1.0)
         shares = np.minimum(np.maximum.accumulate(shares), 1.0)
@@ -88,6 +89,9 @@ def box_shares(cubes: Cubes, axes: list[Axis]) -> tuple[F64Array, F64Array, F64A
     )
     return lower, middle, upper
 
+
+# The rows of a narrower range count as rows of one value: the number of rows over such a width has no number.
+_NO_WIDTH: Final = 1e-300
 
 # Minimum share of the rows that filters open of a file, which a rewrite saves.
 _WORTH: Final = 0.2

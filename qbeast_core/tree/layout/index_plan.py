@@ -1,4 +1,4 @@
-"""Plan a write: the file of each row, the order of rows, and the blocks."""
+"""Plan a write: the file of each row, and the blocks."""
 
 from __future__ import annotations
 
@@ -14,32 +14,23 @@ from qbeast_core.space.cubes import encode_cubes
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
-from qbeast_core.tree.layout.arrange import arrange
 from qbeast_core.tree.layout.cube_tree import Assignment, assign_rows
 from qbeast_core.tree.layout.existing import ExistingTree
-from qbeast_core.tree.layout.grid import grid_columns
-from qbeast_core.tree.layout.pack import (
-    PackedFiles,
-    RowNumbers,
-    order_in_file,
-    page_rows_for,
-    rows_by_file,
-)
-from qbeast_core.tree.layout.shape import FileShape
+from qbeast_core.tree.layout.grid import grid_columns, lowest_by_node
+from qbeast_core.tree.layout.pack import PackedFiles, RowNumbers, rows_by_file
 from qbeast_core.tree.layout.upper import opened_rows, pack_cubes
 
-_PAGES_OF_APPENDED_BLOCK: Final = 4
+_PAGES_OF_APPENDED_BLOCK: Final = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilePlan:
     """One file to write."""
 
+    # Ascending.
     rows: RowNumbers
-    order: RowNumbers
     weights: I32Array
     blocks: tuple[Block, ...]
-    shape: FileShape
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,31 +60,19 @@ class IndexPlan:
         packed = self.packed
         rows = self.rows_by_file[packed.file_starts[number] : packed.file_starts[number + 1]]
         weights = self.weights[rows]
-        order = order_in_file(self.assignment.row_cube[rows], weights)
-        weights = weights[order]
-        first, last = packed.file_first_block[number], packed.file_first_block[number + 1]
-        starts = packed.block_starts[first:last] - packed.block_starts[first]
-        cubes = packed.block_cube[first:last]
-        arranged = arrange(
+        blocks = slice(*packed.file_first_block[number : number + 2].tolist())
+        cubes, starts = packed.block_cube[blocks], packed.block_starts[blocks]
+        counts = np.diff(starts, append=packed.file_starts[number + 1])
+        lowest = lowest_by_node(weights, np.searchsorted(cubes, self.assignment.row_cube[rows]), len(cubes))
+        columns = (column.tolist() for column in (cubes, lowest, self.assignment.thresholds[cubes], counts))
+        return FilePlan(
+            rows,
             weights,
-            starts,
-            self.assignment.cubes.depth[cubes].astype(np.int64),
-            page_rows=page_rows_for(len(rows), cube_size=self.revision.desired_cube_size),
+            tuple(
+                Block(cube=self._texts[cube], min_weight=low, max_weight=high, element_count=count)
+                for cube, low, high, count in zip(*columns, strict=True)
+            ),
         )
-        sizes, lowest, cubes = (
-            column[arranged.blocks] for column in (np.diff(starts, append=len(rows)), weights[starts], cubes)
-        )
-        blocks = tuple(
-            Block(cube=self._texts[cube], min_weight=low, max_weight=high, element_count=count)
-            for cube, low, high, count in zip(
-                cubes.tolist(),
-                lowest.tolist(),
-                self.assignment.thresholds[cubes].tolist(),
-                sizes.tolist(),
-                strict=True,
-            )
-        )
-        return FilePlan(rows, order[arranged.rows], weights[arranged.rows], blocks, arranged.shape)
 
     @cached_property
     def _texts(self) -> list[str]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.support.sizing import sizing
@@ -19,12 +18,8 @@ if TYPE_CHECKING:  # workers that write files build no tree
 
 _FILE_MEMORY_BYTES: Final = 64 << 20
 _MAX_FILE_BYTES: Final = 256 << 20
-_MAX_PAGE_ROWS: Final = 2048
-_PAGES_PER_CUBE: Final = 8
-_PAGES_PER_FILE: Final = 64
 _SNAP_SHARE: Final = 8
 _UINT16_VALUES: Final = 1 << 16
-_SIGN: Final = np.uint32(1 << 31)  # with this bit flipped, signed numbers sort as unsigned ones
 
 
 # Numbers of input rows; 32 bits if they fit.
@@ -92,24 +87,6 @@ def _grouped(group: CubeNumbers, groups: int) -> RowNumbers:
     return out
 
 
-def order_in_file(cubes: CubeNumbers, weights: I32Array) -> RowNumbers:
-    """Return the stable order of a file's rows by cube and weight."""
-    position_bits = len(cubes).bit_length()
-    first = int(cubes.min()) if len(cubes) else 0
-    span = int(cubes.max()) - first if len(cubes) else 0
-    key = (cubes - cubes.dtype.type(first)).astype(np.uint64)
-    key <<= np.uint64(32)
-    key |= weights.view(np.uint32) ^ _SIGN
-    if 32 + span.bit_length() + position_bits > 64:
-        return np.argsort(key, kind="stable")
-    # With the position in the low bits, a plain sort of numbers is enough, which is several times faster. Polars sorts
-    # up to three times faster than NumPy on some processors.
-    key <<= np.uint64(position_bits)
-    key |= np.arange(len(key), dtype=np.uint32)
-    key = pl.Series(key).sort(multithreaded=False).to_numpy()
-    return (key & np.uint64((1 << position_bits) - 1)).astype(np.uint32)
-
-
 def rows_per_file(row_bytes: float) -> int:
     """Return the target number of rows of a file, from the size of a row in memory; at least one.
 
@@ -119,16 +96,6 @@ def rows_per_file(row_bytes: float) -> int:
     row_bytes = max(row_bytes, 1.0)
     target = min(max(_FILE_MEMORY_BYTES / row_bytes, sizing().min_file_rows), sizing().max_file_rows)
     return int(max(min(target, _MAX_FILE_BYTES / row_bytes), 1))
-
-
-def page_rows_for(file_rows: int, *, cube_size: int) -> int:
-    """Return the rows of a data page: an eighth of a cube, less in small files; a power of two.
-
-    >>> page_rows_for(400_000, cube_size=16_384), page_rows_for(28_000, cube_size=4_096)
-    (2048, 256)
-    """
-    target = max(min(cube_size // _PAGES_PER_CUBE, file_rows // _PAGES_PER_FILE), 1)
-    return min(max(1 << (target.bit_length() - 1), sizing().min_page_rows), _MAX_PAGE_ROWS)
 
 
 def file_starts(ends: I64Array, *, file_rows: int, first_cubes: int = 0) -> I64Array:

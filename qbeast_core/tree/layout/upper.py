@@ -46,7 +46,7 @@ def opened_rows(
     """Return the rows that filters are expected to open in blocks, with half a page per block, shape (columns,).
 
     >>> opened_rows(np.array([0, 1]), np.array([1000, 4000]), dimensions=1).round().tolist()
-    [3398.0]
+    [3299.0]
     """
     extents = np.repeat(0.5 ** depths.astype(np.float64)[:, None], dimensions, axis=1)
     opened: F64Array = shares_opened(extents) @ (rows + sizing().min_page_rows / 2)

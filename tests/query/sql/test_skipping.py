@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -19,7 +20,7 @@ PAIRS = {
     "price < 5": price < 5,
     "5 >= price": price <= 5,
     "quantity = 7": quantity == 7,
-    "quantity < 7.5": quantity <= 7,
+    "quantity < 7.5": quantity.cast(pl.Decimal(38, 1)) < Decimal("7.5"),
     "quantity BETWEEN 3 AND 4": quantity.is_between(3, 4),
     "quantity IN (3, 900)": quantity.is_in([3, 900]),
     "brand IN ('brand 01', 'brand 07')": brand.is_in(["brand 01", "brand 07"]),
@@ -43,7 +44,7 @@ PAIRS = {
     "quantity * 2 <= 7": quantity * 2 <= 7,
     "quantity + 1 > 990": quantity + 1 > 990,
     "-quantity > -10": -quantity > -10,
-    "10 - quantity * 3 > 0": quantity < 4,
+    "10 - quantity * 3 > 0": 10 - quantity * 3 > 0,
     "-x < 3": x > -3,
     "-x < 3 AND x * 2 < 4": x.is_between(-2, 1),
 }

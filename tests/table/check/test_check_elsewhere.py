@@ -147,8 +147,8 @@ def test_file_outside_the_folder_is_found(path: Path, tmp_path: Path) -> None:
 
 def test_staged_file_with_wrong_weights_is_named(path: Path) -> None:
     name = next(iter(read_log(path).adds))
-    wrong = pl.int_range(pl.len()) >= 2500
-    rows = pl.read_parquet(path / name).with_columns(pl.col("_qbeast_weight") + wrong.cast(pl.Int32))
+    right = pl.when(pl.int_range(pl.len()) < 2500).then("_qbeast_weight")
+    rows = pl.read_parquet(path / name).with_columns(right.otherwise(2**15 - 1).cast(pl.Int32))
     rows.write_parquet(path / "more.parquet", row_group_size=1000)
     add = {"path": "more.parquet", "partitionValues": {}, "modificationTime": 1, "dataChange": True}
     commit(path, 1, {"add": add | {"size": (path / "more.parquet").stat().st_size}})

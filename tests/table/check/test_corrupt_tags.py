@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 import qbeast
+from tests.helpers.damage import packed
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows, sampled, small_files
 
@@ -44,6 +45,17 @@ def in_first_block(**values: Any) -> Callable[[Tags], object]:
 
 def edit_layout(**values: Any) -> Callable[[Tags], object]:
     return lambda tags: tags.update({"qbeast.layout": json.dumps(json.loads(tags["qbeast.layout"]) | values)})
+
+
+def edit_band(number: int, value: object) -> Callable[[Tags], object]:
+    """Change a number of the first band: rows, rows per page or weight."""
+
+    def edit(tags: Tags) -> None:
+        layout = json.loads(tags["qbeast.layout"])
+        layout["bands"][0][number] = value
+        tags["qbeast.layout"] = json.dumps(layout)
+
+    return edit
 
 
 def edit_text(key: str, change: Callable[[str], str]) -> Callable[[Tags], object]:
@@ -120,26 +132,36 @@ USELESS = {
     "other rules": set_tag("qbeast.rules", "2"),
     "no layout": lambda tags: tags.pop("qbeast.layout"),
     "layout without JSON": set_tag("qbeast.layout", "{"),
-    "layout of tomorrow": edit_layout(v=3),
-    "no page rows": edit_layout(rows=0),
-    "huge page rows": edit_layout(rows=2**70),
-    "half the page rows": edit_layout(rows=4),
-    "twice the page rows": edit_layout(rows=16),
+    "layout of tomorrow": edit_layout(v=4),
+    "layout of yesterday": set_tag("qbeast.layout", '{"v":1,"rows":8,"tail":700,"w":"AAAAAAAA"}'),
+    "no bands": edit_layout(bands=[]),
+    "bands in words": edit_layout(bands="x"),
+    "bands of two numbers": edit_layout(bands=[[100, 8]]),
+    "no page rows": edit_band(1, 0),
+    "huge page rows": edit_band(1, 2**70),
+    "a row per page": edit_band(1, 1),
+    "ten times the page rows": edit_band(1, 80),
+    "a row more than the file": edit_band(0, 10**6),
+    "a first weight beyond 32 bits": edit_band(2, 2**40),
+    "bands that do not rise": edit_band(2, 2**31 - 1),
     "short tail": edit_layout(tail=40),
     "long tail": edit_layout(tail=10**12),
-    "no weights": edit_layout(w=""),
-    "weights in words": edit_layout(w="?? no base64 ??"),
-    "one weight": edit_layout(w="AAA="),
-    "layout of a key twice": edit_text("qbeast.layout", lambda text: text.replace('"w"', '"w":"AAA=","w"')),
+    "no bounds": edit_layout(p=""),
+    "bounds in words": edit_layout(p="?? no base64 ??"),
+    "bounds that are not packed": edit_layout(p="AAAA"),
+    "one bound": edit_layout(p=packed(bytes(1))),
+    "too many bounds": edit_layout(p=packed(bytes(200_000))),
+    "boxes of one dimension": edit_layout(box=[[0, 1]]),
+    "boxes in no space": edit_layout(box=[[0, 1], [2**62, 2**62]]),
+    "boxes of no cells": edit_layout(box=[[0, 0], [0, 1]]),
+    "boxes in words": edit_layout(box={"first": 0}),
+    "layout of a key twice": edit_text("qbeast.layout", lambda text: text.replace('"p"', '"p":"","p"')),
     "layout too deep": set_tag("qbeast.layout", "[" * 100_000),
-    "layout of page rows beyond 32 bits": edit_layout(rows=2**62),
+    "layout of page rows beyond 32 bits": edit_band(1, 2**62),
     "layout of a tail beyond the file": edit_layout(tail=2**62),
-    "layout of too many weights": edit_layout(w="AAAA" * 50_000),
     "layout in a number": set_tag("qbeast.layout", 7),
     "revision beyond 64 bits": set_tag("revision", str(2**70)),
-    "layout of another file": lambda tags: tags.update(
-        {"qbeast.layout": '{"v":1,"rows":2,"tail":700,"w":"AAA="}'}
-    ),
+    "layout of another file": edit_layout(bands=[[2, 2, -5]], p=packed(bytes(4))),
 }
 """What is of no use but no fault that has to be told, or told by others."""
 

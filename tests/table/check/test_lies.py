@@ -73,7 +73,10 @@ LIES = st.one_of(
     ),
     st.builds(of_statistics, st.just("minValues"), st.just("s"), st.sampled_from(["key 5", "key 9"])),
     st.builds(of_statistics, st.just("nullCount"), st.sampled_from(["a", "s"]), st.sampled_from([1, 500])),
-    st.builds(d.shift_page, PLACES, st.sampled_from([-100, -1, 1, 100])),
+    st.builds(d.shift_bound, st.integers(0, 200), st.sampled_from([-100, -1, 1, 100])),
+    st.builds(
+        lambda at, step: d.shift_band(at, weight=step), PLACES, st.sampled_from([-(2**20), -1, 1, 2**20])
+    ),
     st.sampled_from([{"minNumber": -400}, {"minNumber": 90}, {"maxNumber": 200}, {"maxNumber": 5000}]),
 )
 

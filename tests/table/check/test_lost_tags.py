@@ -237,8 +237,8 @@ HOSTILE: dict[str, list[Callable[[Copy], Mapping[str, str]]]] = {
         lambda copy: {key: text for key, text in copy.items() if key != "qbeast.layout"},
         lambda copy: copy | {"qbeast.layout": '{"v":9}'},
         lambda copy: copy | {"qbeast.layout": '{"v":1,"rows":3}'},
-        lambda copy: copy | {"qbeast.layout": '{"v":2,"bands":[[1099511627776,0,1099511627776]],"n":"//8="}'},
-        lambda copy: copy | {"qbeast.layout": '{"v":2,"bands":[],"n":""}'},
+        lambda copy: copy | {"qbeast.layout": '{"v":3,"bands":[[1099511627776,1,0]]}'},
+        lambda copy: copy | {"qbeast.layout": '{"v":3,"bands":[]}'},
     ],
     "revisions of nobody": [
         lambda copy: copy | {"qbeast.revision": "0" * 32},

@@ -45,7 +45,11 @@ KEEPS_INDEX = {
     "a least value too large",
     "a largest value too small",
     "other nulls",
-    *(name for name in (*LOG_FAULTS, *DATA_FAULTS) if "layout" in name or "first weight" in name),
+    *(
+        name
+        for name, (_, codes) in (LOG_FAULTS | DATA_FAULTS).items()
+        if codes <= {"layout", "layout-unreadable"}
+    ),
     "a damaged page directory",
     "a tail of other length",
 }

@@ -100,7 +100,7 @@ def test_rows_outside_the_space_are_staged(table: Path) -> None:
     assert [json.loads(add["stats"])["numRecords"] for add in staged] == [300]
     assert json.loads(staged[0]["stats"])["minValues"]["id"] == 20_000
     stored = pl.read_parquet(table / staged[0]["path"])
-    assert (stored["_qbeast_weight"].to_numpy() == frame_weights(stored, ["id", "x"]) >> 16).all()
+    assert (stored["_qbeast_weight"].to_numpy() <= frame_weights(stored, ["id", "x"]) >> 16).all()
     assert stored["_qbeast_weight"].is_sorted()
     assert {block.revision for block in check_invariants(table, may_stage=True)} == {1}
     assert qbeast.scan_table(table).filter(pl.col("id") >= 20_000).collect().height == 300
@@ -242,7 +242,7 @@ def test_part_that_fails_leaves_no_files(table: Path) -> None:
     context = begin_append(str(table), numbers(0))
     before = data_files(table)
     full = StorageError("disk full", path="x")
-    with mock.patch.object(append_part, "store_sorted", side_effect=full), pytest.raises(StorageError):
+    with mock.patch.object(append_part, "store_indexed", side_effect=full), pytest.raises(StorageError):
         context.write(numbers(100, first=19_950))  # indexed ones first, then staged
     assert data_files(table) == before
 

@@ -111,7 +111,7 @@ def test_cubes_and_files_are_counted_without_reads(table: qbeast.Table) -> None:
     assert none.frame.select("n", "n_high", "m").row(0) == (0, 0, None)
 
 
-def test_only_cubes_on_the_boundary_are_read(tmp_path: Path) -> None:
+def test_only_pages_on_the_boundary_are_read(tmp_path: Path) -> None:
     some = rows(100_000, 4, 0)
     qbeast.write_table(some, tmp_path / "t", columns=["id", "x"], cube_size=1000)
     table = qbeast.open_table(tmp_path / "t")

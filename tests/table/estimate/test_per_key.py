@@ -379,13 +379,16 @@ def test_centres_of_few_rows_keep_variances_exact(tmp_path: Path) -> None:
 
 def test_ranges_keep_the_limit_of_bytes(table: qbeast.Table) -> None:
     request: dict[str, Any] = {"aggregates": pl.len(), "per": {"trips": pl.len()}, "error": 0.001}
-    limit = 240_000  # bytes: more than one range of all users, less than the ranges that fit in memory
+    at_once, in_ranges = (
+        table.estimate(**request, **memory).bytes_opened for memory in ({}, {"memory_bytes": SMALL})
+    )
+    limit = in_ranges - 1
     actual = table.estimate(**request, max_bytes=limit, memory_bytes=SMALL)
     assert 0 < actual.bytes_opened <= limit
     assert not actual.met
     assert table.estimate(**request, max_bytes=limit).met
     with pytest.raises(qbeast.InvalidInputError, match="too small for any sample"):
-        table.estimate(**request, max_bytes=150_000, memory_bytes=SMALL)
+        table.estimate(**request, max_bytes=at_once, memory_bytes=SMALL)
 
 
 @pytest.mark.parametrize("start", [0.0, 0.1])

@@ -113,8 +113,10 @@ def test_filters_open_the_pages_of_a_table_without_key(tmp_path: Path) -> None:
     plain = qbeast.open_table(tmp_path / "plain")
     for where in ("fare < 1", "km > 12", "fare BETWEEN 3 AND 4 AND km < 2"):
         assert keyed.explain(where).rows_opened <= 1.3 * plain.explain(where).rows_opened
-    sample = keyed.explain(sample=0.1)
-    assert sample.rows_opened <= 1.6 * qbeast.read_table(tmp_path / "keyed", sample=0.1).height
+    # On average: a user of many rows may share its band with the last weights of a sample.
+    samples = [number / 10 for number in range(1, 10)]
+    opened = sum(keyed.explain(sample=sample).rows_opened for sample in samples)
+    assert opened <= 1.3 * sum(keyed.read(sample=sample).height for sample in samples)
 
 
 def test_new_key_of_an_overwrite_replaces_the_old(table: qbeast.Table) -> None:

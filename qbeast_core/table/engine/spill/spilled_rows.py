@@ -37,7 +37,7 @@ from qbeast_core.table.engine.spill.spill_files import (
 )
 from qbeast_core.table.engine.spill.spill_folder import SpillFolder
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
-from qbeast_core.table.engine.tasks.placed_files import OrderedRows, PlacedFile, ordered_files, store_ordered
+from qbeast_core.table.engine.tasks.placed_files import PlacedFile, RowsOfFile, rows_of_files, store_placed
 from qbeast_core.table.engine.tasks.store_files import PlainTask, settings_for
 from qbeast_core.tree.layout.pack import rows_per_file
 from qbeast_core.tree.space.summary import IndexSummary, merge_summaries
@@ -238,15 +238,15 @@ class _Files:
 
     def _write(self, part: SpilledRange, *, size_bytes: int | None) -> None:
         """Write the files of a range, in parts of `size_bytes` or at once. Frees the rows of each file early."""
-        ordered: list[OrderedRows] = []
+        ordered: list[RowsOfFile] = []
         for rows in part.loads(size_bytes=size_bytes):
             numbers = np.searchsorted(part.starts[1:], rows.keys, side="right")
             for number in np.unique(numbers).tolist():
                 places = np.flatnonzero(numbers == number)
-                ordered += ordered_files(self.task, rows.take, rows.keys, places)
+                ordered += rows_of_files(self.task, rows.take, rows.keys, places)
             del rows
             while ordered:
-                self.written.append(store_ordered(self.task, ordered.pop(0), settings=self.settings))
+                self.written.append(store_placed(self.task, ordered.pop(0), settings=self.settings))
         part.delete()
 
 

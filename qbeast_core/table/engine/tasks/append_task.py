@@ -18,11 +18,10 @@ from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import CodedRows, FileSettings, delete_data_files, write_data_files
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.file_target import FileTarget
-from qbeast_core.table.engine.tasks.store_files import PlainTask, rows_of, settings_for, store_sorted
+from qbeast_core.table.engine.tasks.store_files import PlainTask, rows_of, settings_for, store_indexed
 from qbeast_core.tree.layout.existing import ExistingTree, partitions_of
 from qbeast_core.tree.layout.index_plan import plan_index
-from qbeast_core.tree.layout.pack import page_rows_for, rows_per_file
-from qbeast_core.tree.layout.shape import FileShape
+from qbeast_core.tree.layout.pack import rows_per_file
 from qbeast_core.tree.space.evolve import rows_outside
 from qbeast_core.tree.space.index_values import frame_weights
 from qbeast_core.tree.space.partitions import NO_PARTITIONS
@@ -99,7 +98,7 @@ class AppendTask:
         )
 
     def _stage(self, frame: pl.DataFrame, settings: FileSettings, written: list[AddFile]) -> None:
-        """Write rows without index, sorted by weight, so that samples can skip pages of these files too."""
+        """Write rows without index, the lowest weights first, so that samples can skip some of these files."""
         names = self.target.columns.partitions
         trees = NO_PARTITIONS.with_rows(frame.select(names)).numbers(frame)
         for tree in () if trees is None else np.unique(trees):
@@ -114,8 +113,7 @@ class AppendTask:
             if len(rows):
                 sorted_rows = frame[pl.Series(rows)]
                 path = f"{new_id()}.parquet"
-                shape = FileShape.plain(page_rows_for(len(rows), cube_size=len(rows)), np.array([len(rows)]))
-                add = store_sorted(self.target, sorted_rows, weights[rows], settings, path=path, shape=shape)
+                add = store_indexed(self.target, sorted_rows, weights[rows], settings, path=path)
                 written.append(add.without_index())
 
 

@@ -20,12 +20,9 @@ from qbeast_core.spec.block import Block
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import FileSettings
 from qbeast_core.table.engine.tasks.passes import PlaceTask, nodes_and_weights
-from qbeast_core.table.engine.tasks.store_files import settings_for, store_sorted
-from qbeast_core.tree.layout.arrange import arrange
+from qbeast_core.table.engine.tasks.store_files import settings_for, store_indexed
 from qbeast_core.tree.layout.grid import GRID_BITS, child_codes, grid_columns
 from qbeast_core.tree.layout.outline import Outline
-from qbeast_core.tree.layout.pack import page_rows_for
-from qbeast_core.tree.layout.shape import FileShape
 
 # Returns the rows at some places, with some columns.
 Take: TypeAlias = Callable[[I64Array, Sequence[str]], pl.DataFrame]
@@ -56,63 +53,53 @@ class PlacedFile:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OrderedRows:
-    """The rows of a data file to write, in the order of the file."""
+class RowsOfFile:
+    """The rows of a data file to write, in the order of the input, and its blocks."""
 
     rows: pl.DataFrame
     weights: I32Array
-    shape: FileShape
     blocks: FileBlocks
 
 
 def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U64Array]) -> list[PlacedFile]:
-    """Sort and write the rows of one file. Too many rows are split into several files."""
+    """Write the rows of one file. Too many rows are split into several files."""
     rows = pl.concat(parts, rechunk=True)
     all_keys = np.concatenate(list(keys))
 
     def take(places: I64Array, names: Sequence[str]) -> pl.DataFrame:
         return rows.select(names)[pl.Series(places)]
 
-    return [store_ordered(task, file) for file in ordered_files(task, take, all_keys, np.arange(rows.height))]
+    return [store_placed(task, file) for file in rows_of_files(task, take, all_keys, np.arange(rows.height))]
 
 
-def ordered_files(task: PlaceTask, take: Take, keys: U64Array, places: I64Array) -> list[OrderedRows]:
-    """Sort the rows of one file, which are at some places of all rows. Too many rows are split into several files."""
+def rows_of_files(task: PlaceTask, take: Take, keys: U64Array, places: I64Array) -> list[RowsOfFile]:
+    """Return the rows of one file, which are at some places of all rows. Too many rows are split into several files."""
     order, sorted_keys, children = _ordered(task, take, keys, places)
     height = len(order)
     pieces = max(round(height / task.file_rows), 1) if height > 2 * task.file_rows else 1
     cuts = [height * i // pieces for i in range(pieces + 1)]
     return [
-        _arranged(task, take, order[a:b], sorted_keys[a:b], children[a:b]) for a, b in pairwise(cuts) if a < b
+        _of_file(task, take, order[a:b], sorted_keys[a:b], children[a:b]) for a, b in pairwise(cuts) if a < b
     ]
 
 
-def store_ordered(task: PlaceTask, file: OrderedRows, *, settings: FileSettings | None = None) -> PlacedFile:
+def store_placed(task: PlaceTask, file: RowsOfFile, *, settings: FileSettings | None = None) -> PlacedFile:
     """Write a file with a new name."""
     settings = settings or settings_for(task.target, file.rows, task.revision.columns)
     index = FileIndex(task.revision, _planned_blocks(file.blocks, task.outline))
     path = f"{new_id()}.parquet"
-    add = store_sorted(
-        task.target, file.rows, file.weights, settings, path=path, shape=file.shape, index=index
-    )
+    add = store_indexed(task.target, file.rows, file.weights, settings, path=path, index=index)
     return PlacedFile(add, file.blocks, int(file.weights.sum(dtype=np.int64)))
 
 
-def _arranged(
-    task: PlaceTask, take: Take, order: I64Array, keys: U64Array, children: I64Array
-) -> OrderedRows:
-    """Return the sorted rows of a file in the order of the file."""
-    outline, rows = task.outline, len(keys)
-    nodes, weights = nodes_and_weights(outline, keys)
+def _of_file(task: PlaceTask, take: Take, order: I64Array, keys: U64Array, children: I64Array) -> RowsOfFile:
+    """Return the rows of a file, given their places, keys and children in the order of blocks."""
+    nodes, weights = nodes_and_weights(task.outline, keys)
     begins: BoolArray = np.concatenate([[True], (nodes[1:] != nodes[:-1]) | (children[1:] != children[:-1])])
     starts = np.flatnonzero(begins)
-    depths = outline.cubes.depth[nodes[starts]].astype(np.int64) + (children[starts] > 0)
-    page_rows = page_rows_for(rows, cube_size=task.revision.desired_cube_size)
-    arranged = arrange(weights, starts, depths, page_rows=page_rows)
-    firsts, counts = starts[arranged.blocks], np.diff(starts, append=rows)[arranged.blocks]
-    blocks = FileBlocks(nodes[firsts], children[firsts], weights[firsts], counts)
-    rows_in_order = take(order[arranged.rows], list(task.target.shape.schema))
-    return OrderedRows(rows_in_order, weights[arranged.rows], arranged.shape, blocks)
+    blocks = FileBlocks(nodes[starts], children[starts], weights[starts], np.diff(starts, append=len(keys)))
+    by_place = np.argsort(order)
+    return RowsOfFile(take(order[by_place], list(task.target.shape.schema)), weights[by_place], blocks)
 
 
 def _ordered(

@@ -16,17 +16,15 @@ from qbeast_core.log.files.tag_copy import FileIndex
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.spec.block import Block
-from qbeast_core.spec.layout import parse_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.engine.file_target import FileTarget
-from qbeast_core.table.engine.tasks.store_files import settings_for, store_sorted
+from qbeast_core.table.engine.tasks.store_files import settings_for, store_indexed
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
-from qbeast_core.tree.layout.arrange import arrange
-from qbeast_core.tree.layout.pack import page_rows_for
-from qbeast_core.tree.layout.shape import FileShape
+from qbeast_core.tree.layout.grid import grid_columns, lowest_by_node
+from qbeast_core.tree.layout.locate import blocks_of_rows
 from qbeast_core.tree.space.index_values import frame_weights
 
 _PLACE: Final = own_column("place")
@@ -108,9 +106,7 @@ class FileToChange:
 
     scan: FileScan
     change: RowFunction
-    # Blocks in the order of the file, and its layout tag.
     blocks: tuple[Block, ...]
-    layout: str | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,7 +125,7 @@ class ChangeFile:
 
     def __call__(self, file: FileToChange) -> AddFile | pl.DataFrame | None:
         """Write the file. If a row does not keep its place, return the changed rows or None."""
-        frames, places, first = list[pl.DataFrame](), list[I64Array](), 0
+        frames, first = list[pl.DataFrame](), 0
         stay = True
         for rows in _first_alone(read_scans([file.scan], self.keep, self.files)):
             changed, kept = _in_order(rows, file.change)
@@ -138,24 +134,21 @@ class ChangeFile:
             if not (stay or self.returns_rows):
                 return None
             frames.append(changed)
-            places.append(kept + first)
             first += rows.height
         if not frames:
             return None
         rows = pl.concat(frames, rechunk=True)
         weights = frame_weights(rows, self.revision.hashed)
-        placed = None
+        blocks: tuple[Block, ...] | None = None
         if stay and rows.height:
-            placed = _placed(file, self.revision, np.concatenate(places), first, weights)
-        if placed is None:
+            blocks = _blocks_left(file.blocks, self.revision, rows, weights, height=first)
+        if blocks is None:
             return rows if self.returns_rows else None
-        if placed.order is not None:
-            rows, weights = rows[pl.Series(placed.order)], weights[placed.order]
         path = f"{self.operation}.{new_id()}.parquet"
         settings = settings_for(self.target, rows, self.revision.columns)
-        index = FileIndex(self.revision, placed.blocks)
-        add = store_sorted(self.target, rows, weights, settings, path=path, shape=placed.shape, index=index)
-        return add.model_copy(update={"blocks": placed.blocks})
+        index = FileIndex(self.revision, blocks)
+        add = store_indexed(self.target, rows, weights, settings, path=path, index=index)
+        return add.model_copy(update={"blocks": blocks})
 
 
 def _in_order(rows: pl.DataFrame, change: RowFunction) -> tuple[pl.DataFrame, I64Array]:
@@ -178,74 +171,28 @@ def _first_alone(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         yield pl.concat(others)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Placed:
-    """Where the rows of a file go."""
+def _blocks_left(
+    blocks: tuple[Block, ...], revision: Revision, rows: pl.DataFrame, weights: I32Array, *, height: int
+) -> tuple[Block, ...] | None:
+    """Return the blocks of the rows that stay in a file of `height` rows; None if a row does not lie in a block.
 
-    blocks: tuple[Block, ...]
-    shape: FileShape
-    # The rows in their new order. None: as they are.
-    order: I64Array | None = None
-
-
-def _placed(
-    file: FileToChange, revision: Revision, kept: I64Array, height: int, weights: I32Array
-) -> _Placed | None:
-    """Return the places of the rows that stay in a file of `height` rows; None if they do not fit its blocks.
-
-    `kept` are the old indexes of the rows, ascending.
+    Blocks without rows are left out. A block that lost rows may begin at a higher weight.
     """
-    blocks = file.blocks
-    layout = None if file.layout is None else parse_layout(file.layout)
-    shape = None if layout is None else FileShape.parse(layout, _counts(blocks))
-    if shape is None or not len(blocks) or _counts(blocks).sum() != height:
+    old = np.array([block.element_count for block in blocks], np.int64)
+    if old.sum() != height or len({block.cube for block in blocks}) < len(blocks):
         return None
-    block_of = np.repeat(shape.runs.block, shape.runs.rows)[kept]
-    in_blocks = np.argsort(block_of, kind="stable")
-    left = np.bincount(block_of, minlength=len(blocks))
-    if not _lie_in_blocks(weights[in_blocks], blocks, left):
+    cubes = decode_cubes([block.cube for block in blocks], dimensions=len(revision.columns))
+    highest = np.array([block.max_weight for block in blocks], np.int32)
+    found = blocks_of_rows(cubes, highest, grid_columns(rows, revision), weights)
+    if found.min() < 0:
         return None
-    return _Placed(blocks, shape) if len(kept) == height else _thinner(blocks, revision, block_of, weights)
-
-
-def _thinner(blocks: tuple[Block, ...], revision: Revision, block_of: I64Array, weights: I32Array) -> _Placed:
-    """Arrange the rows that are left of blocks like those of a new file. Empty blocks are left out."""
-    depths = decode_cubes([block.cube for block in blocks], dimensions=len(revision.columns)).depth.astype(
-        np.int64
+    counts = np.bincount(found, minlength=len(blocks))
+    lowest = lowest_by_node(weights, found, len(blocks))
+    before = np.array([block.min_weight for block in blocks], np.int64)
+    if (counts > old).any() or (lowest < before).any() or ((counts == old) & (lowest > before)).any():
+        return None
+    return tuple(
+        replace(block, min_weight=low, element_count=count)
+        for block, low, count in zip(blocks, lowest.tolist(), counts.tolist(), strict=True)
+        if count
     )
-    by_depth = np.lexsort((block_of, depths[block_of]))
-    numbers = block_of[by_depth]
-    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-    found = numbers[starts]
-    page_rows = page_rows_for(len(weights), cube_size=revision.desired_cube_size)
-    arranged = arrange(weights[by_depth], starts, depths[found], page_rows=page_rows)
-    counts = np.diff(starts, append=len(weights))
-    stay = tuple(
-        replace(
-            blocks[found[place]],
-            min_weight=int(weights[by_depth[starts[place]]]),
-            element_count=int(counts[place]),
-        )
-        for place in arranged.blocks.tolist()
-    )
-    return _Placed(stay, arranged.shape, by_depth[arranged.rows])
-
-
-def _counts(blocks: tuple[Block, ...]) -> I64Array:
-    return np.array([block.element_count for block in blocks], np.int64)
-
-
-def _lie_in_blocks(by_block: I32Array, blocks: tuple[Block, ...], left: I64Array) -> bool:
-    """Return whether rows with these weights, in the order of blocks, are consistent with the blocks.
-
-    `left` is the number of rows of each block. A block that lost rows may begin at a higher weight.
-    """
-    starts = np.cumsum(left) - left
-    falls = np.flatnonzero(by_block[1:] < by_block[:-1]) + 1
-    some = np.flatnonzero(left)
-    lowest = np.array([blocks[number].min_weight for number in some.tolist()])
-    highest = np.array([blocks[number].max_weight for number in some.tolist()])
-    first, last = by_block[starts[some]], by_block[starts[some] + left[some] - 1]
-    whole = left[some] == _counts(blocks)[some]
-    begins = np.where(whole, first == lowest, first >= lowest)
-    return bool(np.isin(falls, starts).all() and begins.all() and (last <= highest).all())

@@ -16,8 +16,7 @@ from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import FileSettings, delete_data_files, store_file
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.file_target import FileTarget
-from qbeast_core.tree.layout.pack import page_rows_for, rows_per_file
-from qbeast_core.tree.layout.shape import FileShape
+from qbeast_core.tree.layout.pack import rows_per_file
 
 
 def settings_for(
@@ -37,22 +36,22 @@ def settings_for(
         clustered_by=target.clustered_by,
         size_bytes=size_bytes,
         is_scattered=bool(target.sample_by),
+        importance=target.importance,
+        table_rows=max(target.table_rows, rows.height),
     )
 
 
-def store_sorted(
+def store_indexed(
     target: FileTarget,
     rows: pl.DataFrame,
     weights: I32Array,
     settings: FileSettings,
     *,
     path: str,
-    shape: FileShape,
     index: FileIndex | None = None,
 ) -> AddFile:
-    """Write a file of arranged rows, which repeats its index. Return it without blocks."""
-    put = target.store.put
-    return store_file(rows, weights, shape, put=put, path=path, settings=settings, index=index)[0]
+    """Write a file, which repeats its index. Return it without blocks."""
+    return store_file(rows, weights, put=target.store.put, path=path, settings=settings, index=index)[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -124,8 +123,6 @@ def _rows_per_file(frames: list[pl.DataFrame]) -> int:
 
 
 def _store(target: FileTarget, rows: pl.DataFrame) -> AddFile:
-    height = rows.height
-    shape = FileShape.plain(page_rows_for(height, cube_size=height), np.array([height]))
     settings = settings_for(target, rows, ())
     path = f"{new_id()}.parquet"
-    return store_file(rows, None, shape, put=target.store.put, path=path, settings=settings)[0]
+    return store_file(rows, None, put=target.store.put, path=path, settings=settings)[0]

@@ -1,0 +1,83 @@
+"""Order rows so that pages of equal rows are boxes in space: the leaves of a k-d tree (format 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from qbeast_core.space.arrays import I64Array, U32Array
+
+# Ranks along one dimension: as many distinct ones as fit.
+Ranks: TypeAlias = npt.NDArray[np.uint16]
+
+_BITS: Final = 16
+_ROW_BITS: Final = 32
+_ROW: Final = (1 << _ROW_BITS) - 1
+# If cells that differ share a rank, and it has at least this share of the rows, the ranks are exact instead.
+_CROWDED: Final = 1 / 64
+
+
+def ranks(cells: U32Array) -> Ranks:
+    """Return the share of rows before each cell, in steps of 1 / 65536. Equal cells have equal ranks.
+
+    Extents in ranks compare dimensions by the rows that a filter keeps, whatever the distribution of values.
+
+    >>> ranks(np.array([7, 1 << 31, 7, 1 << 30], np.uint32)).tolist()
+    [0, 49152, 0, 32768]
+    """
+    low = cells.min(initial=np.uint32((1 << 32) - 1))
+    offsets = cells - low
+    shift = max(int(offsets.max(initial=0)).bit_length() - _BITS, 0)
+    buckets = (offsets >> np.uint32(shift)).astype(np.uint16)
+    counts = np.bincount(buckets, minlength=1)
+    crowded = np.flatnonzero(counts >= _CROWDED * len(cells)) if shift else ()
+    if any(np.ptp(cells[buckets == bucket]) for bucket in crowded):
+        _, buckets, counts = np.unique(cells, return_inverse=True, return_counts=True)
+    before = ((np.cumsum(counts) - counts) << _BITS) // max(len(cells), 1)
+    shares: Ranks = before.astype(np.uint16)[buckets]
+    return shares
+
+
+def kd_order(columns: Sequence[Ranks], page_rows: int, importance: Sequence[float]) -> I64Array:
+    """Return an order of rows in which every `page_rows` rows, from the first on, are one page.
+
+    Each node of the tree splits its rows along the dimension where they extend furthest. An extent counts as often as
+    the `importance` of its dimension.
+
+    >>> kd_order([np.array([9, 1, 8, 0], np.uint16), np.zeros(4, np.uint16)], 2, [1, 1]).tolist()
+    [1, 3, 0, 2]
+    """
+    order = np.arange(len(columns[0]))
+    nodes = [(0, len(order))]
+    while nodes:
+        first, last = nodes.pop()
+        pages = -(-(last - first) // page_rows)
+        middle = pages // 2 * page_rows
+        if pages > 1 and _split(order[first:last], middle, columns, importance):
+            nodes += [(first, first + middle), (first + middle, last)]
+    # The order within a page is free: that of the input often compresses best.
+    order |= (np.arange(len(order)) // page_rows) << _ROW_BITS
+    order.sort()
+    order &= _ROW
+    return order
+
+
+def _split(rows: I64Array, middle: int, columns: Sequence[Ranks], importance: Sequence[float]) -> bool:
+    """Move the first rows along the widest dimension to the front. Return False if all rows are at one place."""
+    parts = [column[rows] for column in columns]
+    extents = [
+        (int(part.max()) - int(part.min())) * weight for part, weight in zip(parts, importance, strict=True)
+    ]
+    widest = int(np.argmax(extents))
+    if not extents[widest]:
+        return False
+    # Rank and row in one number: this is partitioned faster than an array of positions.
+    keys = parts[widest].astype(np.int64)
+    keys <<= _ROW_BITS
+    keys |= rows
+    keys.partition(middle - 1)
+    np.bitwise_and(keys, _ROW, out=rows)
+    return True
