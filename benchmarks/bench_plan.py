@@ -10,7 +10,6 @@ with the tags of every Qbeast writer, once with ours (`qbeast.layout` and `qbeas
 
 from __future__ import annotations
 
-import base64
 import json
 import shutil
 import sys
@@ -26,9 +25,11 @@ from deltalake import DeltaTable
 import qbeast
 from benchmarks import data, measure
 from benchmarks.report import Figure, table
+from qbeast_core.spec.layout import pack_boxes
 
 COLUMNS = ("x", "y", "z")
 BLOCKS = 5
+BANDS, PAGE_ROWS = 5, 2048
 ROUNDS = 5
 WARM_FILTERS = 20
 # Files -> maximum seconds, cold and warm.
@@ -99,7 +100,7 @@ def _add(number: int, files: int, revision: str, *, ours: bool) -> dict[str, Any
     }
     tags = {"revision": revision, "blocks": json.dumps(blocks, separators=(",", ":"))}
     if ours:
-        tags |= {"qbeast.rules": "1", "qbeast.layout": _layout(rows)}
+        tags |= {"qbeast.rules": "1", "qbeast.layout": _layout(rows, lower, upper)}
     return {
         "path": f"part-{number:08d}.parquet",
         "partitionValues": {},
@@ -134,10 +135,22 @@ def _bounds(cells: np.ndarray, depth: int) -> tuple[list[float], list[float]]:
     return lower, upper
 
 
-def _layout(rows: int) -> str:
-    weights = np.linspace(-(2**14), 2**15 - 1, -(-rows // 4096)).astype("<i2")
-    text = base64.b64encode(weights.tobytes()).decode()
-    return json.dumps({"v": 1, "rows": 4096, "tail": 20_000, "w": text}, separators=(",", ":"))
+def _layout(rows: int, lower: list[float], upper: list[float]) -> str:
+    """Return a tag with pages at random places in the box of the file."""
+    random = np.random.default_rng(rows)
+    band_rows, weights = rows // BANDS, np.linspace(-(2**30), 2**30, BANDS).astype(np.int64).tolist()
+    pages = BANDS * -(-band_rows // PAGE_ROWS)
+    firsts = [round(low * 2**32) for low in lower]
+    steps = [-(-(round(high * 2**32) - first) // 256) for first, high in zip(firsts, upper, strict=True)]
+    sides = np.sort(random.integers(0, 256, (len(firsts), 2, pages)), axis=1)
+    stored = {
+        "v": 3,
+        "tail": 20_000,
+        "bands": [[band_rows, PAGE_ROWS, weight] for weight in weights],
+        "box": list(zip(firsts, steps, strict=True)),
+        "p": pack_boxes(sides.astype(np.uint8).tobytes()),
+    }
+    return json.dumps(stored, separators=(",", ":"))
 
 
 if __name__ == "__main__":
