@@ -18,9 +18,9 @@ from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import Block
 from qbeast_core.support.runtime import new_id
-from qbeast_core.table.data.data_files import FileSettings
+from qbeast_core.table.data.data_files import FileSettings, store_file
 from qbeast_core.table.engine.tasks.passes import PlaceTask, nodes_and_weights
-from qbeast_core.table.engine.tasks.store_files import settings_for, store_indexed
+from qbeast_core.table.engine.tasks.store_files import settings_for
 from qbeast_core.tree.layout.grid import GRID_BITS, child_codes, grid_columns
 from qbeast_core.tree.layout.outline import Outline
 
@@ -52,13 +52,18 @@ class PlacedFile:
         return int(self.blocks.counts.sum())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class RowsOfFile:
     """The rows of a data file to write, in the order of the input, and its blocks."""
 
     rows: pl.DataFrame
     weights: I32Array
     blocks: FileBlocks
+
+    def pop_rows(self) -> pl.DataFrame:
+        """Return the rows and let go of them: they are freed once they are copied into the order of the file."""
+        rows, self.rows = self.rows, self.rows.clear()
+        return rows
 
 
 def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U64Array]) -> list[PlacedFile]:
@@ -88,7 +93,8 @@ def store_placed(task: PlaceTask, file: RowsOfFile, *, settings: FileSettings | 
     settings = settings or settings_for(task.target, file.rows, task.revision.columns)
     index = FileIndex(task.revision, _planned_blocks(file.blocks, task.outline))
     path = f"{new_id()}.parquet"
-    add = store_indexed(task.target, file.rows, file.weights, settings, path=path, index=index)
+    put, rows = task.target.store.put, file.pop_rows  # no name of this function holds the rows
+    add = store_file(rows(), file.weights, put=put, path=path, settings=settings, index=index)[0]
     return PlacedFile(add, file.blocks, int(file.weights.sum(dtype=np.int64)))
 
 
