@@ -151,7 +151,7 @@ def test_sizes_parse_in_usual_forms() -> None:
 
 @pytest.mark.parametrize(
     ("memory_bytes", "cores", "writers"),
-    [(64 << 30, 48, 48), (512 << 20, 2, 2), (512 << 20, 48, 3), (4 << 20, 48, 1)],
+    [(64 << 30, 48, 48), (512 << 20, 2, 2), (512 << 20, 48, 2), (4 << 20, 48, 1)],
 )
 def test_writers_use_all_cores_memory_allows(memory_bytes, cores, writers) -> None:
     assert Budget(memory_bytes, cores).writers == writers
