@@ -25,7 +25,7 @@ from qbeast_core.spec.block import MAX_ROWS
 # column of a table may be called so, in any case (format 7).
 WEIGHT_COLUMN: Final = "_qbeast_weight"
 
-# The bounds of a file's boxes along one dimension are one of so many cells.
+# Number of values that a bound of a box can have along one dimension.
 BOX_STEPS: Final = 256
 
 _WHAT: Final = "a page layout tag"

@@ -192,8 +192,8 @@ class TableConfig:
     def with_importance(self, importance: Mapping[str, float]) -> Self:
         """Return the configuration with an importance of columns, by names in files. Empty: without one.
 
-        >>> TableConfig.from_configuration({}).with_importance({"ts": 3, "x": 1}).entries
-        {'qbeast.importance': '{"ts":3}'}
+        >>> TableConfig.from_configuration({}).with_importance({"ts": 3.0, "x": 1.0}).entries
+        {'qbeast.importance': '{"ts":3.0}'}
         """
         kept = {name: number for name, number in importance.items() if number != 1}
         if not kept:

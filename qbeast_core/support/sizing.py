@@ -14,7 +14,7 @@ class Sizing:
     max_file_rows: int = 3 << 17
     min_page_rows: int = 128
 
-    # Minimum rows of a band: a row group with rows of one level and one range of weights.
+    # Minimum rows of a band: a row group with the rows of one range of weights.
     min_band_rows: int = 1 << 9
 
     # A file with fewer rows is small: optimize joins it. A write of several files makes larger ones.

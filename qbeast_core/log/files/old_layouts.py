@@ -7,16 +7,14 @@ Files whose rows are also in other files leave the live files.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
 from pydantic import TypeAdapter
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.space.arrays import I64Array
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec._base import read_text
 from qbeast_core.spec.block import Block, parse_blocks
@@ -40,11 +38,11 @@ class CopiedRows:
 
     # Files that hold nothing else, in the columns of the live files.
     files: pl.DataFrame = field(default_factory=pl.DataFrame)
-    # Decoded path of a live file -> indexes of its rows that are copies. None: the file does not say which they are.
-    rows: Mapping[str, I64Array | None] = field(default_factory=dict[str, "I64Array | None"])
+    # Decoded paths of live files with copies beside other rows. Their tags do not show which rows are copies.
+    mixed: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.files.height or self.rows)
+        return bool(self.files.height or self.mixed)
 
 
 NO_COPIES: Final = CopiedRows()
@@ -79,7 +77,7 @@ def without_copies(files: pl.DataFrame) -> tuple[pl.DataFrame, CopiedRows]:
 
     >>> block = '[{"cube":"","minWeight":0,"maxWeight":1,"replicated":%s,"elementCount":1}]'
     >>> files = pl.DataFrame({"path": ["a", "b"], "blocks": [block % "false", block % "true"], "num_records": [1, 1],
-    ...     "miscounted": [False, False], "rules": [None, None], "state": [None, None]})
+    ...     "miscounted": [False, False], "state": [None, None]})
     >>> live, copies = without_copies(files)
     >>> live["path"].to_list(), copies.files["path"].to_list()
     (['a'], ['b'])
@@ -88,18 +86,16 @@ def without_copies(files: pl.DataFrame) -> tuple[pl.DataFrame, CopiedRows]:
     marked = files["blocks"].cast(pl.String).str.contains("true", literal=True).arg_true().to_list()
     if not marked:
         return files, NO_COPIES
-    gone: list[int] = []
-    hidden: dict[str, I64Array | None] = {}
-    columns = ("path", "blocks", "num_records", "miscounted", "rules", "state")
+    gone, mixed = list[int](), list[str]()
+    columns = ("path", "blocks", "num_records", "miscounted", "state")
     for number, file in zip(marked, files.select(columns)[marked].iter_rows(named=True), strict=True):
         blocks = _trusted_blocks(file)
         if all(block.replicated for block in blocks):
             gone += [number] if blocks else []
         elif any(block.replicated for block in blocks):
-            path = FilePath.of_log(file["path"]).text
-            hidden[path] = _rows_of_copies(blocks) if file["rules"] == "1" else None
+            mixed.append(FilePath.of_log(file["path"]).text)
     is_gone = pl.int_range(files.height, eager=True).is_in(gone)
-    return files.filter(~is_gone), CopiedRows(files.filter(is_gone), hidden)
+    return files.filter(~is_gone), CopiedRows(files.filter(is_gone), tuple(mixed))
 
 
 def _trusted_blocks(file: Mapping[str, Any]) -> list[Block]:
@@ -113,12 +109,6 @@ def _trusted_blocks(file: Mapping[str, Any]) -> list[Block]:
     counted, rows = file["num_records"], sum(block.element_count for block in blocks)
     contradicts = file["miscounted"] or (counted is not None and counted != rows)
     return [] if contradicts or any(block.min_weight > block.max_weight for block in blocks) else blocks
-
-
-def _rows_of_copies(blocks: Sequence[Block]) -> I64Array:
-    """Return the rows of replicated blocks in a file whose blocks are in row order."""
-    counts = [block.element_count for block in blocks]
-    return np.flatnonzero(np.repeat([block.replicated for block in blocks], counts)).astype(np.int64)
 
 
 def block_from_flat_tags(tags: Mapping[str, str]) -> Block:

@@ -28,7 +28,7 @@ _JSON: Final = pl.Struct({"v": pl.Int64, "tail": pl.Int64, "bands": pl.List(pl.L
 _VERSION: Final = 3
 _KEYS: Final = 5
 _KEY: Final = r'"(?:v|tail|bands|box|p)"\s*:'
-_NUMBERS: Final = 3  # of a band
+_NUMBERS: Final = 3  # of a band: rows, rows per page, smallest weight
 _CELLS: Final = 1 << MAX_DEPTH
 
 _Sides: TypeAlias = tuple[I64Array, I64Array, U8Array]

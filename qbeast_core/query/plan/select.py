@@ -124,10 +124,10 @@ class Matching:
         by_block = table.any_in_file(blocks)
         by_weight = table.pages.within(by_block, weights)
         pages = by_weight[self._may_match(by_weight)]
-        has_pages, in_weights, opened = (
-            np.diff(np.searchsorted(numbers, table.pages.first_page)) > 0
-            for numbers in (np.arange(table.pages.count), by_weight, pages)
+        in_weights, opened = (
+            np.diff(np.searchsorted(numbers, table.pages.first_page)) > 0 for numbers in (by_weight, pages)
         )
+        has_pages = np.diff(table.pages.first_page) > 0
         masks = [  # in the order of `SkipReason`; then pages have tighter bounds of weights than blocks
             by_block & (opened | ~has_pages),
             ~table.any_in_file(in_range),

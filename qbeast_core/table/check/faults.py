@@ -76,7 +76,6 @@ KINDS: Final[Mapping[str, Kind]] = {
     "revision-types": Kind(repair="drop index", severity="warning"),
     "revision-unknown": Kind(repair="drop index"),
     "row-cube": Kind(repair="drop index"),
-    "row-order": Kind(repair="drop layout"),
     "row-range": Kind(repair="drop index"),
     "row-weight": Kind(repair="drop index"),
     "rows-count": Kind(repair="set statistics"),

@@ -278,7 +278,7 @@ def _layout_faults(
         try:
             layout = parse_layout(file["layout"])
         except InvalidMetadataError as error:
-            message = f"its layout tag cannot be read, so it is read by row groups: {error}"
+            message = f"its layout tag cannot be read, so its pages may not be chosen: {error}"
             fault = Fault("layout-unreadable", message)
         else:
             if layout is None:

@@ -37,11 +37,10 @@ from qbeast_core.space.weights import sample_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.layout import Layout, dump_layout
-from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import Progress, ProgressCallback, new_id, now_ms
 from qbeast_core.table.data.row_codec import encode_rows
 from qbeast_core.tree.key_tag import KEYS_TAG, dump_keys, keys_of_file
-from qbeast_core.tree.layout.arrange import Arrangement, Grain, arrange
+from qbeast_core.tree.layout.arrange import Grain, arrange
 from qbeast_core.tree.layout.grid import grid_columns
 from qbeast_core.tree.layout.pack import RowNumbers
 from qbeast_core.tree.layout.shape import FileShape
@@ -142,9 +141,51 @@ class FileSettings:
         )
 
 
-def store_file(
-    rows: pl.DataFrame,
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrangedRows:
+    """The rows of a file, in its order."""
+
+    rows: pl.DataFrame
+    # None: rows without an index or samples, whose file has no tags.
+    weights: I32Array | None
+    shape: FileShape
+    # Cells of the rows, one array per dimension. Empty: the file has bands, but no order within them.
+    cells: list[U32Array]
+
+
+def arrange_rows(
+    take: Callable[[], pl.DataFrame],
     weights: I32Array | None,
+    settings: FileSettings,
+    index: FileIndex | None = None,
+) -> ArrangedRows:
+    """Put the rows of a file in order; without weights they keep their order.
+
+    If nothing else holds the rows that `take` returns, each of their columns is freed once it is in order.
+    """
+    rows = take()
+    if weights is None or not rows.height:
+        shape = FileShape.plain(settings.grain.page_rows_of(rows.height), rows.height)
+        return ArrangedRows(rows, weights, _within(shape, rows), [])
+    revision = None if index is None else index.revision
+    cells = [] if revision is None else grid_columns(rows, revision)
+    names = [] if revision is None else map(settings.columns.stored_name, revision.columns)
+    importance = [settings.importance.get(name, 1.0) for name in names]
+    grain = settings.grain.limited(page_rows_within(rows, round(settings.grain.page_rows)))
+    placed = arrange(weights, cells, grain, importance=importance, is_scattered=settings.is_scattered)
+    weights, places, columns = weights[placed.order], pl.Series(placed.order), rows.get_columns()[::-1]
+    del rows
+    # By brackets: `gather` is a query, which costs more than to take some thousand values.
+    rows = pl.DataFrame([columns.pop()[places] for _ in range(len(columns))])
+    if settings.sample_column is not None:
+        rows = rows.with_columns(pl.Series(settings.sample_column, sample_values(weights)))
+    return ArrangedRows(
+        rows, weights, _within(placed.shape, rows), [column[placed.order] for column in cells]
+    )
+
+
+def store_file(
+    arranged: ArrangedRows,
     *,
     put: Callable[[str, bytes], SentT],
     path: str,
@@ -152,26 +193,17 @@ def store_file(
     values: Mapping[str, pl.Series] | None = None,
     index: FileIndex | None = None,
 ) -> tuple[AddFile, SentT]:
-    """Arrange rows, encode them and `put` the file.
-
-    The file repeats its index, which stays out of the add. Also return what `put` returns. Without an index, rows have
-    bands but no order within them. Without weights, the order is kept, and the file has no tags.
-    """
-    columns, keys, cells = settings.columns, "", list[U32Array]()
-    shape = FileShape.plain(settings.grain.page_rows_of(rows.height), rows.height)
-    if weights is not None and rows.height:
-        placed, cells = _arranged(rows, weights, settings, None if index is None else index.revision)
-        shape, weights, rows = placed.shape, weights[placed.order], rows[pl.Series(placed.order)]
-        keys = dump_keys(*keys_of_file(weights, is_scattered=settings.is_scattered))
-        if settings.sample_column is not None:
-            rows = rows.with_columns(pl.Series(settings.sample_column, sample_values(weights)))
-    shape = _within(shape, rows)
+    """Encode rows and `put` the file, which repeats its index. Return it without blocks, and what `put` returns."""
+    rows, weights, shape, columns = arranged.rows, arranged.weights, arranged.shape, settings.columns
     partition = partition_values(rows, columns)
     rows = rows.select(columns.in_files(rows.columns))
     path = path if columns.mode != "none" else f"{folder_of(partition)}{path}"
-    layout, metadata = None, dict[str, str]()
+    keys, layout, metadata = "", None, dict[str, str]()
     if weights is not None:
-        layout = shape.layout(cells, tail_bytes=_UNKNOWN_TAIL, hidden_weights=settings.hidden_weights)
+        keys = dump_keys(*keys_of_file(weights, is_scattered=settings.is_scattered)) if len(weights) else ""
+        layout = shape.layout(
+            arranged.cells, tail_bytes=_UNKNOWN_TAIL, hidden_weights=settings.hidden_weights
+        )
         metadata = {} if index is None else dump_copy(index, layout, columns)
     encoded = encode_rows(
         rows,
@@ -195,19 +227,6 @@ def store_file(
         has_row_ids=settings.row_ids,
     )
     return add, put(path, encoded.data)
-
-
-def _arranged(
-    rows: pl.DataFrame, weights: I32Array, settings: FileSettings, revision: Revision | None
-) -> tuple[Arrangement, list[U32Array]]:
-    """Arrange rows, and return their cells along each dimension in the new order."""
-    cells = [] if revision is None else grid_columns(rows, revision)
-    names = [] if revision is None else map(settings.columns.stored_name, revision.columns)
-    importance = [settings.importance.get(name, 1.0) for name in names]
-    placed = arrange(
-        weights, cells, settings.grain, importance=importance, is_scattered=settings.is_scattered
-    )
-    return placed, [column[placed.order] for column in cells]
 
 
 def _tags(keys: str, layout: Layout | None, *, tail_bytes: int) -> dict[str, str]:
@@ -299,16 +318,9 @@ def _write_one(
     source: CodedRows, plan: IndexPlan, number: int, path: str, *, put: _Sender, settings: FileSettings
 ) -> tuple[AddFile, Future[None]]:
     file = plan.file(number)
-    rows, values = source.take(file.rows)
-    add, sent = store_file(
-        rows,
-        file.weights,
-        put=put,
-        path=path,
-        settings=settings,
-        values=values,
-        index=FileIndex(plan.revision, file.blocks),
-    )
+    index, values = FileIndex(plan.revision, file.blocks), dict[str, pl.Series]()
+    arranged = arrange_rows(lambda: source.take(file.rows, values), file.weights, settings, index)
+    add, sent = store_file(arranged, put=put, path=path, settings=settings, values=values, index=index)
     return add.model_copy(update={"blocks": file.blocks}), sent
 
 
@@ -338,16 +350,16 @@ class CodedRows:
                 self._codes[name], self._values[name] = coded
         self._others = RowSource(frame.drop(self._codes))
 
-    def take(self, rows: RowNumbers) -> tuple[pl.DataFrame, dict[str, pl.Series]]:
-        """Return some rows, given in ascending order, with columns of codes, and the values of these columns."""
-        taken, used = self._others.take(rows), {}
+    def take(self, rows: RowNumbers, used: dict[str, pl.Series]) -> pl.DataFrame:
+        """Return some rows, given in ascending order, with columns of codes; add the values of these to `used`."""
+        taken = self._others.take(rows)
         columns: list[pl.Series] = []
         for name, column in self._codes.items():
             codes, values = used_values(column[pl.Series(rows)], self._values[name])
             if len(values):
                 used[name] = values
             columns.append((codes if len(values) else values.clear(len(codes))).alias(name))
-        return taken.hstack(columns).select(self._names), used
+        return taken.hstack(columns).select(self._names)
 
 
 class RowSource:

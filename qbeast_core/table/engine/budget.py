@@ -21,9 +21,9 @@ _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNOR
 
 # Not for rows: code and threads of libraries, and freed memory that allocators keep.
 _OTHER_BYTES: Final = 128 << 20
-_MIN_LOAD_BYTES: Final = 32 << 20  # half a file: prefer fewer writers to smaller files
+_MIN_LOAD_BYTES: Final = 24 << 20  # a third of a file: prefer fewer writers to smaller files
 # Copies of the rows of a file: as read, apart, in order, encoded, and memory that is freed late.
-_COPIES: Final = 6
+_COPIES: Final = 8
 _BATCHES: Final = 64
 _MIN_BATCH_BYTES: Final = 1 << 17
 _MAX_BATCH_BYTES: Final = 64 << 20

@@ -159,5 +159,5 @@ class _MemoryRows:
 def _keys(plan: IndexPlan, effect: float) -> KeySketch:
     total = KeyTotal()
     for number in range(plan.file_count):
-        total.add(KeySketch.of(np.sort(plan.file(number).weights)))
+        total.add(KeySketch.of(np.sort(plan.weights[plan.rows_of(number)])))
     return total.joined(effect * total.rows)

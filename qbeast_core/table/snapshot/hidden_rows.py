@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Final, TypeAlias
 
@@ -55,13 +55,13 @@ class VectorCache:
 class HiddenRows:
     """The hidden rows of each live file, by its index. A vector is read when its rows are requested."""
 
-    def __init__(self, listed: ListedFiles, copies: Mapping[int, I64Array], cache: VectorCache) -> None:
-        self._listed, self._copies, self._cache = listed, copies, cache
+    def __init__(self, listed: ListedFiles, cache: VectorCache) -> None:
+        self._listed, self._cache = listed, cache
 
     @cached_property
     def files(self) -> frozenset[int]:
-        """Indexes of the files with a deletion vector or with copies."""
-        return frozenset(self._listed.files["has_deletion_vector"].arg_true().to_list()) | self._copies.keys()
+        """Indexes of the files with a deletion vector."""
+        return frozenset(self._listed.files["has_deletion_vector"].arg_true().to_list())
 
     @property
     def counts(self) -> I64Array:
@@ -71,7 +71,6 @@ class HiddenRows:
     @cached_property
     def _counts(self) -> I64Array:
         counts = logged_counts(self._listed.files)
-        counts[list(self._copies)] = UNKNOWN
         for number, rows in self.of(np.flatnonzero(counts == UNKNOWN).tolist()).items():
             counts[number] = len(rows)
         return counts
@@ -95,7 +94,7 @@ class HiddenRows:
         for number, rows in deleted_rows(self._listed, list(keys)).items():
             self._refuse_other_count(number, len(rows))
             self._cache[keys[number]] = vectors[number] = rows
-        return {number: self._with_copies(number, vectors.get(number)) for number in wanted}
+        return {number: vectors[number] for number in wanted}
 
     def get(self, number: int) -> I64Array | None:
         """Return the indexes of the hidden rows of a file, ascending. None: it has none."""
@@ -115,10 +114,6 @@ class HiddenRows:
     def _key(self, number: int) -> _Key | None:
         vector = self._listed.files["deletion_vector"][number]
         return None if vector is None else (self._listed.files["path"][number], vector)
-
-    def _with_copies(self, number: int, rows: I64Array | None) -> I64Array:
-        parts = [part for part in (rows, self._copies.get(number)) if part is not None]
-        return parts[0] if len(parts) == 1 else np.union1d(*parts)
 
 
 def logged_counts(files: pl.DataFrame) -> I64Array:

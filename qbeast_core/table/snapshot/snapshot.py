@@ -54,7 +54,6 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.index.decode_tags import build_block_table
-from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.support.process import refuse_forked
@@ -231,18 +230,14 @@ class Snapshot:
 
     @cached_property
     def hidden_rows(self) -> HiddenRows:
-        """Rows that are not read: deleted rows, and copies beside other rows."""
-        copies = dict[int, I64Array]()
-        for path, rows in self.copies.rows.items():
-            if rows is None:
-                msg = (
-                    f"file {path!r} of {self.uri!r} holds replicated blocks beside others and does not tell which "
-                    "rows they are. Drop the replicated files with the tool that wrote them."
-                )
-                raise UnsupportedTableError(msg, path=self.uri, feature="replicated blocks in mixed files")
-            with suppress(ValueError):  # the file is live no more
-                copies[self.data_paths.index(path)] = rows
-        return HiddenRows(self, copies, self.vectors)
+        """Rows that are not read: deleted rows."""
+        if self.copies.mixed:
+            msg = (
+                f"file {self.copies.mixed[0]!r} of {self.uri!r} holds replicated blocks beside others, and its tags "
+                "do not show which rows they are. Drop the replicated files with the tool that wrote them."
+            )
+            raise UnsupportedTableError(msg, path=self.uri, feature="replicated blocks in mixed files")
+        return HiddenRows(self, self.vectors)
 
     @cached_property
     def data_paths(self) -> list[str]:

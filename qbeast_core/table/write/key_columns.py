@@ -66,7 +66,7 @@ def with_importance(metadata: Metadata, importance: Mapping[str, float], indexed
     if unknown:
         unknown_columns("importance", unknown, indexed)
     columns, config = StoredColumns.of(metadata), TableConfig.from_configuration(metadata.configuration)
-    stored = {columns.stored_name(name): number for name, number in importance.items()}
+    stored = {columns.stored_name(name): float(number) for name, number in importance.items()}
     return metadata.model_copy(update={"configuration": config.with_importance(stored).to_configuration()})
 
 

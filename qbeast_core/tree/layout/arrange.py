@@ -20,8 +20,8 @@ from qbeast_core.tree.key_tag import HeavyKeys
 from qbeast_core.tree.layout.kd import Ranks, kd_order, ranks
 from qbeast_core.tree.layout.shape import FileShape
 
-# Fractions of all weights between bands. They include those that users request, and each is at most 1.37 times the next
-# smaller one.
+# Fractions of all weights between bands, among them those that users request. Each is at most 1.37 times the fraction
+# before it.
 _EDGES: Final = tuple(
     digits * 10.0**power for power in range(-8, 0) for digits in (1, 1.3, 1.65, 2, 2.7, 3.7, 5, 6.4, 8)
 )
@@ -31,7 +31,7 @@ _ROWS_OF_ROOT: Final = 0.21
 # Maximum share of a file in a page.
 _PAGE_SHARE: Final = 1 / 8
 _PAGES_PER_BAND: Final = 2  # at least
-_PAGE_STEP: Final = 32  # integers are packed by so many
+_PAGE_STEP: Final = 32  # integers are packed in groups of 32
 _MAX_PAGE_ROWS: Final = 2048
 _WEIGHTS: Final = 1 << 32
 _SIGN: Final = 1 << 31
@@ -60,6 +60,16 @@ class Grain:
     def scaled(self, share: float) -> Grain:
         """Return the sizes for a share of the rows."""
         return Grain(self.page_rows * share, self.min_page_rows * share, self.min_band_rows * share)
+
+    def limited(self, page_rows: int) -> Grain:
+        """Return the sizes where values are so large that a page has at most this number of rows.
+
+        Files have few rows then. Pages of a quarter, and bands of two of them, let samples and filters skip some.
+        """
+        if page_rows >= self.page_rows:
+            return self
+        page = max(page_rows / 4, 1.0)
+        return Grain(page, min(self.min_page_rows, page), min(self.min_band_rows, _PAGES_PER_BAND * page))
 
     def page_rows_of(self, file_rows: int) -> int:
         """Return the rows per page of a file.

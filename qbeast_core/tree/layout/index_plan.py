@@ -55,10 +55,13 @@ class IndexPlan:
         depths = cubes.depth[self.packed.block_cube]
         return opened_rows(depths, np.diff(self.packed.block_starts), dimensions=cubes.dimensions)
 
+    def rows_of(self, number: int) -> RowNumbers:
+        """Return the rows of one file, ascending."""
+        return self.rows_by_file[self.packed.file_starts[number] : self.packed.file_starts[number + 1]]
+
     def file(self, number: int) -> FilePlan:
         """Return the plan of one file, 0 <= `number` < `file_count`."""
-        packed = self.packed
-        rows = self.rows_by_file[packed.file_starts[number] : packed.file_starts[number + 1]]
+        packed, rows = self.packed, self.rows_of(number)
         weights = self.weights[rows]
         blocks = slice(*packed.file_first_block[number : number + 2].tolist())
         cubes, starts = packed.block_cube[blocks], packed.block_starts[blocks]

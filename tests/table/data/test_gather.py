@@ -47,7 +47,8 @@ def test_low_cardinality_columns_are_gathered_by_position():
     source = CodedRows(frame, expected)
     for first, last in [(0, 30_000), (40_000, 60_000), (50_000, 70_000)]:
         rows = np.arange(first, last, 2, dtype=np.uint32)
-        taken, values = source.take(rows)
+        values = dict[str, pl.Series]()
+        taken = source.take(rows, values)
         plain = frame[pl.Series(rows)]
         assert taken.columns == frame.columns
         decoded = [

@@ -119,8 +119,7 @@ def test_spilled_table_reads_like_one_from_memory(
     count: int, kind: str, memory_bytes: int, most: float, tmp_path: Path
 ) -> None:
     rows, options = rows_of(count), {"columns": ["a", "b"], "cube_size": max(200, count // 40)}
-    # Files that spill are smaller, and so are their bands: pages of few rows are wider in space.
-    sizes: dict[str, int] = {"min_band_rows": 1024}
+    sizes: dict[str, int] = {}
     if count < 10_000:
         sizes = {"min_band_rows": 16, "min_page_rows": 16, "min_file_rows": 1, "max_file_rows": 1000}
     with resized(**sizes):

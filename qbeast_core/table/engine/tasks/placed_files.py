@@ -18,7 +18,7 @@ from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import Block
 from qbeast_core.support.runtime import new_id
-from qbeast_core.table.data.data_files import FileSettings, store_file
+from qbeast_core.table.data.data_files import FileSettings, arrange_rows, store_file
 from qbeast_core.table.engine.tasks.passes import PlaceTask, nodes_and_weights
 from qbeast_core.table.engine.tasks.store_files import settings_for
 from qbeast_core.tree.layout.grid import GRID_BITS, child_codes, grid_columns
@@ -61,7 +61,7 @@ class RowsOfFile:
     blocks: FileBlocks
 
     def pop_rows(self) -> pl.DataFrame:
-        """Return the rows and let go of them: they are freed once they are copied into the order of the file."""
+        """Return the rows without keeping them: they are freed once they are copied into the order of the file."""
         rows, self.rows = self.rows, self.rows.clear()
         return rows
 
@@ -93,8 +93,9 @@ def store_placed(task: PlaceTask, file: RowsOfFile, *, settings: FileSettings | 
     settings = settings or settings_for(task.target, file.rows, task.revision.columns)
     index = FileIndex(task.revision, _planned_blocks(file.blocks, task.outline))
     path = f"{new_id()}.parquet"
-    put, rows = task.target.store.put, file.pop_rows  # no name of this function holds the rows
-    add = store_file(rows(), file.weights, put=put, path=path, settings=settings, index=index)[0]
+    arranged = arrange_rows(file.pop_rows, file.weights, settings, index)
+    put = task.target.store.put
+    add = store_file(arranged, put=put, path=path, settings=settings, index=index)[0]
     return PlacedFile(add, file.blocks, int(file.weights.sum(dtype=np.int64)))
 
 

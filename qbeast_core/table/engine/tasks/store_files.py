@@ -13,7 +13,7 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.tag_copy import FileIndex
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.support.runtime import new_id
-from qbeast_core.table.data.data_files import FileSettings, delete_data_files, store_file
+from qbeast_core.table.data.data_files import FileSettings, arrange_rows, delete_data_files, store_file
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.tree.layout.pack import rows_per_file
@@ -51,7 +51,8 @@ def store_indexed(
     index: FileIndex | None = None,
 ) -> AddFile:
     """Write a file, which repeats its index. Return it without blocks."""
-    return store_file(rows, weights, put=target.store.put, path=path, settings=settings, index=index)[0]
+    arranged = arrange_rows(lambda: rows, weights, settings, index)
+    return store_file(arranged, put=target.store.put, path=path, settings=settings, index=index)[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -125,4 +126,5 @@ def _rows_per_file(frames: list[pl.DataFrame]) -> int:
 def _store(target: FileTarget, rows: pl.DataFrame) -> AddFile:
     settings = settings_for(target, rows, ())
     path = f"{new_id()}.parquet"
-    return store_file(rows, None, put=target.store.put, path=path, settings=settings)[0]
+    arranged = arrange_rows(lambda: rows, None, settings)
+    return store_file(arranged, put=target.store.put, path=path, settings=settings)[0]
