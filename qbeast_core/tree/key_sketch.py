@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import polars as pl
 
 from qbeast_core.space.arrays import I32Array, I64Array, U32Array
 from qbeast_core.support.sizing import sizing
@@ -240,7 +239,7 @@ def design_effect(weights: I32Array, *, share: float = 1.0) -> float:
     """
     if not len(weights):
         return 1.0
-    ordered = pl.Series(weights).sort(multithreaded=False).to_numpy()  # twice as fast as NumPy
+    ordered = np.sort(weights)
     squares, start = 0.0, 0
     # In chunks, because sizes of runs need twice the memory of weights.
     for first in range(1, len(ordered), sizing().chunk_rows):

@@ -74,7 +74,7 @@ def encode_data_file(
     if weights is not None:  # one value per row group
         bounded.append(WEIGHT_COLUMN)
         dictionary = [*dictionary, WEIGHT_COLUMN]
-    levels = levels or {}
+    levels = {WEIGHT_COLUMN: 0, **(levels or {})}
     if len(table) == 0:
         data = _encode(table, PageCuts((0,), (1,)), bounded, set(dictionary), levels)
         return EncodedFile(data.to_pybytes(), data.size, 0)

@@ -60,8 +60,6 @@ _WORTH_TRYING_BYTES: Final = 2 << 20
 
 _FEW_ROWS: Final = 1 << 16
 
-_STRIDE: Final = 2_654_435_761
-
 # Of zstd. From this level on it finds what rising floats of 16 significant bits share: a third of the bytes.
 _SAMPLE_LEVEL: Final = 12
 
@@ -120,11 +118,9 @@ class FileSettings:
         dictionary = choose_dictionary(frame)
         levels, grain = dict.fromkeys(computed, _SAMPLE_LEVEL), Grain.of(table_rows)
         if (frame.estimated_size() if size_bytes is None else size_bytes) > _WORTH_TRYING_BYTES:
-            # Rows from all over the input, each once, in no order: that is how a file will hold them.
-            numbers = (np.arange(min(_TRIED_ROWS, frame.height), dtype=np.int64) * _STRIDE) % frame.height
-            rows, order = np.unique(numbers, return_inverse=True)
-            sample = RowSource(frame).take(rows)[pl.Series(order)]
-            stored = choose_uncompressed(sample, page_rows=round(grain.page_rows), dictionary=dictionary)
+            page_rows = round(grain.page_rows)
+            sample = _like_pages(frame, page_rows)
+            stored = choose_uncompressed(sample, page_rows=page_rows, dictionary=dictionary)
             levels |= dict.fromkeys(stored, 0)
         return FileSettings(
             dictionary,
@@ -139,6 +135,15 @@ class FileSettings:
             grain=grain,
             importance=importance,
         )
+
+
+def _like_pages(frame: pl.DataFrame, page_rows: int) -> pl.DataFrame:
+    """Return some random rows, each page in the order of the input, as pages of files will hold them."""
+    some = min(_TRIED_ROWS, frame.height)
+    numbers = np.random.default_rng(0).choice(frame.height, some, replace=False)
+    numbers = numbers[np.lexsort((numbers, np.arange(some) // page_rows))]
+    rows, order = np.unique(numbers, return_inverse=True)
+    return RowSource(frame).take(rows)[pl.Series(order)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,7 +178,10 @@ def arrange_rows(
     importance = [settings.importance.get(name, 1.0) for name in names]
     grain = settings.grain.limited(page_rows_within(rows, round(settings.grain.page_rows)))
     placed = arrange(weights, cells, grain, importance=importance, is_scattered=settings.is_scattered)
-    weights, places, columns = weights[placed.order], pl.Series(placed.order), rows.get_columns()[::-1]
+    weights, columns = weights[placed.order], rows.get_columns()[::-1]
+    places = pl.Series(
+        placed.order.astype(np.uint32)
+    )  # the type that Polars takes rows by, once for all columns
     del rows
     # By brackets: `gather` is a query, which costs more than to take some thousand values.
     rows = pl.DataFrame([columns.pop()[places] for _ in range(len(columns))])
