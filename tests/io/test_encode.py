@@ -90,7 +90,9 @@ def test_file_is_one_row_group_with_statistics() -> None:
     with_statistics = ["i64", "day", "_qbeast_weight"]
     assert [c.path_in_schema for c in chunks if c.is_stats_set] == with_statistics
     assert [c.path_in_schema for c in chunks if c.has_column_index] == with_statistics
-    assert all(c.has_offset_index and c.compression == "ZSTD" for c in chunks)
+    assert all(c.has_offset_index for c in chunks)
+    # Zstd would make pages of one value larger.
+    assert [c.compression for c in chunks] == ["ZSTD"] * (len(chunks) - 1) + ["UNCOMPRESSED"]
     assert chunks[-1].path_in_schema == "_qbeast_weight"
     assert chunks[-1].encodings[-1] == "RLE_DICTIONARY"  # files of ours hold one value per row group
     assert meta.metadata is None
