@@ -323,6 +323,15 @@ def _read_specs(key: str, text: str, *, indexed: tuple[str, ...] | None) -> tupl
     return specs
 
 
+def importance_of(configuration: Mapping[str, str]) -> Mapping[str, float]:
+    """Return the importance of columns alone, by names in files.
+
+    >>> importance_of({"qbeast.importance": '{"ts":3.0}'})
+    {'ts': 3.0}
+    """
+    return _read(_read_importance, IMPORTANCE, configuration.get(IMPORTANCE), {}) or {}
+
+
 def _read_importance(key: str, text: str) -> Mapping[str, float]:
     return read_text(_IMPORTANCE.validate_json, text, what=key)
 

@@ -14,9 +14,9 @@ MOST = {
     "write_table, new": (92, 63, 8),
     "write_table, append": (93, 58, 7),
     "read_table": (37, 15, 0),
-    "delete": (112, 81, 5),
+    "delete": (113, 81, 5),
     "update": (124, 103, 10),
-    "merge": (115, 88, 4),
+    "merge": (116, 88, 4),
     "optimize": (94, 66, 6),
 }
 
