@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbeast_core.space.steps import step_edges
 from qbeast_core.tree.key_tag import HeavyKeys, keys_of_file
 from qbeast_core.tree.layout.arrange import Arrangement, Grain, arrange
 from qbeast_core.tree.layout.kd import kd_order, ranks
@@ -101,11 +102,12 @@ def test_boxes_of_pages_are_tight(file: File) -> None:
     layout = file.arranged.shape.layout(arranged, tail_bytes=9, hidden_weights=True)
     assert layout.fits(len(file.weights), len(file.cells))
     boxes = page_cells(layout) if file.cells else []
-    for cells, (_, step), (lower, upper) in zip(file.cells, layout.box, boxes, strict=True):
-        assert step <= np.ptp(cells) // 256 + 1
+    for cells, steps, (lower, upper) in zip(file.cells, layout.box, boxes, strict=True):
+        assert len(steps) == 17 or steps[1] <= np.ptp(cells) // 256 + 1
+        edges = step_edges(steps)
         low, high = (np.array([end(cells[page]) for page in file.pages()]) for end in (np.min, np.max))
-        assert ((lower <= low) & (low < lower + step)).all()
-        assert ((upper >= high) & (high > upper - step)).all()
+        assert lower.tolist() == [edges[edges <= cell].max() for cell in low]
+        assert (upper + 1).tolist() == [edges[edges > cell].min() for cell in high]
 
 
 @examples(15, sweep=1000)
