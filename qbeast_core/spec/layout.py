@@ -3,8 +3,8 @@
 A file is a sequence of *bands*. A band is a row group with the rows of one range of weights, cut into pages of equal
 rows. A page holds the rows of a box in the space of the file's revision. Bands and pages do not depend on cubes.
 
-Cells of boxes are stored in steps from the first cell of the file on, 256 at most along each dimension, so a bound of a
-page takes one byte.
+Cells of boxes are stored in 256 steps along each dimension, from the first cell of the file on, so a bound of a page
+takes one byte. Steps are equal, or equal within each of 16 groups.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64decode, b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, TypeAdapter
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 
 from qbeast_core.spec._base import invalid_metadata, read_text, refuse_repeated_keys
 from qbeast_core.spec.block import MAX_ROWS
@@ -25,11 +26,13 @@ from qbeast_core.spec.block import MAX_ROWS
 # column of a table may be called so, in any case (format 7).
 WEIGHT_COLUMN: Final = "_qbeast_weight"
 
-# Number of values that a bound of a box can have along one dimension.
+# Number of values that a bound of a box can have along one dimension, and number of groups of equal steps.
 BOX_STEPS: Final = 256
+STEP_GROUPS: Final = 16
 
 _WHAT: Final = "a page layout tag"
 _DAMAGED: Final = "not a text of bounds"
+_WRONG_STEPS: Final = "not a first cell and the widths of steps"
 _MAX_TAIL_BYTES: Final = 1 << 30  # a reader holds it in memory
 _MAX_BOXES: Final = 1 << 26
 _CELLS: Final = 1 << 32
@@ -38,7 +41,27 @@ _OBJECT: Final = TypeAdapter(dict[str, Any])
 _Rows: TypeAlias = Annotated[int, Field(ge=1, le=MAX_ROWS)]
 _Weight: TypeAlias = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
 _Cell: TypeAlias = Annotated[int, Field(ge=0, lt=_CELLS)]
-_Step: TypeAlias = Annotated[int, Field(ge=1, le=_CELLS // BOX_STEPS)]
+
+
+def group_widths(widths: Sequence[int]) -> list[int]:
+    """Return the width of the steps of each group; raise ValueError if the number of widths is wrong.
+
+    >>> group_widths([7]) == group_widths([7] * 16) == [7] * 16
+    True
+    """
+    if len(widths) not in (1, STEP_GROUPS):
+        raise ValueError(_WRONG_STEPS)
+    return [*widths] * (STEP_GROUPS // len(widths))
+
+
+def _steps(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    widths = group_widths(numbers[1:])
+    if not 1 <= min(widths) <= max(widths) <= _CELLS // BOX_STEPS * (len(numbers) - 1):
+        raise ValueError(_WRONG_STEPS)
+    return numbers
+
+
+_Steps: TypeAlias = Annotated[tuple[_Cell, ...], AfterValidator(_steps)]
 
 
 def pack_boxes(boxes: bytes) -> str:
@@ -74,8 +97,8 @@ class Layout:
     tail_bytes: Annotated[int, Field(ge=8, le=_MAX_TAIL_BYTES, validation_alias="tail")]
     # Of each band: rows, rows per page (the last page may hold fewer), and smallest weight.
     bands: Annotated[tuple[tuple[_Rows, _Rows, _Weight], ...], Field(min_length=1)]
-    # Of each dimension: the first cell of all boxes, and the cells of a step.
-    box: tuple[tuple[_Cell, _Step], ...]
+    # Of each dimension: the first cell of all boxes, and the cells of a step, for all steps or for each group.
+    box: tuple[_Steps, ...]
     # For each dimension the first step of each page, then the last step of each page: a byte each.
     boxes: _Boxes
     # Whether the file's last column is `_qbeast_weight`; not in tables that a JVM writes too.

@@ -327,9 +327,12 @@ def _pages(draw: st.DrawFn, weight: np.ndarray, points: np.ndarray) -> tuple[np.
     cells = np.minimum(points * 2.0**32, 2.0**32 - 1).astype(np.int64)
     low = cells.min(axis=0)
     step = (cells.max(axis=0) - low) // 256 + 1
-    steps = (cells - low) // step
+    groups = draw(st.sampled_from([[1], [1, 5] * 8, [*range(1, 17)]]))  # widths of equal steps, or of groups
+    widths = step[:, None] * groups
+    ends = low[:, None] + np.cumsum(np.repeat(widths, 256 // len(groups), axis=1), axis=1)
+    steps = np.stack([np.searchsorted(*one, side="right") for one in zip(ends, cells.T, strict=True)], axis=1)
     bounds = np.array([[end(steps[page == one], axis=0) for one in range(count)] for end in (np.min, np.max)])
-    box, sides = np.stack([low, step], axis=1).tolist(), bounds.transpose(2, 1, 0)
+    box, sides = np.column_stack([low, widths]).tolist(), bounds.transpose(2, 1, 0)
     return page, layout_text(bands, sides.tolist(), box=box)
 
 

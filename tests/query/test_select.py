@@ -172,6 +172,15 @@ def test_filter_takes_pages_whose_boxes_it_touches() -> None:
     assert select(item, node(X < 20), WeightRange(0, 1)).rows_opened.tolist() == [10]
 
 
+def test_steps_of_a_page_may_have_widths_of_their_own() -> None:
+    # x in [0, 1), [1, 10.3) and [10.3, 100]: the first group has steps of 1 / 1600 of the space, the others of 1 / 161.
+    box = [[0, 2**32 // 1600, *[2**32 // 161] * 15], [0, 2**24]]
+    x = [(0, 15), (16, 30), (31, 255)]
+    item = table(file(block("", 30), layout=layout([(30, 10, MINIMUM)], [x, [(0, 255)] * 3], box=box)))
+    for value, page in ((0.5, 0), (0.99, 0), (1.1, 1), (10.1, 1), (10.4, 2), (99.0, 2)):
+        assert select(item, node(X.is_between(value, value))).pages(0).tolist() == [page]
+
+
 def test_file_without_matching_pages_stays_closed() -> None:
     item = table(file(block("", 40), layout=layout([(40, 40, STEP)], [[(0, 63)], [(0, 255)]])))
     assert reasons(select(item, Unknown(), WeightRange(MINIMUM, 0))) == ["weights"]
@@ -230,12 +239,16 @@ def test_file_with_uncertain_pages_is_read_whole(more: dict[str, Any]) -> None:
         {"p": packed(bytes(17))},
         {"box": []},
         {"box": [[0, 1]]},
-        {"box": [[0], [0]]},
         {"box": [[0, 0], [0, 1]]},
         {"box": [[-1, 1], [0, 1]]},
         {"box": [[2**62, 2**62], [0, 1]]},
         {"box": [[2**70, 1], [0, 1]]},
         {"box": "x"},
+        {"box": [[0], [0]]},
+        {"box": [[0, *[1] * 15], [0, 1]]},
+        {"box": [[0, *[1] * 15, 0], [0, 1]]},
+        {"box": [[0, *[1] * 17], [0, 1]]},
+        {"box": [[0, [1] * 16], [0, 1]]},
         {"unknown": float("nan")},
     ],
 )

@@ -23,13 +23,16 @@ from qbeast_core.spec.layout import (
 
 SMALLEST = '{"v":3,"tail":9,"bands":[[8,8,-5]],"box":[[0,1]],"p":"AwA="}'
 
+first_cells = st.integers(0, 2**32 - 1)
+equal_steps = st.tuples(first_cells, st.integers(1, 2**24))
+grouped_steps = st.tuples(first_cells, *[st.integers(1, 2**28)] * 16)
 layouts = st.builds(
     Layout,
     tail_bytes=st.integers(8, 2**30),
     bands=st.lists(
         st.tuples(st.integers(1, 2**40), st.integers(1, 2**40), st.integers(-(2**31), 2**31 - 1)), min_size=1
     ).map(tuple),
-    box=st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(1, 2**24))).map(tuple),
+    box=st.lists(equal_steps | grouped_steps).map(tuple),
     boxes=st.binary(max_size=300),
     has_hidden_weights=st.booleans(),
 )
@@ -96,6 +99,12 @@ def test_layout_fits_rows_and_dimensions(rows, dimensions, fits):
         (SMALLEST.replace("[[0,1]]", "[[4294967296,1]]"), "box"),
         (SMALLEST.replace("[[0,1]]", "[[0,0]]"), "box"),
         (SMALLEST.replace("[[0,1]]", "[[0,16777217]]"), "box"),
+        (SMALLEST.replace("[[0,1]]", "[[]]"), "box"),
+        (SMALLEST.replace("[[0,1]]", "[[0]]"), "box"),
+        (SMALLEST.replace("[[0,1]]", "[[0,1,1]]"), "not a first cell and the widths of steps"),
+        (SMALLEST.replace("[[0,1]]", f"[{[0] + [1] * 15 + [0]}]"), "box"),
+        (SMALLEST.replace("[[0,1]]", f"[{[0] + [1] * 15 + [2**28 + 1]}]"), "box"),
+        (SMALLEST.replace("[[0,1]]", f"[{[0] + [1] * 17}]"), "box"),
         (SMALLEST.replace('"AwA="', "[]"), "p:"),
         (SMALLEST.replace("AwA=", "AwA"), "p:"),  # no base64
         (SMALLEST.replace("AwA=", "A?A="), "p:"),

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbeast_core.space.steps import step_edges
 from qbeast_core.tree.key_tag import HeavyKeys, keys_of_file
 from qbeast_core.tree.layout.arrange import Arrangement, Grain, arrange
 from qbeast_core.tree.layout.kd import kd_order, ranks
@@ -37,8 +38,8 @@ class File:
         return np.split(self.arranged.order, self.arranged.shape.page_starts()[1:])
 
 
-def grain(page_rows: int, min_band_rows: int) -> Grain:
-    return Grain(page_rows=page_rows, min_page_rows=page_rows, min_band_rows=min_band_rows)
+def grain(page_rows: int, min_band_rows: int, few_rows: int = 0) -> Grain:
+    return Grain(page_rows, min_page_rows=page_rows, min_band_rows=min_band_rows, few_rows=few_rows)
 
 
 def column(random: np.random.Generator, kind: str, rows: int) -> np.ndarray:
@@ -62,7 +63,8 @@ def files(draw: st.DrawFn) -> File:
     kinds = draw(st.lists(st.sampled_from(KINDS), max_size=3))
     cells = [column(random, kind, len(weights)) for kind in kinds]
     min_band_rows, page_rows = draw(st.sampled_from([1, 10, 30, 60])), draw(st.integers(1, 20))
-    return File(weights, cells, arrange(weights, cells, grain(page_rows, min_band_rows)), min_band_rows)
+    sizes = grain(page_rows, min_band_rows, draw(st.sampled_from([0, 100, 1000])))
+    return File(weights, cells, arrange(weights, cells, sizes), min_band_rows)
 
 
 @examples(15, sweep=1000)
@@ -101,11 +103,12 @@ def test_boxes_of_pages_are_tight(file: File) -> None:
     layout = file.arranged.shape.layout(arranged, tail_bytes=9, hidden_weights=True)
     assert layout.fits(len(file.weights), len(file.cells))
     boxes = page_cells(layout) if file.cells else []
-    for cells, (_, step), (lower, upper) in zip(file.cells, layout.box, boxes, strict=True):
-        assert step <= np.ptp(cells) // 256 + 1
+    for cells, steps, (lower, upper) in zip(file.cells, layout.box, boxes, strict=True):
+        assert len(steps) == 17 or steps[1] <= np.ptp(cells) // 256 + 1
+        edges = step_edges(steps)
         low, high = (np.array([end(cells[page]) for page in file.pages()]) for end in (np.min, np.max))
-        assert ((lower <= low) & (low < lower + step)).all()
-        assert ((upper >= high) & (high > upper - step)).all()
+        assert lower.tolist() == [edges[edges <= cell].max() for cell in low]
+        assert (upper + 1).tolist() == [edges[edges > cell].min() for cell in high]
 
 
 @examples(15, sweep=1000)
@@ -142,6 +145,37 @@ def test_samples_read_few_rows_besides_their_own() -> None:
         limit = LOW + fraction * 2**32
         read, sampled = shape.band_rows[shape.first_weights < limit].sum(), (weights < limit).sum()
         assert sampled <= read <= 1.6 * sampled
+
+
+def bands_of(weights: np.ndarray, few_rows: int) -> int:
+    return len(arrange(weights, [], grain(10, 50, few_rows)).shape.band_rows)
+
+
+def test_files_of_few_rows_have_fewer_bands() -> None:
+    weights = np.random.default_rng(4).integers(LOW, END, 20_000).astype(np.int32)
+    shape = arrange(weights, [], grain(10, 50, 22_000)).shape
+    assert len(shape.band_rows) < 0.75 * bands_of(weights, 20_000 - 1)
+    for fraction in (
+        0.01,
+        0.011,
+        0.05,
+        0.101,
+        0.28,
+        0.51,
+    ):  # at the fractions that users request, or just above
+        limit = LOW + fraction * 2**32
+        read, sampled = shape.band_rows[shape.first_weights < limit].sum(), (weights < limit).sum()
+        assert sampled <= read <= 2 * sampled
+
+
+def test_small_weights_of_a_large_file_count_as_one() -> None:
+    weights = (
+        np.random.default_rng(5).integers(LOW, LOW + END // 10, 4_000).astype(np.int32)
+    )  # a twentieth of all
+    counts = {few_rows: bands_of(weights, few_rows) for few_rows in (0, 4_000, 60_000, 100_000)}
+    assert counts[0] == counts[4_000] == counts[60_000] > 1.4 * counts[100_000]
+    large = np.random.default_rng(6).integers(0, END, 4_000).astype(np.int32)
+    assert bands_of(large, 3_999) > bands_of(large, 4_000)
 
 
 def test_rows_too_few_for_two_bands_stay_together() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import orjson
@@ -20,9 +20,10 @@ from qbeast_core.query.plan.page_boxes import PageBoxes
 from qbeast_core.query.plan.weight_range import WeightRange
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array, U8Array
 from qbeast_core.space.cubes import MAX_DEPTH
+from qbeast_core.space.steps import cells_of_steps
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MAX_ROWS
-from qbeast_core.spec.layout import dump_layout, parse_layout, unpack_boxes
+from qbeast_core.spec.layout import STEP_GROUPS, dump_layout, group_widths, parse_layout, unpack_boxes
 
 _JSON: Final = pl.Struct({"v": pl.Int64, "tail": pl.Int64, "bands": pl.List(pl.List(pl.Int64))})
 _VERSION: Final = 3
@@ -31,7 +32,8 @@ _KEY: Final = r'"(?:v|tail|bands|box|p)"\s*:'
 _NUMBERS: Final = 3  # of a band: rows, rows per page, smallest weight
 _CELLS: Final = 1 << MAX_DEPTH
 
-_Sides: TypeAlias = tuple[I64Array, I64Array, U8Array]
+# Smallest first cell and widths of steps.
+_LEAST: Final = np.array([0] + [1] * STEP_GROUPS)
 
 
 @dataclass(frozen=True, eq=False)  # no slots: derived arrays are cached
@@ -166,38 +168,39 @@ def page_boxes(table: PageTable, layouts: pl.Series, files: I64Array, *, dimensi
     texts = layouts.gather(files).cast(pl.String).to_list()
     begins, counts = table.first_page[files], np.diff(table.first_page)[files]
     steps = np.empty((2 * dimensions, int(counts.sum())), np.uint8)
-    firsts, widths = np.zeros((2, dimensions, len(files)), np.int64)
+    boxes = np.empty((dimensions, len(files), 1 + STEP_GROUPS), np.int64)
     first = 0
     for number, (text, count) in enumerate(zip(texts, counts.tolist(), strict=True)):
-        sides = _sides(text, count, dimensions)
-        if sides is None:  # a step of the whole space
-            steps[:, first : first + count], widths[:, number] = 0, _CELLS
-        else:
-            steps[:, first : first + count] = sides[2]
-            firsts[:, number], widths[:, number] = sides[:2]
+        boxes[:, number], steps[:, first : first + count] = _sides(text, count, dimensions)
         first += count
     of_page = np.repeat(np.arange(len(files)), counts)
     lower, upper = list[F64Array](), list[F64Array]()
-    for low, high, start, width in zip(steps[::2], steps[1::2], firsts, widths, strict=True):
-        lower.append((start[of_page] + low * width[of_page]) / _CELLS)
-        upper.append((start[of_page] + (high.astype(np.int64) + 1) * width[of_page]) / _CELLS)
-        upper[-1][upper[-1] >= 1.0] = np.inf
+    for box, low, high in zip(boxes, steps[::2], steps[1::2], strict=True):
+        begin, end = cells_of_steps(box, of_page, low, high)
+        lower.append(begin / _CELLS)
+        upper.append(np.where(end < _CELLS, end / _CELLS, np.inf))
     starts = np.cumsum(counts) - counts
     pages = np.repeat(begins - starts, counts) + np.arange(first)
     return PageBoxes(pages, files[of_page], tuple(lower), tuple(upper))
 
 
-def _sides(text: str, count: int, dimensions: int) -> _Sides | None:
-    """Return the first cell, the cells of a step, and the steps of each page; None if they are invalid."""
+def _sides(text: str, count: int, dimensions: int) -> tuple[I64Array, U8Array]:
+    """Return the first cell and the width of each group of steps, and the steps of each page.
+
+    Invalid ones become a step of the whole space.
+    """
     try:
         layout = orjson.loads(text)
-        box = np.array(layout["box"], np.int64).reshape(dimensions, 2).T
-        steps = unpack_boxes(layout["p"], 2 * dimensions * count)
+        numbers = [[first, *group_widths(widths)] for first, *widths in layout["box"]]
+        box = np.array(numbers, np.int64).reshape(dimensions, 1 + STEP_GROUPS)
+        packed = unpack_boxes(layout["p"], 2 * dimensions * count)
+        steps = np.frombuffer(packed, np.uint8).reshape(2 * dimensions, count)
+        if (box >= _LEAST).all() and (box <= _CELLS).all():
+            return box, steps
     except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-    is_valid = (box >= [[0], [1]]).all() and (box <= _CELLS).all() and len(steps) == 2 * dimensions * count
-    return (
-        (box[0], box[1], np.frombuffer(steps, np.uint8).reshape(2 * dimensions, count)) if is_valid else None
+        pass
+    return np.full((dimensions, 1 + STEP_GROUPS), _CELLS) * _LEAST, np.zeros(
+        (2 * dimensions, count), np.uint8
     )
 
 

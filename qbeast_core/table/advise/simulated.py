@@ -17,7 +17,7 @@ from qbeast_core.query.filters.nodes import Atom, Node, column_of
 from qbeast_core.query.plan.coordinate_intervals import coordinate_intervals
 from qbeast_core.query.plan.file_statistics import Statistics, evaluate
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U32Array
-from qbeast_core.spec.layout import BOX_STEPS
+from qbeast_core.space.steps import fitted_steps, step_edges, widen
 from qbeast_core.spec.transformation import Transformation
 from qbeast_core.tree.key_tag import HEAVY_SHARE
 from qbeast_core.tree.layout.arrange import Arrangement, Grain, arrange
@@ -115,11 +115,9 @@ def _halved(boxes: F64Array, importance: Sequence[float]) -> F64Array:
 
 def _stored(boxes: F64Array) -> F64Array:
     """Return boxes of cells as the layout tag of a file stores them, in coordinates."""
-    lower, upper = np.floor(boxes)
-    first = lower.min(axis=1, keepdims=True)
-    step = np.ceil((upper.max(axis=1, keepdims=True) - first + 1) / BOX_STEPS)
-    lower = (first + (lower - first) // step * step) / _CELLS
-    upper = (first + ((upper - first) // step + 1) * step) / _CELLS
+    cells = boxes.astype(np.int64)
+    sides = [widen(step_edges(fitted_steps(*some)), *some) for some in cells.swapaxes(0, 1)]
+    lower, upper = np.array(sides).swapaxes(0, 1) / _CELLS
     return np.array([lower, np.where(upper >= 1.0, np.inf, upper)])
 
 

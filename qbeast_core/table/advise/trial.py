@@ -173,17 +173,18 @@ class Trial:
         """
         file_rows, grain = self.table_rows / len(table.bands), Grain.of(self.table_rows)
 
-        def stored(times: int, min_band_rows: float) -> RowSizes:
+        def stored(times: int, grain: Grain) -> RowSizes:
             some = table.sample.of(slice(None, None, times))
-            placed = some.arranged(replace(grain, min_band_rows=min_band_rows))
+            placed = some.arranged(grain)
             return encoder.encode(self.rows.gather_every(times), placed, table, file_rows=file_rows)
 
         if self._scale > 1 - 1e-9:
-            return stored(1, grain.min_band_rows)
+            return stored(1, grain)
         # Bands of some pages, so that the part has as many, with whole pages.
-        rows = _BAND_PAGES * grain.page_rows
+        banded = replace(grain, min_band_rows=_BAND_PAGES * grain.page_rows, few_rows=0.0)
+        thinned = replace(banded, min_band_rows=banded.min_band_rows / _THINNED)
         of_table = log_density(table.bands) - math.log(self._scale)
-        return stored(1, rows).extrapolated(stored(_THINNED, rows / _THINNED), log_density=of_table)
+        return stored(1, banded).extrapolated(stored(_THINNED, thinned), log_density=of_table)
 
     def kind_of(self, column: ColumnSpec) -> TransformerKind:
         """Return the kind of a column that a write would store."""

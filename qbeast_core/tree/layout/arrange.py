@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from qbeast_core.space.arrays import I32Array, I64Array, U32Array
+from qbeast_core.space.weights import weight_to_fraction
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.key_tag import HeavyKeys
 from qbeast_core.tree.layout.kd import Ranks, kd_order, ranks
@@ -25,6 +26,10 @@ from qbeast_core.tree.layout.shape import FileShape
 _EDGES: Final = tuple(
     digits * 10.0**power for power in range(-8, 0) for digits in (1, 1.3, 1.65, 2, 2.7, 3.7, 5, 6.4, 8)
 )
+# The same for files of few rows. Bands of few rows have few and wide pages, of which filters open a large share.
+_FEW_EDGES: Final = tuple(digits * 10.0**power for power in range(-8, 0) for digits in (1, 1.65, 2.7, 5))
+# A file of up to this number of smallest bands has few rows.
+_FEW_BANDS: Final = 195
 # Rows per page, over the square root of the rows of the table: pages of small tables are small, so that filters skip
 # some, and there are fewer pages per row in large ones.
 _ROWS_OF_ROOT: Final = 0.21
@@ -44,6 +49,8 @@ class Grain:
     page_rows: float
     min_page_rows: float
     min_band_rows: float
+    # Files of up to this number of rows have fewer bands.
+    few_rows: float
 
     @staticmethod
     def of(table_rows: int) -> Grain:
@@ -55,11 +62,12 @@ class Grain:
         rows = round(_ROWS_OF_ROOT * math.sqrt(table_rows) / _PAGE_STEP) * _PAGE_STEP
         low = sizing().min_page_rows
         page_rows = min(max(rows, low), _MAX_PAGE_ROWS)
-        return Grain(page_rows, low, max(sizing().min_band_rows, _PAGES_PER_BAND * page_rows))
+        band_rows = sizing().min_band_rows
+        return Grain(page_rows, low, max(band_rows, _PAGES_PER_BAND * page_rows), _FEW_BANDS * band_rows)
 
     def scaled(self, share: float) -> Grain:
         """Return the sizes for a share of the rows."""
-        return Grain(self.page_rows * share, self.min_page_rows * share, self.min_band_rows * share)
+        return Grain(*(getattr(self, name) * share for name in Grain.__slots__))
 
     def limited(self, page_rows: int) -> Grain:
         """Return the sizes where values are so large that a page has at most this number of rows.
@@ -69,7 +77,8 @@ class Grain:
         if page_rows >= self.page_rows:
             return self
         page = max(page_rows / 4, 1.0)
-        return Grain(page, min(self.min_page_rows, page), min(self.min_band_rows, _PAGES_PER_BAND * page))
+        band_rows = min(self.min_band_rows, _PAGES_PER_BAND * page)
+        return Grain(page, min(self.min_page_rows, page), band_rows, self.few_rows)
 
     def page_rows_of(self, file_rows: int) -> int:
         """Return the rows per page of a file.
@@ -102,7 +111,7 @@ def arrange(
     a stretch of them is a simple random sample. `is_scattered`: rows of a key differ in place, so they stay apart.
     """
     ordered = np.sort(weights)
-    firsts = _first_weights(ordered, grain.min_band_rows)
+    firsts = _first_weights(ordered, grain)
     heavy = HeavyKeys.none() if is_scattered else HeavyKeys.of(ordered, together=True)
     is_heavy = np.isin(weights, heavy.weights) if len(heavy) else np.zeros(len(weights), np.bool_)
     columns = [ranks(column) for column in cells]
@@ -118,15 +127,18 @@ def arrange(
     return Arrangement(shape, np.concatenate(orders))
 
 
-def _first_weights(ordered: I32Array, min_rows: float) -> I32Array:
+def _first_weights(ordered: I32Array, grain: Grain) -> I32Array:
     """Return the smallest weight of each band, given the weights in order.
 
     The lowest band has all rows below the first fraction that leaves enough rows on both sides.
     """
-    edges = np.floor(np.array(_EDGES) * _WEIGHTS).astype(np.int64) - _SIGN
+    # A file with small weights only has some of the rows of a larger one.
+    share = min(2 * weight_to_fraction(int(ordered[len(ordered) // 2])), 1.0)
+    fractions = _FEW_EDGES if len(ordered) <= grain.few_rows * share else _EDGES
+    edges = np.floor(np.array(fractions) * _WEIGHTS).astype(np.int64) - _SIGN
     starts, last = [0], 0
     for start in np.searchsorted(ordered, edges).tolist():
-        if min(start - last, len(ordered) - start) >= min_rows:
+        if min(start - last, len(ordered) - start) >= grain.min_band_rows:
             starts.append(start)
             last = start
     return ordered[starts]

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qbeast_core.space.arrays import I32Array, I64Array, U32Array
+from qbeast_core.space.steps import fitted_steps, step_edges, steps_of
 from qbeast_core.space.weights import MIN_WEIGHT
-from qbeast_core.spec.layout import BOX_STEPS, Layout
+from qbeast_core.spec.layout import Layout
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,15 +55,11 @@ class FileShape:
 
     def layout(self, cells: Sequence[U32Array], *, tail_bytes: int, hidden_weights: bool) -> Layout:
         """Return the layout tag of a file whose rows have these cells, one array per dimension."""
-        starts, box, sides = self.page_starts(), list[tuple[int, int]](), list[bytes]()
+        starts, box, sides = self.page_starts(), list[tuple[int, ...]](), list[bytes]()
         for column in cells:
-            lower, upper = (
-                bound.reduceat(column, starts).astype(np.int64) for bound in (np.minimum, np.maximum)
-            )
-            first = int(lower.min())
-            step = -(-(int(upper.max()) - first + 1) // BOX_STEPS)
-            box.append((first, step))
-            sides += [((bound - first) // step).astype(np.uint8).tobytes() for bound in (lower, upper)]
+            bounds = [end.reduceat(column, starts).astype(np.int64) for end in (np.minimum, np.maximum)]
+            box.append(fitted_steps(*bounds))
+            sides += [steps_of(step_edges(box[-1]), bound).tobytes() for bound in bounds]
         columns = (self.band_rows.tolist(), self.page_rows.tolist(), self.first_weights.tolist())
         return Layout(
             tail_bytes=tail_bytes,
@@ -75,8 +72,9 @@ class FileShape:
 
 def page_cells(layout: Layout) -> list[tuple[I64Array, I64Array]]:
     """Return the first and the last cell of each page along each dimension, for a layout with boxes."""
-    steps = np.frombuffer(layout.boxes, np.uint8).reshape(2 * len(layout.box), -1).astype(np.int64)
+    steps = np.frombuffer(layout.boxes, np.uint8).reshape(2 * len(layout.box), -1)
+    edges = map(step_edges, layout.box)
     return [
-        (first + step * lower, first + step * (upper + 1) - 1)
-        for (first, step), lower, upper in zip(layout.box, steps[::2], steps[1::2], strict=True)
+        (cells[lower], cells[1:][upper] - 1)
+        for cells, lower, upper in zip(edges, steps[::2], steps[1::2], strict=True)
     ]

@@ -154,6 +154,7 @@ USELESS = {
     "boxes of one dimension": edit_layout(box=[[0, 1]]),
     "boxes in no space": edit_layout(box=[[0, 1], [2**62, 2**62]]),
     "boxes of no cells": edit_layout(box=[[0, 0], [0, 1]]),
+    "boxes of two widths of steps": edit_layout(box=[[0, 1, 1], [0, 1]]),
     "boxes in words": edit_layout(box={"first": 0}),
     "layout of a key twice": edit_text("qbeast.layout", lambda text: text.replace('"p"', '"p":"","p"')),
     "layout too deep": set_tag("qbeast.layout", "[" * 100_000),
