@@ -19,6 +19,7 @@ from qbeast_core.cli.options import (
     command,
     dialect_option,
     flag,
+    importance_option,
     memory_option,
     option,
     pairs_option,
@@ -95,6 +96,7 @@ _writing = together(
     option(
         "--cube-size", "Target number of rows per cube; by default chosen from the data.", "ROWS", type=int
     ),
+    importance_option,
     option("--column-stats", "Ranges or quantiles of columns, see docs/cli.md.", "JSON"),
     txn_option,
     writing_options,
