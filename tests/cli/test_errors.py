@@ -112,7 +112,11 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["write", "PLAIN", "new", "-c", "id", "--importance", "id"], 2, "write it as key=value"),
     (["write", "PLAIN", "new", "-c", "id", "--importance", "id=nan"], 2, "--importance must map"),
     (["write", "PLAIN", "new", "-c", "id", "--importance", "brand=2"], 2, "--importance names no such"),
-    (["append", "PLAIN", "TABLE", "--importance", "id=2"], 2, "`qbeast reindex TABLE --importance NAME=NUMBER`"),
+    (
+        ["append", "PLAIN", "TABLE", "--importance", "id=2"],
+        2,
+        "`qbeast reindex TABLE --importance NAME=NUMBER`",
+    ),
     (["reindex", "TABLE", "--importance", "brand=2"], 2, "--importance names no such"),
     (["append", "PLAIN", "TABLE", "-c", "brand"], 2, "brand"),
     (["append", "PLAIN", "PLAIN"], 6, "onvert"),
