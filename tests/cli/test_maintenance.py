@@ -268,6 +268,15 @@ def test_importance_is_written_and_changed(mine: Path, tmp_path: Path) -> None:
     assert qbeast.open_table(mine).importance == {}
 
 
+def test_advice_is_complete(sales: Path) -> None:
+    facts = run_json("advise", sales, "--where", "price < 10")
+    assert {name: facts[name] for name in ("columns", "importance", "keep")} == {
+        "columns": ["price"],
+        "importance": {},
+        "keep": False,
+    }
+
+
 def test_widen_and_switch_dialect(tmp_path: Path) -> None:
     small = pl.DataFrame({"id": range(10), "size": pl.Series(range(10), dtype=pl.Int16)})
     qbeast.write_table(small, tmp_path / "t", columns=["id:linear"])

@@ -32,7 +32,7 @@ from qbeast_core.table.advise.search import (
     text_of,
 )
 from qbeast_core.table.advise.suggest import check_request
-from qbeast_core.table.advise.trial import ColumnSet, Dimension, importance_of
+from qbeast_core.table.advise.trial import ColumnSet, Dimension, importance_of, specs_of
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.foreign_schema import lost_columns
 from qbeast_core.table.estimate.heavy_rows import heavy_rows
@@ -228,9 +228,9 @@ class _Advising:
 
     def _in_order(self, index: ColumnSet) -> ColumnSet:
         """Return the index with its columns in the order of the table, if the table has the same ones."""
-        present = {column.spec: at for at, column in enumerate(self._present or ())}
-        is_present = present.keys() == {column.spec for column in index}
-        return tuple(sorted(index, key=lambda column: present[column.spec])) if is_present else index
+        present = specs_of(self._present or ())
+        is_present = set(present) == set(specs_of(index))
+        return tuple(sorted(index, key=lambda column: present.index(column.spec))) if is_present else index
 
     @cached_property
     def _present(self) -> ColumnSet | None:
@@ -255,7 +255,7 @@ class _Advising:
 
     def _size_of(self, index: ColumnSet) -> int:
         """Return a cube size. It matters little to filters, so a table keeps its own."""
-        own = self._newest if index == self._present else None
+        own = self._newest if specs_of(index) == specs_of(self._present or ()) else None
         return default_cube_size(self._sample.table_rows) if own is None else own.desired_cube_size
 
     def _alternatives(self, others: Sequence[ColumnSet], then: F64Array) -> pl.DataFrame:

@@ -23,6 +23,7 @@ from qbeast_core.table.advise.trial import (
     RowSizes,
     Trial,
     importance_of,
+    specs_of,
 )
 from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
 from qbeast_core.table.read.scan import pushed_down
@@ -147,7 +148,7 @@ class Search:
 
     def confirmed(self, index: ColumnSet) -> ColumnSet:
         """Return the index, without its importance unless the filters open much less with it of many rows."""
-        even, sizes = tuple(Dimension(column.spec) for column in index), self.many.sizes(index)
+        even, sizes = tuple(map(Dimension, specs_of(index))), self.many.sizes(index)
         is_better = self.many.share(index, sizes) * _WORTHWHILE <= self.many.share(even, sizes)
         return index if is_better else even
 
@@ -323,6 +324,6 @@ class Candidates:
 
 
 def _rank(index: ColumnSet, cost: float) -> tuple[int, int, int, int, float]:
-    kinds = [column.spec.kind for column in index]
+    kinds = [spec.kind for spec in specs_of(index)]
     named = len(kinds) - kinds.count("auto")
     return len(kinds), kinds.count("hashing"), named, len(importance_of(index)), cost

@@ -57,6 +57,11 @@ class Dimension:
 ColumnSet: TypeAlias = tuple[Dimension, ...]
 
 
+def specs_of(index: ColumnSet) -> list[ColumnSpec]:
+    """Return the columns of an index without their importance."""
+    return [column.spec for column in index]
+
+
 def importance_of(index: ColumnSet) -> dict[str, float]:
     """Return the importance of the columns that have another one than 1, as users pass it."""
     return {column.name: column.importance for column in index if column.importance != 1}

@@ -34,7 +34,7 @@ def web_log(count: int) -> pl.DataFrame:
 
 
 def write(path: Path, rows: pl.DataFrame, *columns: str, **importance: float) -> qbeast.Table:
-    qbeast.write_table(rows, path, columns=columns, importance=importance)
+    qbeast.write_table(rows, path, columns=columns, importance=importance, cube_size=2_000)
     return qbeast.open_table(path)
 
 
@@ -45,10 +45,12 @@ def opened(table: qbeast.Table, queries: list[str]) -> float:
 @pytest.mark.parametrize("count", ROWS)
 def test_advised_importance_opens_what_is_expected(count: int, tmp_path: Path) -> None:
     rows = web_log(count)
-    advice = write(tmp_path / "t", rows, "ts", "ms").advise(MOSTLY_DAYS)
+    table = write(tmp_path / "t", rows, "ts", "ms")
+    advice = table.advise(MOSTLY_DAYS)
     assert (advice.keep, advice.columns, advice.importance.keys()) == (False, ("ts", "ms"), {"ts"})
+    assert advice.cube_size == table.cube_size
     assert f"importance={advice.importance}" in repr(advice)
-    assert advice.alternatives.row(0, named=True)["importance"] == [1.0, 1.0]
+    assert ([1.0, 1.0],) in advice.alternatives.select("importance").rows()
     table = write(tmp_path / "u", rows, *advice.columns, **advice.importance)
     assert advice.bytes_opened == pytest.approx(opened(table, MOSTLY_DAYS), rel=0.15)
     assert opened(table, MOSTLY_DAYS) * 1.1 < advice.bytes_opened_now
