@@ -93,7 +93,7 @@ class Advice:
         One row per query, in their order: `query` (its text), `bytes_now`, `bytes_advised`, and `share` (of the table
         with the advised index, in [0, 1]).
     alternatives : polars.DataFrame
-        Other indexes, the best one first: `columns`, `importance` (of each of them), `cube_size`, `bytes_opened`
+        Other indexes, the best one first: `columns`, `importance` (of each column), `cube_size`, `bytes_opened`
         (expected mean), and `times` (the bytes divided by those of the advised index).
     """
 

@@ -62,6 +62,7 @@ class Workload:
     filters: tuple[pl.Expr, ...]
     # Columns that the filters name, each once.
     named: tuple[str, ...]
+    # Of each filter, with sum 1.
     importance: F64Array
 
     @staticmethod
@@ -137,11 +138,11 @@ class Search:
         Hashes are among the options of a search. Columns that a write divides into equal ranges have evenly spread
         values, whose quantiles would be the same ranges.
         """
-        for column in index:
+        for at, column in enumerate(index):
             if self.few.trial.kind_of(column.spec) != "quantiles" or not self._fits(column.name, "linear"):
                 continue
             linear = replace(column, spec=ColumnSpec(column.name, "linear"))
-            columns = _with(index, column, linear)
+            columns = _with(index, at, linear)
             if self.few.mean_bytes(columns) * _WORTHWHILE < self.few.mean_bytes(index):
                 index = columns
         return index
@@ -190,9 +191,9 @@ def index_text(columns: Sequence[str], importance: Mapping[str, float]) -> str:
     return f"columns={list(columns)}" + (f", importance={dict(importance)}" if importance else "")
 
 
-def _with(index: ColumnSet, column: Dimension, other: Dimension) -> ColumnSet:
-    """Return the index with another column in place of one."""
-    return tuple(other if item == column else item for item in index)
+def _with(index: ColumnSet, at: int, column: Dimension) -> ColumnSet:
+    """Return the index with another column in one place."""
+    return *index[:at], column, *index[at + 1 :]
 
 
 def _condition(query: Predicate, rows: pl.DataFrame) -> pl.Expr:
@@ -306,7 +307,7 @@ class Candidates:
         wish, sizes = index, self.sizes(index)
         for at in range(len(index)) if len(index) > 1 else ():
             for importance in _IMPORTANCES:
-                other = (*wish[:at], replace(wish[at], importance=importance), *wish[at + 1 :])
+                other = _with(wish, at, replace(wish[at], importance=importance))
                 if self.share(other, sizes) * TIE > self.share(wish, sizes):
                     break
                 wish = other

@@ -126,9 +126,9 @@ def suggest_columns(
     Candidate tables with one and several indexed columns are simulated on some of the rows, with their cubes, files and
     pages, and each query is planned on them. The columns with which the queries open the fewest bytes are proposed. If
     several sets are equally good, the one with fewer columns is proposed. An importance of these columns is proposed if
-    the queries open at least a tenth less with it. Without queries, a filter on a range of a
-    tenth of the rows is assumed for each column. Columns with evenly spread values have a larger weight, and columns
-    that identify rows a small one.
+    the queries open at least a tenth less with it. Without queries, a filter on a range of a tenth of the rows is
+    assumed for each column. Columns with evenly spread values have a larger weight, and columns that identify rows a
+    small one.
 
     If the keys of the proposal repeat so often that samples are clustered, a column with many values is added, by hash
     if its type supports it. With queries it is added only if they do not open more; otherwise the reason of that column
@@ -246,7 +246,8 @@ class _Suggestion:
             return few.best(tie=_TIE_OF_WINDOWS)
         best = few.best_of(few.by_bytes, few.mean_bytes, tie=TIE)
         weighted = map(few.weighted, [best, *few.by_bytes[:_MAX_OTHERS]])
-        return self.search.confirmed(few.best_of([best, *weighted], few.mean_bytes, tie=TIE))
+        wish = self.search.confirmed(few.best_of([best, *weighted], few.mean_bytes, tie=TIE))
+        return wish if importance_of(wish) else best
 
     def _together(self, columns: ColumnSet) -> bool:
         """Return whether the last column may be proposed with the columns before it."""
