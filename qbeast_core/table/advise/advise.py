@@ -192,7 +192,7 @@ class _Advising:
         keep = present is not None and float(self._now.mean()) <= TIE * least
         chosen = present if keep and present is not None else best
         then = self._now if keep else many.bytes(chosen)
-        weights = many.trial.weights(chosen)
+        weights = many.trial.weights(specs_of(chosen))
         return Advice(
             columns=tuple(map(self._text_of, chosen)),
             importance=importance_of(chosen),

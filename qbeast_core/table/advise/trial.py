@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, TypeAlias
@@ -55,6 +55,8 @@ class Dimension:
 
 # Columns to index together.
 ColumnSet: TypeAlias = tuple[Dimension, ...]
+# A sample with an index, the rows of its files, and their statistics in the log.
+_Files: TypeAlias = tuple[IndexedRows, list[I64Array], Statistics]
 
 
 def specs_of(index: ColumnSet) -> list[ColumnSpec]:
@@ -171,6 +173,9 @@ class Trial:
     _tables: dict[ColumnSet, SimulatedTable] = field(
         default_factory=dict[ColumnSet, SimulatedTable], init=False, repr=False
     )
+    _last_files: dict[tuple[ColumnSpec, ...], _Files] = field(
+        default_factory=dict[tuple[ColumnSpec, ...], _Files], init=False, repr=False
+    )
 
     def opened(self, columns: ColumnSet, row_sizes: F64Array | None = None) -> Opened:
         """Return what each filter opens of the table with an index, if rows count by their sizes, else all alike."""
@@ -212,9 +217,9 @@ class Trial:
         """Return the kind of a column that a write would store."""
         return self._axis(spec)[0].column_transformers[0].kind
 
-    def weights(self, columns: ColumnSet) -> I32Array:
+    def weights(self, specs: Sequence[ColumnSpec]) -> I32Array:
         """Return the weight of each row."""
-        names = self.sample_by or tuple(column.name for column in columns)
+        names = self.sample_by or tuple(spec.name for spec in specs)
         weights = frame_weights(self.rows, names)
         if names != self.drawn_by:
             return weights
@@ -230,13 +235,23 @@ class Trial:
         return table
 
     def _simulated(self, columns: ColumnSet) -> SimulatedTable:
-        axes = {column.name: self._axis(column.spec) for column in columns}
+        specs = tuple(specs_of(columns))
+        if specs not in self._last_files:  # tables that differ only in importance are simulated in a row
+            self._last_files.clear()
+            self._last_files[specs] = self._files_of(specs)
+        sample, files, statistics = self._last_files[specs]
+        sample = replace(sample, importance=[column.importance for column in columns])
+        return SimulatedTable.of(sample, files, Grain.of(self.table_rows), statistics, self.filters)
+
+    def _files_of(self, specs: Sequence[ColumnSpec]) -> _Files:
+        """Return the rows of the files, in no order, and the statistics in the log."""
+        axes = {spec.name: self._axis(spec) for spec in specs}
         sample = IndexedRows(
             scale=self._scale,
             spaces={name: space.transformations[0] for name, (space, _) in axes.items()},
-            importance=[column.importance for column in columns],
+            importance=[1.0] * len(axes),
             cells=[cells for _, cells in axes.values()],
-            weights=self.weights(columns),
+            weights=self.weights(specs),
             is_scattered=bool(self.sample_by),
         )
         placed = assign_rows(sample.cells, sample.weights, cube_size=self._cube_size)
@@ -245,8 +260,7 @@ class Trial:
         rows = rows_by_file(placed, packed, sample.weights).astype(np.int64)
         sizes = np.diff(packed.file_starts)
         statistics = self._of_one_file if len(sizes) == 1 else self._of_files(self._filtered[rows], sizes)
-        files = np.split(rows, packed.file_starts[1:-1])
-        return SimulatedTable.of(sample, files, Grain.of(self.table_rows), statistics, self.filters)
+        return sample, np.split(rows, packed.file_starts[1:-1]), statistics
 
     @property
     def _scale(self) -> float:
