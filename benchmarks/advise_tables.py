@@ -9,11 +9,12 @@ import json
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import NamedTuple, TypedDict
 
 import polars as pl
@@ -126,6 +127,9 @@ DATASETS = {
 }
 
 
+NOTHING: Mapping[str, float] = MappingProxyType({})
+
+
 class Measured(TypedDict):
     """A table written: its size, and the bytes that each filter opens."""
 
@@ -163,31 +167,48 @@ class BruteForce:
         return min((self.mean_bytes(columns, workload), columns) for columns in self.sets(workload))
 
     def mean_bytes(
-        self, columns: tuple[str, ...], workload: tuple[int, ...], cube_size: int | None = None
+        self,
+        columns: tuple[str, ...],
+        workload: tuple[int, ...],
+        cube_size: int | None = None,
+        importance: Mapping[str, float] = NOTHING,
     ) -> float:
         """Return the mean bytes that the filters of a workload open of a table."""
-        opened = self.measured(columns, cube_size)["opened"]
+        opened = self.measured(columns, cube_size, importance)["opened"]
         return sum(opened[at] for at in workload) / len(workload)
 
-    def measured(self, columns: tuple[str, ...], cube_size: int | None = None) -> Measured:
+    def measured(
+        self,
+        columns: tuple[str, ...],
+        cube_size: int | None = None,
+        importance: Mapping[str, float] = NOTHING,
+    ) -> Measured:
         """Return what a table measures; it is written if it is not in the cache."""
-        key = json.dumps([columns, cube_size, self.dataset.filters[-1]])
+        key = json.dumps([columns, cube_size, dict(importance), self.dataset.filters[-1]])
         if key not in self._known:
             with TemporaryDirectory(dir=data.CACHE) as folder:
-                self._known[key] = self._written(Path(folder) / "table", columns, cube_size)
+                self._known[key] = self._written(Path(folder) / "table", columns, cube_size, importance)
             self._file.write_text(json.dumps(self._known))
         return self._known[key]
 
-    def write(self, path: Path, columns: tuple[str, ...], cube_size: int | None = None) -> qbeast.Table:
+    def write(
+        self,
+        path: Path,
+        columns: tuple[str, ...],
+        cube_size: int | None = None,
+        importance: Mapping[str, float] = NOTHING,
+    ) -> qbeast.Table:
         """Write a table of the rows."""
         shutil.rmtree(path, ignore_errors=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", qbeast.DesignEffectWarning)
-            qbeast.write_table(self.frame, path, columns=columns, cube_size=cube_size)
+            qbeast.write_table(self.frame, path, columns=columns, cube_size=cube_size, importance=importance)
         return qbeast.open_table(path)
 
-    def _written(self, path: Path, columns: tuple[str, ...], cube_size: int | None) -> Measured:
-        table = self.write(path, columns, cube_size)
+    def _written(
+        self, path: Path, columns: tuple[str, ...], cube_size: int | None, importance: Mapping[str, float]
+    ) -> Measured:
+        table = self.write(path, columns, cube_size, importance)
         plans = [table.explain(predicate) for predicate in self.dataset.filters]
         return Measured(total=plans[0].bytes_total, opened=[plan.bytes_opened for plan in plans])
 

@@ -10,6 +10,8 @@ each table. Tables are written once and remembered.
 first 5 % is written as well: its bytes opened over those of the best table. Claims (`SuggestedColumns.opened`) are
 compared with the table written, if the number of its rows is given.
 
+Brute force tries no importance, so a proposal with one can open less than its best table.
+
 `Table.advise`: 15 workloads each, of one to six filters, for a table that is indexed by a column that few of them name.
 The table with the advised index is written: its bytes over those of the best table of brute force, and the expected
 bytes over its bytes.
@@ -54,8 +56,8 @@ def _advised(name: str, tables: BruteForce, written: qbeast.Table) -> list[Figur
         start = time.process_time()
         advice = written.advise(queries)
         taken = time.process_time() - start
-        actual = tables.mean_bytes(advice.columns, workload, advice.cube_size)
-        title = f"workload {number}: {', '.join(advice.columns)}, cubes of {advice.cube_size}"
+        actual = tables.mean_bytes(advice.columns, workload, advice.cube_size, advice.importance)
+        title = f"workload {number}: {', '.join(advice.columns)}, {advice.importance}, cubes of {advice.cube_size}"
         ratios.append((actual / tables.best(workload)[0], title))
         off.append((100 * abs(advice.bytes_opened / actual - 1), title))
         seconds.append((taken, title))
@@ -83,8 +85,9 @@ def _suggested(name: str, tables: BruteForce) -> list[Figure]:
 def _over_best(what: str, rows: pl.DataFrame, tables: BruteForce) -> Figure:
     ratios: list[tuple[float, str]] = []
     for at, item in enumerate(tables.dataset.filters):
-        columns = qbeast.suggest_columns(rows, [item]).columns
-        ratios.append((tables.mean_bytes(columns, (at,)) / tables.best((at,))[0], item))
+        proposed = qbeast.suggest_columns(rows, [item])
+        actual = tables.mean_bytes(proposed.columns, (at,), importance=proposed.importance)
+        ratios.append((actual / tables.best((at,))[0], item))
     worst, query = max(ratios)
     return Figure(f"{what}: the worst proposal over brute force", worst, "x", MOST_RATIO, query)
 
@@ -93,7 +96,7 @@ def _claims(what: str, rows: pl.DataFrame, tables: BruteForce) -> Figure:
     off: list[tuple[float, str]] = []
     for at, item in enumerate(tables.dataset.filters):
         proposed = qbeast.suggest_columns(rows, [item], table_rows=tables.frame.height)
-        written = tables.measured(proposed.columns)
+        written = tables.measured(proposed.columns, importance=proposed.importance)
         off.append((100 * abs(proposed.opened / (written["opened"][at] / written["total"]) - 1), item))
     worst, query = max(off)
     return Figure(f"{what}: the claim that is off most", worst, "%", MOST_OFF_PERCENT, query)

@@ -66,6 +66,7 @@ _CALLS: Final[list[tuple[re.Pattern[str], str]]] = [
     (re.compile(rf"qbeast\.write_table\(rows, {_PATH}, columns=\[\.\.\.\]\)"), "write SOURCE {} -c NAMES"),
     (re.compile(rf"qbeast\.convert_table\({_PATH}, columns=\[\.\.\.\]\)"), "convert {} -c NAMES"),
     (re.compile(r"qbeast\.suggest_columns\(rows\)()"), "suggest SOURCE"),
+    (re.compile(r"Table\.set_importance\(\{[^{}]*\}\)()"), "reindex TABLE --importance NAME=NUMBER"),
 ]
 
 

@@ -125,6 +125,18 @@ def as_mapping(
     return values or None
 
 
+def _as_numbers(
+    ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, float] | None:
+    """Collect ``key=number`` texts, if there are any."""
+    values = as_mapping(ctx, parameter, texts)
+    try:
+        return None if values is None else {key: float(text) for key, text in values.items()}
+    except ValueError as error:
+        msg = "write it as key=number"
+        raise click.BadParameter(msg, param=parameter) from error
+
+
 def _as_bytes(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
     """Read ``2GiB``, ``512MB`` or a plain number of bytes."""
     from qbeast_core.table.engine.budget import bytes_of_text
@@ -205,6 +217,14 @@ sampling_key_option: Final = names_option(
 )
 
 select_option: Final = names_option("--select", "Columns, separated by commas; all by default.")
+
+importance_option: Final = option(
+    "--importance",
+    "Pages are narrower by this number along an indexed column, such as time=3; may be repeated.",
+    "NAME=NUMBER",
+    multiple=True,
+    callback=_as_numbers,
+)
 
 commit_metadata_option: Final = pairs_option("--commit-metadata", "Stored in the history; may be repeated.")
 

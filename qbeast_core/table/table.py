@@ -599,13 +599,12 @@ class Table:
     def advise(self, queries: Sequence[Predicate], *, most: int = 4) -> Advice:
         """Return how to index the table so that filters open the fewest bytes.
 
-        Tables with other columns, kinds and cube sizes are simulated on a random sample of the rows, with their cubes,
+        Tables with other columns, kinds and importances are simulated on a random sample of the rows, with their cubes,
         files and pages. Some rows are encoded to estimate bytes. Every filter is planned on each simulated table, and
         on this table. The sample has up to 131,072 rows and 128 MiB; files without index are read as a whole for it.
 
         If several indexes are equally good (within 5 %), the index of the table is kept, or else the one with fewer
-        columns is chosen. Another cube size than the default is chosen only if the filters open at least a tenth less,
-        because smaller cubes make the log longer.
+        columns is chosen. An importance of columns is chosen only if the filters open at least a tenth less with it.
 
         Parameters
         ----------
@@ -617,7 +616,7 @@ class Table:
         Returns
         -------
         Advice
-            Pass `.columns` and `.cube_size` to `reindex`, or to `qbeast.write_table` for a new table.
+            Pass `.columns`, `.importance` and `.cube_size` to `reindex`, or to `qbeast.write_table` for a new table.
 
         Raises
         ------

@@ -256,6 +256,27 @@ def test_reindex_moves_rows_at_once_or_later(mine: Path) -> None:
     assert "names no such column" in run_error("reindex", mine, "-c", "brands", code=2)
 
 
+def test_importance_is_written_and_changed(mine: Path, tmp_path: Path) -> None:
+    ROWS.write_parquet(tmp_path / "rows.parquet")
+    options = ["--importance", "id=3", "--importance", "price=0.5"]
+    run("write", tmp_path / "rows.parquet", tmp_path / "t", "-c", "id,price", *options)
+    assert qbeast.open_table(tmp_path / "t").importance == {"id": 3.0, "price": 0.5}
+    changed = run_json("reindex", mine, "--importance", "price=2")
+    assert (changed["committed"], changed["new_revision"], changed["rows_left"]) == (True, False, 0)
+    assert qbeast.open_table(mine).importance == {"price": 2.0}
+    run("reindex", mine, "--importance", "price=1")
+    assert qbeast.open_table(mine).importance == {}
+
+
+def test_advice_is_complete(sales: Path) -> None:
+    facts = run_json("advise", sales, "--where", "price < 10")
+    assert {name: facts[name] for name in ("columns", "importance", "keep")} == {
+        "columns": ["price"],
+        "importance": {},
+        "keep": False,
+    }
+
+
 def test_widen_and_switch_dialect(tmp_path: Path) -> None:
     small = pl.DataFrame({"id": range(10), "size": pl.Series(range(10), dtype=pl.Int16)})
     qbeast.write_table(small, tmp_path / "t", columns=["id:linear"])

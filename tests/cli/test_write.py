@@ -372,12 +372,21 @@ def test_suggested_columns_can_be_pasted(tmp_path: Path) -> None:
     )
     assert result.stdout.splitlines()[0].startswith("--columns price")
     facts = run_json("suggest", tmp_path / "rows.csv", "--where", "price < 10")
-    assert facts["columns"][0] == "price"
+    assert (facts["columns"][0], facts["importance"]) == ("price", {})
     assert {item["column"] for item in facts["reasons"]} >= {"id", "price"}
     assert "`qbeast suggest SOURCE` proposes" in run_error(
         "write", tmp_path / "rows.csv", tmp_path / "t", code=2
     )
     assert "qbeast suggest --help" in run_error("suggest", tmp_path / "rows.csv", "--most", "9", code=2)
+
+
+def test_suggested_importance_can_be_pasted(tmp_path: Path) -> None:
+    rows = pl.select(a=pl.int_range(6_000), b=pl.int_range(6_000).shuffle(seed=1))
+    rows.write_parquet(tmp_path / "rows.parquet")
+    filters = [f"--where=a BETWEEN {first} AND {first + 60}" for first in (200, 900, 1700, 2500)]
+    proposed = run("suggest", tmp_path / "rows.parquet", *filters, "--where", "b < 900").stdout
+    run("write", tmp_path / "rows.parquet", tmp_path / "t", *proposed.splitlines()[0].split())
+    assert qbeast.open_table(tmp_path / "t").importance.keys() == {"a"}
 
 
 def test_overwrite_keeps_how_columns_are_indexed(tmp_path: Path) -> None:

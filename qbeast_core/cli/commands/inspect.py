@@ -57,7 +57,15 @@ def advise(table: qbeast.Table, *, queries: Sequence[str], most: int) -> Answer:
     Each --where is a filter of later queries. Repeat one to give it more weight.
     """
     advice = table.advise(queries, most=most)
-    names = ("columns", "cube_size", "keep", "bytes_opened", "bytes_opened_now", "design_effect")
+    names = (
+        "columns",
+        "importance",
+        "cube_size",
+        "keep",
+        "bytes_opened",
+        "bytes_opened_now",
+        "design_effect",
+    )
     frames = {name: getattr(advice, name).to_dicts() for name in ("queries", "alternatives")}
     return Answer(parts=(repr(advice),), data={**facts_of(advice, *names), **frames})
 

@@ -20,6 +20,7 @@ from qbeast_core.cli.options import (
     dialect_option,
     dry_run_option,
     flag,
+    importance_option,
     memory_option,
     on_table,
     option,
@@ -108,6 +109,7 @@ def optimize(table: qbeast.Table, *, files: Sequence[str], revision: str | None,
     "reindexing",
     columns_option("Columns to index, as for `qbeast write`; by default they stay."),
     option("--cube-size", "Target number of rows per cube; by default it stays.", type=int),
+    importance_option,
     flag("--full", "Also move all rows now, instead of a part at each optimize."),
     commit_metadata_option,
     memory_option,
@@ -115,7 +117,10 @@ def optimize(table: qbeast.Table, *, files: Sequence[str], revision: str | None,
     progress=True,
 )
 def reindex(table: qbeast.Table, *, columns: Sequence[str] | None, **options: Any) -> Answer:
-    """Index a table by other columns. No file is written: `qbeast optimize` moves the rows in steps."""
+    """Index a table by other columns, or change their importance.
+
+    No file is written: `qbeast optimize` moves the rows in steps.
+    """
     return answer_of(table.reindex(columns, **options))
 
 

@@ -19,6 +19,7 @@ from qbeast_core.cli.options import (
     command,
     dialect_option,
     flag,
+    importance_option,
     memory_option,
     option,
     pairs_option,
@@ -95,6 +96,7 @@ _writing = together(
     option(
         "--cube-size", "Target number of rows per cube; by default chosen from the data.", "ROWS", type=int
     ),
+    importance_option,
     option("--column-stats", "Ranges or quantiles of columns, see docs/cli.md.", "JSON"),
     txn_option,
     writing_options,
@@ -117,7 +119,7 @@ _writing = together(
 def suggest(
     sources: Sequence[str], *, queries: Sequence[str], most: int, table_rows: int | None, **options: Any
 ) -> Answer:
-    """Propose columns to index, with reasons. Nothing is written.
+    """Propose columns to index and their importance, with reasons. Nothing is written.
 
     SOURCEs are as for `qbeast write`; their rows are held in memory. Each --where is a filter of later queries. Repeat
     one to give it more weight.
@@ -129,12 +131,14 @@ def suggest(
     with working("reading"), rows_of_sources(sources, options) as rows:
         suggestion = qbeast.suggest_columns(rows, list(queries) or None, most=most, table_rows=table_rows)
     facts = {
-        **facts_of(suggestion, "columns", "design_effect", "opened"),
+        **facts_of(suggestion, "columns", "importance", "design_effect", "opened"),
         "reasons": suggestion.frame.to_dicts(),
     }
     reasons = drawn(("column", "why"), suggestion.frame.select("column", "reason").rows())
     effect = remark(f"design effect of samples {suggestion.design_effect:.2f}")
-    return Answer(parts=(f"--columns {','.join(suggestion.columns)}", reasons, effect), data=facts)
+    importance = [f"--importance {name}={number:g}" for name, number in suggestion.importance.items()]
+    proposed = " ".join([f"--columns {','.join(suggestion.columns)}", *importance])
+    return Answer(parts=(proposed, reasons, effect), data=facts)
 
 
 @command(

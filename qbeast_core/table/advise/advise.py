@@ -21,9 +21,18 @@ from qbeast_core.spec.column_spec import ColumnSpec, parse_column_spec
 from qbeast_core.support.html import bar, html_of
 from qbeast_core.support.plain_text import in_lines
 from qbeast_core.support.process import refuse_forked
-from qbeast_core.table.advise.search import MANY_ROWS, TIE, Search, TableFacts, Workload, some_rows, text_of
+from qbeast_core.table.advise.search import (
+    MANY_ROWS,
+    TIE,
+    Search,
+    TableFacts,
+    Workload,
+    index_text,
+    some_rows,
+    text_of,
+)
 from qbeast_core.table.advise.suggest import check_request
-from qbeast_core.table.advise.trial import ColumnSet
+from qbeast_core.table.advise.trial import ColumnSet, Dimension, importance_of, specs_of
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.foreign_schema import lost_columns
 from qbeast_core.table.estimate.heavy_rows import heavy_rows
@@ -42,6 +51,7 @@ _MAX_OTHERS: Final = 3
 _ALTERNATIVES: Final = pl.Schema(
     [
         ("columns", pl.List(pl.String())),
+        ("importance", pl.List(pl.Float64())),
         ("cube_size", pl.Int64()),
         ("bytes_opened", pl.Float64()),
         ("times", pl.Float64()),
@@ -65,11 +75,13 @@ class Advice:
     ----------
     columns : tuple of str
         Columns to index, as `qbeast.write_table` accepts them: ``"name"`` or ``"name:kind"``.
+    importance : dict of str to float
+        Columns whose pages should be narrower, as `reindex` and `qbeast.write_table` accept them; others have 1.
     cube_size : int
         Target number of rows per cube.
     keep : bool
-        Whether the table has this index, or one that is as good. Then `columns`, `cube_size` and `bytes_opened` are
-        those of the table, and there is nothing to do.
+        Whether the table has this index, or one that is as good. Then `columns`, `importance`, `cube_size` and
+        `bytes_opened` are those of the table, and there is nothing to do.
     bytes_opened : float
         Expected mean of the bytes that a query opens of the table with the advised index, written at once. Partitions
         are assumed to have many cubes each; of smaller ones, filters on other columns open more.
@@ -81,11 +93,12 @@ class Advice:
         One row per query, in their order: `query` (its text), `bytes_now`, `bytes_advised`, and `share` (of the table
         with the advised index, in [0, 1]).
     alternatives : polars.DataFrame
-        Other indexes, the best one first: `columns`, `cube_size`, `bytes_opened` (expected mean), and `times` (the
-        bytes divided by those of the advised index).
+        Other indexes, the best one first: `columns`, `importance` (of each column), `cube_size`, `bytes_opened`
+        (expected mean), and `times` (the bytes divided by those of the advised index).
     """
 
     columns: tuple[str, ...]
+    importance: dict[str, float]
     cube_size: int
     keep: bool
     bytes_opened: float
@@ -110,7 +123,7 @@ class Advice:
 
     @property
     def _title(self) -> str:
-        index = f"columns={list(self.columns)}, cube_size={self.cube_size}"
+        index = f"{index_text(self.columns, self.importance)}, cube_size={self.cube_size}"
         if self.keep:
             return f"keep {index}: a query opens {self.bytes_opened_now:,.0f} bytes, no other index opens much less"
         return (
@@ -144,6 +157,9 @@ class _Advising:
         self._queries, self._now, self._sample = queries, now, sample
         snapshot = planner.snapshot
         self._newest = snapshot.config.latest
+        self._importance = {
+            snapshot.columns.name(stored): number for stored, number in snapshot.config.importance.items()
+        }
         workload = Workload.of(queries, sample.rows)
         partitions = snapshot.columns.partitions
         # Filters on partition columns skip files with any index.
@@ -163,10 +179,6 @@ class _Advising:
             ends=_ends_of(snapshot.files, snapshot.schema),
             drawn_by=sample.drawn_by,
             sample_by=snapshot.config.sample_by,
-            importance={
-                name: snapshot.config.importance.get(snapshot.columns.stored_name(name), 1.0)
-                for name in self._named
-            },
             configuration=snapshot.metadata.configuration,
             partition_shares=_shares_of_partitions(planner, workload) if partitions else None,
         )
@@ -180,9 +192,10 @@ class _Advising:
         keep = present is not None and float(self._now.mean()) <= TIE * least
         chosen = present if keep and present is not None else best
         then = self._now if keep else many.bytes(chosen)
-        weights = many.trial.weights(chosen)
+        weights = many.trial.weights(specs_of(chosen))
         return Advice(
             columns=tuple(map(self._text_of, chosen)),
+            importance=importance_of(chosen),
             cube_size=self._size_of(chosen),
             keep=keep,
             bytes_opened=float(then.mean()),
@@ -209,32 +222,40 @@ class _Advising:
         # Whether the ends of a filter and of a cube meet is chance, and another kind may seem better by it. So both
         # are compared on more rows.
         bests = best, search.with_linear_columns(best)
+        found = map(few.weighted, map(self._in_order, dict.fromkeys([*bests, *others])))
         present = [] if self._present is None else [self._present]
-        return list(dict.fromkeys([*bests, *others, *present]))
+        return list(dict.fromkeys([*map(search.confirmed, found), *present]))
+
+    def _in_order(self, index: ColumnSet) -> ColumnSet:
+        """Return the index with its columns in the order of the table, if the table has the same ones."""
+        present = specs_of(self._present or ())
+        is_present = set(present) == set(specs_of(index))
+        return tuple(sorted(index, key=lambda column: present.index(column.spec))) if is_present else index
 
     @cached_property
     def _present(self) -> ColumnSet | None:
-        """The index of the table, without kinds that are the defaults; None if it has no index."""
+        """The index of the table, without kinds that are the defaults; None if it has none."""
         newest, schema = self._newest, self._sample.rows.schema
         if newest is None or not newest.revision_id or lost_columns(newest.columns, schema):
             return None
         return tuple(map(self._short, map(parse_column_spec, newest.column_specs)))
 
-    def _short(self, column: ColumnSpec) -> ColumnSpec:
-        """Return a column without its kind, if a write chooses this kind by itself."""
+    def _short(self, column: ColumnSpec) -> Dimension:
+        """Return a column of the table, without its kind if a write chooses this kind by itself."""
         usual = ColumnSpec(column.name)
-        return usual if self._search.few.trial.kind_of(usual) == column.kind else column
+        is_usual = self._search.few.trial.kind_of(usual) == column.kind
+        return Dimension(usual if is_usual else column, self._importance.get(column.name, 1.0))
 
-    def _text_of(self, column: ColumnSpec) -> str:
+    def _text_of(self, column: Dimension) -> str:
         """Return a column for a rewrite of the table, which keeps hashes unless another kind is named."""
         kinds = {} if self._newest is None else self._newest.transformer_kinds
-        if column.kind == "auto" and kinds.get(column.name) == "hash":
-            return f"{column.name}:{self._search.few.trial.kind_of(column)}"
+        if column.spec.kind == "auto" and kinds.get(column.name) == "hash":
+            return f"{column.name}:{self._search.few.trial.kind_of(column.spec)}"
         return text_of(column)
 
     def _size_of(self, index: ColumnSet) -> int:
         """Return a cube size. It matters little to filters, so a table keeps its own."""
-        own = self._newest if index == self._present else None
+        own = self._newest if specs_of(index) == specs_of(self._present or ()) else None
         return default_cube_size(self._sample.table_rows) if own is None else own.desired_cube_size
 
     def _alternatives(self, others: Sequence[ColumnSet], then: F64Array) -> pl.DataFrame:
@@ -243,6 +264,7 @@ class _Advising:
         records = [
             {
                 "columns": list(map(self._text_of, index)),
+                "importance": [column.importance for column in index],
                 "cube_size": self._size_of(index),
                 "bytes_opened": mean_bytes(index),
                 "times": mean_bytes(index) / max(float(then.mean()), 1.0),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -16,7 +16,15 @@ from qbeast_core.space.arrays import F64Array
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
 from qbeast_core.spec.transformation import transformer_for
 from qbeast_core.table.advise.simulated import Opened
-from qbeast_core.table.advise.trial import ColumnSet, Encoder, RowSizes, Trial
+from qbeast_core.table.advise.trial import (
+    ColumnSet,
+    Dimension,
+    Encoder,
+    RowSizes,
+    Trial,
+    importance_of,
+    specs_of,
+)
 from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
 from qbeast_core.table.read.scan import pushed_down
 from qbeast_core.tree.space.evolve import default_cube_size
@@ -32,8 +40,11 @@ _ROWS_OF_CUBE: Final = 32
 # Times the minimum up to which indexes count as equal: tables are drawn from a sample.
 TIE: Final = 1.05
 
-# Times fewer bytes that other kinds than the default ones have to open.
+# Times fewer bytes that filters have to open with another kind, or another importance, than the default.
 _WORTHWHILE: Final = 1.1
+
+# Importances of a column, each tried if the one before it opens fewer bytes.
+_IMPORTANCES: Final = (2.0, 4.0, 8.0)
 
 # Number of best sets of one size to which further columns are added.
 _EXTENDED: Final = 3
@@ -51,6 +62,7 @@ class Workload:
     filters: tuple[pl.Expr, ...]
     # Columns that the filters name, each once.
     named: tuple[str, ...]
+    # Of each filter, with sum 1.
     importance: F64Array
 
     @staticmethod
@@ -78,8 +90,6 @@ class TableFacts:
     # Columns by whose weights the sample was chosen.
     drawn_by: tuple[str, ...] = ()
     sample_by: tuple[str, ...] = ()
-    # Of columns whose importance is not 1.
-    importance: Mapping[str, float] = field(default_factory=dict[str, float])
     configuration: Mapping[str, str] = field(default_factory=dict[str, str])
     # Share of the table in the partitions that each filter opens. None: the table has no partitions.
     partition_shares: F64Array | None = None
@@ -110,19 +120,17 @@ class Search:
             ends=facts.ends,
             drawn_by=facts.drawn_by,
             sample_by=facts.sample_by,
-            importance=facts.importance,
             partition_shares=facts.partition_shares,
         )
         return Candidates(trial, workload.importance, self._encoder)
 
-    def options(self, names: Sequence[str]) -> list[ColumnSpec]:
+    def options(self, names: Sequence[str]) -> list[Dimension]:
         """Return columns to index, by the kind that a write would choose and by hash."""
-        hashed = [spec for spec in map(self.by_hash, names) if spec.kind == "hashing"]
-        return [*map(ColumnSpec, names), *hashed]
+        return list(dict.fromkeys([*map(plain, names), *map(self.by_hash, names)]))
 
-    def by_hash(self, name: str) -> ColumnSpec:
+    def by_hash(self, name: str) -> Dimension:
         """Return a column by hash; dates and times have none in the format."""
-        return ColumnSpec(name, "hashing") if self._fits(name, "hashing") else ColumnSpec(name)
+        return Dimension(ColumnSpec(name, "hashing")) if self._fits(name, "hashing") else plain(name)
 
     def with_linear_columns(self, index: ColumnSet) -> ColumnSet:
         """Return the index with quantiles replaced by equal ranges, where the filters open much less then.
@@ -131,13 +139,19 @@ class Search:
         values, whose quantiles would be the same ranges.
         """
         for at, column in enumerate(index):
-            if self.few.trial.kind_of(column) != "quantiles" or not self._fits(column.name, "linear"):
+            if self.few.trial.kind_of(column.spec) != "quantiles" or not self._fits(column.name, "linear"):
                 continue
-            linear = ColumnSpec(column.name, "linear")
-            columns = (*index[:at], linear, *index[at + 1 :])
+            linear = replace(column, spec=ColumnSpec(column.name, "linear"))
+            columns = _with(index, at, linear)
             if self.few.mean_bytes(columns) * _WORTHWHILE < self.few.mean_bytes(index):
                 index = columns
         return index
+
+    def confirmed(self, index: ColumnSet) -> ColumnSet:
+        """Return the index, without its importance unless the filters open much less with it of many rows."""
+        even, sizes = tuple(map(Dimension, specs_of(index))), self.many.sizes(index)
+        is_better = self.many.share(index, sizes) * _WORTHWHILE <= self.many.share(even, sizes)
+        return index if is_better else even
 
     def _fits(self, name: str, kind: ColumnKind) -> bool:
         """Return whether a column can have a kind."""
@@ -158,9 +172,28 @@ def some_rows(rows: pl.DataFrame, max_rows: int) -> pl.DataFrame:
     return rows[np.sort(numbers)]
 
 
-def text_of(column: ColumnSpec) -> str:
+def plain(name: str) -> Dimension:
+    """Return a column by the kind that a write would choose."""
+    return Dimension(ColumnSpec(name))
+
+
+def text_of(column: Dimension) -> str:
     """Return a column as users write it; the log has a longer name for a hash."""
-    return f"{column.name}:hash" if column.kind == "hashing" else str(column)
+    return f"{column.name}:hash" if column.spec.kind == "hashing" else str(column.spec)
+
+
+def index_text(columns: Sequence[str], importance: Mapping[str, float]) -> str:
+    """Return an index as arguments of a write.
+
+    >>> index_text(["ts", "ms"], {"ts": 2.0})
+    "columns=['ts', 'ms'], importance={'ts': 2.0}"
+    """
+    return f"columns={list(columns)}" + (f", importance={dict(importance)}" if importance else "")
+
+
+def _with(index: ColumnSet, at: int, column: Dimension) -> ColumnSet:
+    """Return the index with another column in one place."""
+    return *index[:at], column, *index[at + 1 :]
 
 
 def _condition(query: Predicate, rows: pl.DataFrame) -> pl.Expr:
@@ -178,11 +211,12 @@ class Candidates:
     def __init__(self, trial: Trial, importance: F64Array, encoder: Encoder) -> None:
         self.trial, self._importance, self._encoder = trial, importance, encoder
         self._opened: dict[ColumnSet, Opened] = {}
+        self._sizes: dict[ColumnSet, RowSizes] = {}
         self._bytes: dict[ColumnSet, F64Array] = {}
 
     def search(
         self,
-        options: Sequence[ColumnSpec],
+        options: Sequence[Dimension],
         *,
         max_columns: int,
         together: Callable[[ColumnSet], bool],
@@ -195,11 +229,11 @@ class Candidates:
         """
         level: list[ColumnSet] = [(option,) for option in options]
         for _ in range(max_columns):
-            tried = set(map(frozenset[ColumnSpec], self._opened))
+            tried = set(map(frozenset[Dimension], self._opened))
             sets = {frozenset(columns): columns for columns in level if together(columns)}
             fresh = [columns for key, columns in sets.items() if key not in tried]
             for index in fresh:
-                self._opened[index] = self.trial.opened(index, quickly=True)
+                self._opened[index] = self.trial.opened(index)
             if not fresh:
                 break
             ordered = sorted(fresh, key=self._expected_bytes if by_bytes else self.share_that_decides)
@@ -247,7 +281,9 @@ class Candidates:
 
     def sizes(self, index: ColumnSet) -> RowSizes:
         """Return the size of the rows, which is about the same with any index."""
-        return self.trial.sizes(index, self._encoder)
+        if index not in self._sizes:
+            self._sizes[index] = self.trial.sizes(index, self._encoder)
+        return self._sizes[index]
 
     def share(self, columns: ColumnSet, sizes: RowSizes) -> float:
         """Return the mean share of the bytes that all filters open, for rows of some size."""
@@ -256,12 +292,26 @@ class Candidates:
     def bytes(self, index: ColumnSet) -> F64Array:
         """Return the bytes that each filter opens, shape (filters,)."""
         if index not in self._bytes:
-            self._bytes[index] = self.trial.bytes_opened(index, self._encoder)
+            self._bytes[index] = self.trial.bytes_opened(index, self.sizes(index))
         return self._bytes[index]
 
     def mean_bytes(self, index: ColumnSet) -> float:
         """Return the mean of the bytes that the filters open."""
         return float(self.bytes(index) @ self._importance)
+
+    def weighted(self, index: ColumnSet) -> ColumnSet:
+        """Return the index with an importance of its columns, if the filters open much less with it.
+
+        The importance of one column after the other is doubled while they do.
+        """
+        wish, sizes = index, self.sizes(index)
+        for at in range(len(index)) if len(index) > 1 else ():
+            for importance in _IMPORTANCES:
+                other = _with(wish, at, replace(wish[at], importance=importance))
+                if self.share(other, sizes) * TIE > self.share(wish, sizes):
+                    break
+                wish = other
+        return wish if self.share(wish, sizes) * _WORTHWHILE <= self.share(index, sizes) else index
 
     @property
     def decides(self) -> bool:
@@ -274,7 +324,7 @@ class Candidates:
         return np.asarray(np.ptp(shares, axis=0), np.float64)
 
 
-def _rank(index: ColumnSet, cost: float) -> tuple[int, int, int, float]:
-    kinds = [column.kind for column in index]
+def _rank(index: ColumnSet, cost: float) -> tuple[int, int, int, int, float]:
+    kinds = [spec.kind for spec in specs_of(index)]
     named = len(kinds) - kinds.count("auto")
-    return len(kinds), kinds.count("hashing"), named, cost
+    return len(kinds), kinds.count("hashing"), named, len(importance_of(index)), cost

@@ -24,7 +24,6 @@ from qbeast_core.tree.layout.arrange import Arrangement, Grain, arrange
 
 # Rows of a simulated page: the box of fewer says little of that of all rows of a page. Each page takes time.
 _LEAST_ROWS: Final = 16
-_QUICK_ROWS: Final = 32
 
 _CELLS: Final = float(1 << 32)
 # Share of the rows of a file from which on all its pages are opened.
@@ -123,7 +122,7 @@ def _stored(boxes: F64Array) -> F64Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SimulatedTable:
-    """The files and pages of a sample."""
+    """The files and pages of a sample, and what filters open of them."""
 
     sample: IndexedRows
     # The rows in the order of the files, and the rows of their bands.
@@ -132,10 +131,8 @@ class SimulatedTable:
     # First place in `order` and file of each page of these files.
     starts: I64Array
     file: I64Array
-    # Boxes of pages of the table: some for each page of the files, shape (2, dimensions, pages of the table).
-    boxes: F64Array
-    # Statistics in the log.
-    statistics: Statistics
+    # Share of each page that each filter opens, shape (filters, pages).
+    matched: F64Array
 
     @staticmethod
     def of(
@@ -143,38 +140,37 @@ class SimulatedTable:
         files: Sequence[I64Array],
         grain: Grain,
         statistics: Statistics,
-        *,
-        quickly: bool = False,
+        nodes: Sequence[Node],
     ) -> SimulatedTable:
-        """Simulate a table whose files and pages of some `grain` have these rows of the sample."""
+        """Simulate a table whose files and pages of some `grain` have these rows; `statistics` are in its log."""
         grain = grain.scaled(sample.scale)
-        rows = _QUICK_ROWS if quickly else _LEAST_ROWS
-        joined = 1 << max(math.ceil(math.log2(rows / grain.page_rows)), 0)
+        joined = 1 << max(math.ceil(math.log2(_LEAST_ROWS / grain.page_rows)), 0)
         grain = replace(grain, page_rows=grain.page_rows * joined, min_page_rows=grain.min_page_rows * joined)
         samples = [sample.of(file) for file in files]
         placed = [some.arranged(grain) for some in samples]
         boxes = [some.boxes(of, joined=joined) for some, of in zip(samples, placed, strict=True)]
         firsts = np.cumsum([0, *map(len, files[:-1])]).tolist()
         starts = [of.shape.page_starts() + first for of, first in zip(placed, firsts, strict=True)]
+        file = np.repeat(np.arange(len(files)), list(map(len, starts)))
+        # Each page stands for as many of the table.
+        may_match = partial(
+            _may_match, np.concatenate(boxes, axis=2), np.repeat(file, joined), statistics, sample.spaces
+        )
+        opened = np.array([evaluate(node, len(file) * joined, may_match) for node in nodes])
         return SimulatedTable(
             sample,
             order=np.concatenate([file[of.order] for file, of in zip(files, placed, strict=True)]),
             bands=[of.shape.band_rows for of in placed],
             starts=np.concatenate(starts),
-            file=np.repeat(np.arange(len(files)), list(map(len, starts))),
-            boxes=np.concatenate(boxes, axis=2),
-            statistics=statistics,
+            file=file,
+            matched=opened.reshape(len(nodes), -1, joined).mean(axis=2),
         )
 
-    def opened(self, nodes: Sequence[Node], row_sizes: F64Array) -> Opened:
-        """Return what filters open, if rows count by their sizes."""
-        parts = self.pages // len(self.file)
-        matches = partial(self._may_match, np.repeat(self.file, parts))
-        opened = np.array([evaluate(node, self.pages, matches) for node in nodes])
+    def opened(self, row_sizes: F64Array) -> Opened:
+        """Return what the filters open, if rows count by their sizes."""
         sizes = np.add.reduceat(row_sizes[self.order], self.starts) / row_sizes.sum()
-        in_pages = opened.reshape(len(nodes), -1, parts).mean(axis=2) * sizes
         files = np.flatnonzero(np.diff(self.file, prepend=-1))
-        sizes, in_files = (np.add.reduceat(some, files, axis=-1) for some in (sizes, in_pages))
+        sizes, in_files = (np.add.reduceat(some, files, axis=-1) for some in (sizes, self.matched * sizes))
         is_whole = in_files >= sizes * _WHOLE
         return Opened(
             np.where(is_whole, in_files, 0.0).sum(axis=1),
@@ -182,25 +178,25 @@ class SimulatedTable:
             (~is_whole & (in_files > 0)).sum(axis=1).astype(np.float64),
         )
 
-    def _may_match(self, file: I64Array, atom: Atom) -> BoolArray:
-        """Return the pages that may hold a matching row, by the statistics of their files and by their boxes."""
-        of_files, spaces = self.statistics.may_match(atom)[file], self.sample.spaces
-        space = spaces.get(column_of(atom))
-        intervals = None if space is None else coordinate_intervals(atom, space, foreign=False)
-        if intervals is None:
-            return of_files
-        lower, upper = self.boxes[:, list(spaces).index(column_of(atom))]
-        return of_files & intervals.meet(lower, upper)
-
-    @property
-    def pages(self) -> int:
-        """Number of pages of the table."""
-        return int(self.boxes.shape[2])
-
     @property
     def row_groups(self) -> float:
         """Mean number of row groups of a file."""
         return float(np.mean(list(map(len, self.bands))))
+
+
+def _may_match(
+    boxes: F64Array, file: I64Array, statistics: Statistics, spaces: dict[str, Transformation], atom: Atom
+) -> BoolArray:
+    """Return the pages that may hold a matching row, by the statistics of their files and by their boxes.
+
+    `boxes` are of pages of the table: some for each page of the files, shape (2, dimensions, pages of the table).
+    """
+    of_files, space = statistics.may_match(atom)[file], spaces.get(column_of(atom))
+    intervals = None if space is None else coordinate_intervals(atom, space, foreign=False)
+    if intervals is None:
+        return of_files
+    lower, upper = boxes[:, list(spaces).index(column_of(atom))]
+    return of_files & intervals.meet(lower, upper)
 
 
 def log_density(bands: Sequence[I64Array]) -> float:

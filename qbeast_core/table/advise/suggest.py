@@ -12,7 +12,6 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError, hints_keywords, invalid_argument
 from qbeast_core.space.arrays import F64Array, I64Array
-from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines
 from qbeast_core.table.advise.search import (
@@ -22,10 +21,12 @@ from qbeast_core.table.advise.search import (
     Search,
     TableFacts,
     Workload,
+    index_text,
+    plain,
     some_rows,
     text_of,
 )
-from qbeast_core.table.advise.trial import ColumnSet, RowSizes
+from qbeast_core.table.advise.trial import ColumnSet, Dimension, importance_of
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.foreign_schema import lost_columns
 from qbeast_core.table.data.frames import FrameLike, to_frame
@@ -37,6 +38,8 @@ from qbeast_core.tree.space.index_values import frame_weights
 _TIE_OF_WINDOWS: Final = 1.005
 
 _MAX_COLUMNS, _MAX_TRIED, _MAX_WINDOWS = 4, 10, 20
+# Of the best sets of columns, those of which an importance is tried beside the best one.
+_MAX_OTHERS: Final = 3
 # Times smaller that the design effect has to become for a column more.
 _WORTHWHILE: Final = 1.5
 
@@ -77,6 +80,9 @@ class SuggestedColumns:
     ----------
     columns : tuple of str
         ``"name"``, or ``"name:hash"`` if the queries read less by hash, or if the column only makes keys unique.
+    importance : dict of str to float
+        Columns whose pages should be narrower, as `qbeast.write_table` accepts them. Empty if the queries would not
+        open at least a tenth less with it.
     design_effect : float
         Design effect of samples of the table with this index; 1.0 is the minimum.
     opened : float
@@ -89,6 +95,7 @@ class SuggestedColumns:
     """
 
     columns: tuple[str, ...]
+    importance: dict[str, float]
     design_effect: float
     opened: float
     frame: pl.DataFrame
@@ -103,7 +110,7 @@ class SuggestedColumns:
     @property
     def _title(self) -> str:
         shares = f"would open {self.opened:.0%} of the table, design effect {self.design_effect:.2f}"
-        return f"columns={list(self.columns)}, {shares}"
+        return f"{index_text(self.columns, self.importance)}, {shares}"
 
 
 @hints_keywords
@@ -118,9 +125,10 @@ def suggest_columns(
 
     Candidate tables with one and several indexed columns are simulated on some of the rows, with their cubes, files and
     pages, and each query is planned on them. The columns with which the queries open the fewest bytes are proposed. If
-    several sets are equally good, the one with fewer columns is proposed. Without queries, a filter on a range of a
-    tenth of the rows is assumed for each column. Columns with evenly spread values have a larger weight, and columns
-    that identify rows a small one.
+    several sets are equally good, the one with fewer columns is proposed. An importance of these columns is proposed if
+    the queries open at least a tenth less with it. Without queries, a filter on a range of a tenth of the rows is
+    assumed for each column. Columns with evenly spread values have a larger weight, and columns that identify rows a
+    small one.
 
     If the keys of the proposal repeat so often that samples are clustered, a column with many values is added, by hash
     if its type supports it. With queries it is added only if they do not open more; otherwise the reason of that column
@@ -141,7 +149,7 @@ def suggest_columns(
     Returns
     -------
     SuggestedColumns
-        `.columns` goes into `write_table`.
+        `.columns` and `.importance` go into `write_table`.
 
     Raises
     ------
@@ -214,31 +222,32 @@ class _Suggestion:
         proposed = (*best, *key)
         return SuggestedColumns(
             columns=tuple(map(text_of, proposed)),
+            importance=importance_of(proposed),
             design_effect=effect,
             opened=self._share(proposed),
             frame=self._frame(best, key),
         )
 
     def _share(self, columns: ColumnSet) -> float:
-        return self.search.many.share(columns, self._sizes)
-
-    @cached_property
-    def _sizes(self) -> RowSizes:
-        return self.search.many.sizes(self._best)
+        many = self.search.many
+        return many.share(columns, many.sizes(self._best))
 
     @cached_property
     def _best(self) -> ColumnSet:
         names, few = self.compared[:_MAX_TRIED], self.search.few
-        options = self.search.options(names) if self.filtered else list(map(ColumnSpec, names))
+        options = self.search.options(names) if self.filtered else list(map(plain, names))
         few.search(
             options, max_columns=self.max_columns, together=self._together, by_bytes=bool(self.filtered)
         )
         # The rows may show no difference: the first rows of a file all have the same day.
         if not few.decides:
-            return tuple(map(ColumnSpec, names[: self.max_columns]))
+            return tuple(map(plain, names[: self.max_columns]))
         if not self.filtered:
             return few.best(tie=_TIE_OF_WINDOWS)
-        return few.best_of(few.by_bytes, few.mean_bytes, tie=TIE)
+        best = few.best_of(few.by_bytes, few.mean_bytes, tie=TIE)
+        weighted = map(few.weighted, [best, *few.by_bytes[:_MAX_OTHERS]])
+        wish = self.search.confirmed(few.best_of([best, *weighted], few.mean_bytes, tie=TIE))
+        return wish if importance_of(wish) else best
 
     def _together(self, columns: ColumnSet) -> bool:
         """Return whether the last column may be proposed with the columns before it."""
@@ -255,7 +264,7 @@ class _Suggestion:
         return ((self.key,), better) if better < effect / _WORTHWHILE else ((), effect)
 
     @cached_property
-    def key(self) -> ColumnSpec:
+    def key(self) -> Dimension:
         """The column with the most values."""
         return self.search.by_hash(self.profile.names[int(np.argmax(self.profile.distinct))])
 
@@ -267,7 +276,7 @@ class _Suggestion:
         """Return one row per column, proposed columns first."""
         profile, proposed = self.profile, {column.name: column for column in (*best, *key)}
         alone: dict[str, float | None] = dict.fromkeys(profile.names)
-        alone |= {name: self._share((proposed.get(name, ColumnSpec(name)),)) for name in self.compared}
+        alone |= {name: self._share((proposed.get(name, plain(name)),)) for name in self.compared}
         others = sorted(set(alone) - set(proposed), key=lambda name: (alone[name] is None, alone[name]))
         records: list[dict[str, object]] = [
             {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, TypeAlias
@@ -36,8 +36,37 @@ from qbeast_core.tree.space.summary import summarise
 _THINNED: Final = 4
 _BAND_PAGES: Final = 16
 
+# Rows of all simulated tables that are kept.
+_KEPT_ROWS: Final = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A column of an index, with its importance, see `kd_order`."""
+
+    spec: ColumnSpec
+    importance: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """Name of the column."""
+        return self.spec.name
+
+
 # Columns to index together.
-ColumnSet: TypeAlias = tuple[ColumnSpec, ...]
+ColumnSet: TypeAlias = tuple[Dimension, ...]
+# A sample with an index, the rows of its files, and their statistics in the log.
+_Files: TypeAlias = tuple[IndexedRows, list[I64Array], Statistics]
+
+
+def specs_of(index: ColumnSet) -> list[ColumnSpec]:
+    """Return the columns of an index without their importance."""
+    return [column.spec for column in index]
+
+
+def importance_of(index: ColumnSet) -> dict[str, float]:
+    """Return the importance of the columns that have another one than 1, as users pass it."""
+    return {column.name: column.importance for column in index if column.importance != 1}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,35 +165,34 @@ class Trial:
     drawn_by: tuple[str, ...] = ()
     # Sampling key of the table, whatever its index.
     sample_by: tuple[str, ...] = ()
-    # Importance of columns of the table, see `kd_order`.
-    importance: Mapping[str, float] = field(default_factory=dict[str, float])
     # Share of the table in the partitions that each filter opens. All rows are simulated as one tree.
     partition_shares: F64Array | None = None
     _axes: dict[ColumnSpec, tuple[Revision, U32Array]] = field(
         default_factory=dict[ColumnSpec, tuple[Revision, U32Array]], init=False, repr=False
     )
+    _tables: dict[ColumnSet, SimulatedTable] = field(
+        default_factory=dict[ColumnSet, SimulatedTable], init=False, repr=False
+    )
+    _last_files: dict[tuple[ColumnSpec, ...], _Files] = field(
+        default_factory=dict[tuple[ColumnSpec, ...], _Files], init=False, repr=False
+    )
 
-    def opened(self, columns: ColumnSet, *, quickly: bool = False) -> Opened:
-        """Return what each filter opens of the table with an index; `quickly` with larger simulated pages."""
-        return self._opened(self._table(columns, quickly=quickly), np.ones(self.rows.height))
+    def opened(self, columns: ColumnSet, row_sizes: F64Array | None = None) -> Opened:
+        """Return what each filter opens of the table with an index, if rows count by their sizes, else all alike."""
+        sizes = np.ones(self.rows.height) if row_sizes is None else row_sizes
+        return self._table(columns).opened(sizes).within(self.partition_shares)
 
     def sizes(self, columns: ColumnSet, encoder: Encoder) -> RowSizes:
         """Return the size of the rows in the table with an index."""
         return self._stored(self._table(columns), encoder)
 
-    def bytes_opened(self, columns: ColumnSet, encoder: Encoder) -> F64Array:
-        """Return the bytes that each filter opens of the table with an index, shape (filters,)."""
-        table = self._table(columns)
-        stored = self._stored(table, encoder)
-        return stored.bytes_of(self._opened(table, stored.of_rows), rows=self.table_rows)
+    def bytes_opened(self, columns: ColumnSet, sizes: RowSizes) -> F64Array:
+        """Return the bytes that each filter opens of the table with an index, for rows of some size."""
+        return sizes.bytes_of(self.opened(columns, sizes.of_rows), rows=self.table_rows)
 
     def shares(self, columns: ColumnSet, sizes: RowSizes) -> F64Array:
         """Return the share of the bytes that each filter opens of the table with an index, for rows of some size."""
-        opened = self._opened(self._table(columns), sizes.of_rows)
-        return sizes.bytes_of(opened, rows=self.table_rows) / (sizes.in_files * self.table_rows)
-
-    def _opened(self, table: SimulatedTable, row_sizes: F64Array) -> Opened:
-        return table.opened(self.filters, row_sizes).within(self.partition_shares)
+        return self.bytes_opened(columns, sizes) / (sizes.in_files * self.table_rows)
 
     def _stored(self, table: SimulatedTable, encoder: Encoder) -> RowSizes:
         """Return the size of the rows in a table, from those of the sample as one file, and of a part of it.
@@ -186,27 +214,45 @@ class Trial:
         of_table = log_density(table.bands) - math.log(self._scale)
         return stored(1, banded).extrapolated(stored(_THINNED, thinned), log_density=of_table)
 
-    def kind_of(self, column: ColumnSpec) -> TransformerKind:
+    def kind_of(self, spec: ColumnSpec) -> TransformerKind:
         """Return the kind of a column that a write would store."""
-        return self._axis(column)[0].column_transformers[0].kind
+        return self._axis(spec)[0].column_transformers[0].kind
 
-    def weights(self, columns: ColumnSet) -> I32Array:
+    def weights(self, specs: Sequence[ColumnSpec]) -> I32Array:
         """Return the weight of each row."""
-        names = self.sample_by or tuple(column.name for column in columns)
+        names = self.sample_by or tuple(spec.name for spec in specs)
         weights = frame_weights(self.rows, names)
         if names != self.drawn_by:
             return weights
         # A hash of the weights keeps equal ones equal, and spreads the lowest ones over all weights.
         return frame_weights(pl.DataFrame({"weight": weights}), ["weight"])
 
-    def _table(self, columns: ColumnSet, *, quickly: bool = False) -> SimulatedTable:
-        axes = {column.name: self._axis(column) for column in columns}
+    def _table(self, columns: ColumnSet) -> SimulatedTable:
+        """Return the simulated table of an index. The ones that were used last are kept."""
+        table = self._tables.pop(columns, None) or self._simulated(columns)
+        self._tables[columns] = table
+        if len(self._tables) * self.rows.height > _KEPT_ROWS:
+            del self._tables[next(iter(self._tables))]
+        return table
+
+    def _simulated(self, columns: ColumnSet) -> SimulatedTable:
+        specs = tuple(specs_of(columns))
+        if specs not in self._last_files:  # tables that differ only in importance are simulated in a row
+            self._last_files.clear()
+            self._last_files[specs] = self._files_of(specs)
+        sample, files, statistics = self._last_files[specs]
+        sample = replace(sample, importance=[column.importance for column in columns])
+        return SimulatedTable.of(sample, files, Grain.of(self.table_rows), statistics, self.filters)
+
+    def _files_of(self, specs: Sequence[ColumnSpec]) -> _Files:
+        """Return the rows of the files, in no order, and the statistics in the log."""
+        axes = {spec.name: self._axis(spec) for spec in specs}
         sample = IndexedRows(
             scale=self._scale,
             spaces={name: space.transformations[0] for name, (space, _) in axes.items()},
-            importance=[self.importance.get(name, 1.0) for name in axes],
+            importance=[1.0] * len(axes),
             cells=[cells for _, cells in axes.values()],
-            weights=self.weights(columns),
+            weights=self.weights(specs),
             is_scattered=bool(self.sample_by),
         )
         placed = assign_rows(sample.cells, sample.weights, cube_size=self._cube_size)
@@ -215,8 +261,7 @@ class Trial:
         rows = rows_by_file(placed, packed, sample.weights).astype(np.int64)
         sizes = np.diff(packed.file_starts)
         statistics = self._of_one_file if len(sizes) == 1 else self._of_files(self._filtered[rows], sizes)
-        files = np.split(rows, packed.file_starts[1:-1])
-        return SimulatedTable.of(sample, files, Grain.of(self.table_rows), statistics, quickly=quickly)
+        return sample, np.split(rows, packed.file_starts[1:-1]), statistics
 
     @property
     def _scale(self) -> float:
@@ -227,13 +272,13 @@ class Trial:
         """Maximum rows of a cube, of the sample."""
         return max(round(default_cube_size(self.table_rows) * self._scale), 1)
 
-    def _axis(self, column: ColumnSpec) -> tuple[Revision, U32Array]:
+    def _axis(self, spec: ColumnSpec) -> tuple[Revision, U32Array]:
         """Return the space of one column, as a revision, and the cells of the rows in it."""
-        if column not in self._axes:
-            wish = IndexWish((column,), self._cube_size, "documented")
-            space = first_revision(wish, summarise(self.rows, [column.name]), table_id="", timestamp_ms=0)
-            self._axes[column] = space, grid_columns(self.rows, space)[0]
-        return self._axes[column]
+        if spec not in self._axes:
+            wish = IndexWish((spec,), self._cube_size, "documented")
+            space = first_revision(wish, summarise(self.rows, [spec.name]), table_id="", timestamp_ms=0)
+            self._axes[spec] = space, grid_columns(self.rows, space)[0]
+        return self._axes[spec]
 
     @cached_property
     def _of_one_file(self) -> Statistics:
