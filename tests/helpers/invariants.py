@@ -272,10 +272,12 @@ def _check_pages(layout: dict[str, Any], points: list[Column]) -> None:
     )
     packed = zlib.decompress(base64.b64decode(layout["p"]), wbits=-15)
     steps = np.frombuffer(packed, np.uint8).reshape(len(points), 2, sum(counts)).astype(np.int64)
-    for column, (first, step), (low, high) in zip(points, layout["box"], steps, strict=True):
+    for column, (first, *widths), (low, high) in zip(points, layout["box"], steps, strict=True):
         cells = np.minimum(column * 2.0**32, 2.0**32 - 1).astype(np.int64)
-        assert (cells >= (first + step * low)[page]).all()
-        assert (cells < (first + step * (high + 1))[page]).all()
+        assert len(widths) in {1, 16}
+        ends = first + np.cumsum([width for width in widths for _ in range(256 // len(widths))])
+        assert (cells >= np.append(first, ends)[low][page]).all()
+        assert (cells < ends[high][page]).all()
 
 
 def _check_tail(tail_bytes: int, footer: pq.FileMetaData, size: int) -> None:

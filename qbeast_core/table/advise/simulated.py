@@ -23,7 +23,7 @@ from qbeast_core.tree.key_tag import HEAVY_SHARE
 from qbeast_core.tree.layout.arrange import Arrangement, Grain, arrange
 
 # Rows of a simulated page: the box of fewer says little of that of all rows of a page. Each page takes time.
-_LEAST_ROWS: Final = 16
+_LEAST_ROWS: Final = 32
 
 _CELLS: Final = float(1 << 32)
 # Share of the rows of a file from which on all its pages are opened.
