@@ -16,6 +16,9 @@ Ranks: TypeAlias = npt.NDArray[np.uint16]
 _BITS: Final = 16
 _ROW_BITS: Final = 32
 _ROW: Final = (1 << _ROW_BITS) - 1
+# Nodes of up to this number of rows are split together, some at a time: a key has 15 bits for the number of a page.
+_SMALL_ROWS: Final = 1 << 10
+_MAX_NODES: Final = 31
 # If cells that differ share a rank, and it has at least this share of the rows, the ranks are exact instead.
 _CROWDED: Final = 1 / 64
 
@@ -51,13 +54,25 @@ def kd_order(columns: Sequence[Ranks], page_rows: int, importance: Sequence[floa
     [1, 3, 0, 2]
     """
     order = np.arange(len(columns[0]))
-    nodes = [(0, len(order))]
+    nodes, small = [(0, len(order))] if len(order) else [], list[int]()
     while nodes:
         first, last = nodes.pop()
         pages = -(-(last - first) // page_rows)
         middle = pages // 2 * page_rows
-        if pages > 1 and _split(order[first:last], middle, columns, importance):
-            nodes += [(first, first + middle), (first + middle, last)]
+        is_large = last - first > _SMALL_ROWS and pages > 1
+        if is_large and _split(order[first:last], middle, columns, importance):
+            nodes += [(first + middle, last), (first, first + middle)]
+        else:
+            small.append(first)
+    for chunk in range(0, len(small), _MAX_NODES):
+        first, end = small[chunk], (*small, len(order))[min(chunk + _MAX_NODES, len(small))]
+        _split_small(
+            order[first:end],
+            np.array(small[chunk : chunk + _MAX_NODES]) - first,
+            page_rows,
+            columns,
+            importance,
+        )
     # The order within a page is free: that of the input often compresses best.
     order |= (np.arange(len(order)) // page_rows) << _ROW_BITS
     order.sort()
@@ -81,3 +96,33 @@ def _split(rows: I64Array, middle: int, columns: Sequence[Ranks], importance: Se
     keys.partition(middle - 1)
     np.bitwise_and(keys, _ROW, out=rows)
     return True
+
+
+def _split_small(
+    rows: I64Array, starts: I64Array, page_rows: int, columns: Sequence[Ranks], importance: Sequence[float]
+) -> None:
+    """Move the rows of nodes to their pages, one level of all nodes at a time.
+
+    For each of many small nodes, calls take longer than the work.
+    """
+    while True:
+        sizes = np.diff(starts, append=len(rows))
+        pages = -(-sizes // page_rows)
+        parts = [column[rows] for column in columns]
+        extents = np.array(
+            [
+                (np.maximum.reduceat(part, starts) - np.minimum.reduceat(part, starts)) * weight
+                for part, weight in zip(parts, importance, strict=True)
+            ]
+        )
+        is_split = (pages > 1) & (extents.max(axis=0) > 0)
+        if not is_split.any():
+            return
+        widest = np.repeat(np.argmax(extents, axis=0), sizes)
+        keys = np.repeat(np.arange(len(starts)), sizes) << _BITS
+        keys |= np.choose(widest, parts)
+        keys <<= _ROW_BITS
+        keys |= rows
+        keys.sort()
+        np.bitwise_and(keys, _ROW, out=rows)
+        starts = np.sort(np.concatenate([starts, (starts + pages // 2 * page_rows)[is_split]]))
