@@ -161,8 +161,8 @@ def suggest_columns(
     Examples
     --------
     >>> import polars as pl, qbeast
-    >>> rows = pl.select(id=pl.int_range(20_000)).with_columns(
-    ...     price=pl.col("id") * 7919 % 10_007, day=pl.col("id") // 200, store=pl.col("id") * 13 % 20)
+    >>> rows = pl.select(id=pl.int_range(10_000)).with_columns(
+    ...     price=pl.col("id") * 7919 % 10_007, day=pl.col("id") // 100, store=pl.col("id") * 13 % 20)
     >>> qbeast.suggest_columns(rows, ["price < 100", "day = 7", "price BETWEEN 10 AND 20 AND day > 90"]).columns
     ('day', 'price')
     """

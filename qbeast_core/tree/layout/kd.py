@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ _ROW: Final = (1 << _ROW_BITS) - 1
 # Nodes of up to this number of rows are split together, some at a time: a key has 15 bits for the number of a page.
 _SMALL_ROWS: Final = 1 << 10
 _MAX_NODES: Final = 31
+# Cells of up to this number of rows are sorted: that is faster than to count them.
+_FEW_ROWS: Final = 1 << 12
 # If cells that differ share a rank, and it has at least this share of the rows, the ranks are exact instead.
 _CROWDED: Final = 1 / 64
 
@@ -31,17 +33,23 @@ def ranks(cells: U32Array) -> Ranks:
     >>> ranks(np.array([7, 1 << 31, 7, 1 << 30], np.uint32)).tolist()
     [0, 49152, 0, 32768]
     """
-    low = cells.min(initial=np.uint32((1 << 32) - 1))
-    offsets = cells - low
-    shift = max(int(offsets.max(initial=0)).bit_length() - _BITS, 0)
-    buckets = (offsets >> np.uint32(shift)).astype(np.uint16)
-    counts = np.bincount(buckets, minlength=1)
-    crowded = np.flatnonzero(counts >= _CROWDED * len(cells)) if shift else ()
-    if any(np.ptp(cells[buckets == bucket]) for bucket in crowded):
-        _, buckets, counts = np.unique(cells, return_inverse=True, return_counts=True)
+    buckets, counts = _buckets(cells)
     before = ((np.cumsum(counts) - counts) << _BITS) // max(len(cells), 1)
     shares: Ranks = before.astype(np.uint16)[buckets]
     return shares
+
+
+def _buckets(cells: U32Array) -> tuple[npt.NDArray[Any], I64Array]:
+    """Return an ascending number for each cell, and the number of rows of each number."""
+    if len(cells) > _FEW_ROWS:
+        offsets = cells - cells.min()
+        shift = max(int(offsets.max()).bit_length() - _BITS, 0)
+        buckets = (offsets >> np.uint32(shift)).astype(np.uint16)
+        counts = np.bincount(buckets, minlength=1)
+        crowded = np.flatnonzero(counts >= _CROWDED * len(cells)) if shift else ()
+        if not any(np.ptp(cells[buckets == bucket]) for bucket in crowded):
+            return buckets, counts
+    return np.unique(cells, return_inverse=True, return_counts=True)[1:]
 
 
 def kd_order(columns: Sequence[Ranks], page_rows: int, importance: Sequence[float]) -> I64Array:
