@@ -109,7 +109,7 @@ class TableConfig:
             dialect=_read(_read_dialect, BLOCKS_DIALECT, configuration.get(BLOCKS_DIALECT), faults),
             column_specs=_read(specs_of, COLUMN_SPECS, configuration.get(COLUMN_SPECS), faults),
             sample_by=sample_by,
-            importance=_read(_read_importance, IMPORTANCE, configuration.get(IMPORTANCE), faults) or {},
+            importance=stored_importance(configuration, faults),
             replicated_sets={
                 number: _read(_read_texts, key, text, faults) or ()
                 for number, key, text in _numbered(configuration, REPLICATED_SET_PREFIX)
@@ -323,13 +323,16 @@ def _read_specs(key: str, text: str, *, indexed: tuple[str, ...] | None) -> tupl
     return specs
 
 
-def importance_of(configuration: Mapping[str, str]) -> Mapping[str, float]:
-    """Return the importance of columns alone, by names in files.
+def stored_importance(
+    configuration: Mapping[str, str], faults: dict[str, str] | None = None
+) -> Mapping[str, float]:
+    """Return the importance of columns, by names in files. A fault is added to `faults`, and counts as none.
 
-    >>> importance_of({"qbeast.importance": '{"ts":3.0}'})
+    >>> stored_importance({"qbeast.importance": '{"ts":3.0}'})
     {'ts': 3.0}
     """
-    return _read(_read_importance, IMPORTANCE, configuration.get(IMPORTANCE), {}) or {}
+    found = {} if faults is None else faults
+    return _read(_read_importance, IMPORTANCE, configuration.get(IMPORTANCE), found) or {}
 
 
 def _read_importance(key: str, text: str) -> Mapping[str, float]:

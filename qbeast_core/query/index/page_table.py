@@ -7,6 +7,7 @@ they are most of the bytes of a tag.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -189,7 +190,7 @@ def _sides(text: str, count: int, dimensions: int) -> tuple[I64Array, U8Array]:
 
     Invalid ones become a step of the whole space.
     """
-    try:
+    with suppress(KeyError, TypeError, ValueError, OverflowError):
         layout = orjson.loads(text)
         numbers = [[first, *group_widths(widths)] for first, *widths in layout["box"]]
         box = np.array(numbers, np.int64).reshape(dimensions, 1 + STEP_GROUPS)
@@ -197,11 +198,8 @@ def _sides(text: str, count: int, dimensions: int) -> tuple[I64Array, U8Array]:
         steps = np.frombuffer(packed, np.uint8).reshape(2 * dimensions, count)
         if (box >= _LEAST).all() and (box <= _CELLS).all():
             return box, steps
-    except (KeyError, TypeError, ValueError, OverflowError):
-        pass
-    return np.full((dimensions, 1 + STEP_GROUPS), _CELLS) * _LEAST, np.zeros(
-        (2 * dimensions, count), np.uint8
-    )
+    whole = np.full((dimensions, 1 + STEP_GROUPS), _CELLS) * _LEAST
+    return whole, np.zeros((2 * dimensions, count), np.uint8)
 
 
 def _band_numbers(lists: pl.Series) -> I64Array:

@@ -23,6 +23,8 @@ from qbeast_core.support.plain_text import in_lines
 from qbeast_core.support.process import refuse_forked
 from qbeast_core.table.advise.search import (
     MANY_ROWS,
+    MAX_OTHERS,
+    MAX_TRIED,
     TIE,
     Search,
     TableFacts,
@@ -43,10 +45,6 @@ from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.read.scan_task import read_scans
 from qbeast_core.tree.key_sketch import design_effect
 from qbeast_core.tree.space.evolve import default_cube_size
-
-# Maximum number of columns that are compared, and of the best indexes that are compared on many rows.
-_MAX_TRIED: Final = 10
-_MAX_OTHERS: Final = 3
 
 _ALTERNATIVES: Final = pl.Schema(
     [
@@ -164,7 +162,7 @@ class _Advising:
         partitions = snapshot.columns.partitions
         # Filters on partition columns skip files with any index.
         unfit = {*lost_columns(sample.rows.columns, sample.rows.schema), snapshot.sample_column, *partitions}
-        self._named = [name for name in workload.named if name not in unfit][:_MAX_TRIED]
+        self._named = [name for name in workload.named if name not in unfit][:MAX_TRIED]
         if not self._named:
             fitting = [name for name in snapshot.schema if name not in unfit]
             problem = f"must name a column that can be indexed, one of {fitting}"
@@ -217,7 +215,7 @@ class _Advising:
         search, few = self._search, self._search.few
         options = search.options(self._named)
         few.search(options, max_columns=max_columns, together=_have_different_names, by_bytes=True)
-        others = few.by_bytes[:_MAX_OTHERS]
+        others = few.by_bytes[:MAX_OTHERS]
         best = few.best_of(few.by_bytes, few.mean_bytes, tie=TIE)
         # Whether the ends of a filter and of a cube meet is chance, and another kind may seem better by it. So both
         # are compared on more rows.

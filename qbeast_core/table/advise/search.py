@@ -34,6 +34,10 @@ from qbeast_core.tree.space.index_values import data_type_of
 FEW_ROWS: Final = 1 << 14
 MANY_ROWS: Final = 1 << 17
 
+# Maximum number of columns that are compared, and of the indexes beside the best one of which an importance is tried.
+MAX_TRIED: Final = 10
+MAX_OTHERS: Final = 3
+
 # Rows that a cube is drawn from at least: a table of more cubes counts as a smaller one.
 _ROWS_OF_CUBE: Final = 32
 

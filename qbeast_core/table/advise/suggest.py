@@ -17,6 +17,8 @@ from qbeast_core.support.plain_text import in_lines
 from qbeast_core.table.advise.search import (
     FEW_ROWS,
     MANY_ROWS,
+    MAX_OTHERS,
+    MAX_TRIED,
     TIE,
     Search,
     TableFacts,
@@ -37,9 +39,7 @@ from qbeast_core.tree.space.index_values import frame_weights
 # column, and counts little.
 _TIE_OF_WINDOWS: Final = 1.005
 
-_MAX_COLUMNS, _MAX_TRIED, _MAX_WINDOWS = 4, 10, 20
-# Of the best sets of columns, those of which an importance is tried beside the best one.
-_MAX_OTHERS: Final = 3
+_MAX_COLUMNS, _MAX_WINDOWS = 4, 20
 # Times smaller that the design effect has to become for a column more.
 _WORTHWHILE: Final = 1.5
 
@@ -234,7 +234,7 @@ class _Suggestion:
 
     @cached_property
     def _best(self) -> ColumnSet:
-        names, few = self.compared[:_MAX_TRIED], self.search.few
+        names, few = self.compared[:MAX_TRIED], self.search.few
         options = self.search.options(names) if self.filtered else list(map(plain, names))
         few.search(
             options, max_columns=self.max_columns, together=self._together, by_bytes=bool(self.filtered)
@@ -245,7 +245,7 @@ class _Suggestion:
         if not self.filtered:
             return few.best(tie=_TIE_OF_WINDOWS)
         best = few.best_of(few.by_bytes, few.mean_bytes, tie=TIE)
-        weighted = map(few.weighted, [best, *few.by_bytes[:_MAX_OTHERS]])
+        weighted = map(few.weighted, [best, *few.by_bytes[:MAX_OTHERS]])
         wish = self.search.confirmed(few.best_of([best, *weighted], few.mean_bytes, tie=TIE))
         return wish if importance_of(wish) else best
 

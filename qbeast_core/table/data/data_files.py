@@ -179,9 +179,8 @@ def arrange_rows(
     grain = settings.grain.limited(page_rows_within(rows, round(settings.grain.page_rows)))
     placed = arrange(weights, cells, grain, importance=importance, is_scattered=settings.is_scattered)
     weights, columns = weights[placed.order], rows.get_columns()[::-1]
-    places = pl.Series(
-        placed.order.astype(np.uint32)
-    )  # the type that Polars takes rows by, once for all columns
+    # The type by which Polars takes rows: converted once, and not for each column.
+    places = pl.Series(placed.order.astype(np.uint32))
     del rows
     # By brackets: `gather` is a query, which costs more than to take some thousand values.
     rows = pl.DataFrame([columns.pop()[places] for _ in range(len(columns))])

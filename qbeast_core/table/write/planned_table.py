@@ -24,7 +24,7 @@ from qbeast_core.log.protocol import CHANGE_FEED, DELETION_VECTORS, WriteMode, i
 from qbeast_core.log.rebase import found_dialect
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
-from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, importance_of, qbeast_spark_entries
+from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries, stored_importance
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.data.compiled_rules import rules_of
 from qbeast_core.table.data.foreign_schema import (
@@ -100,7 +100,7 @@ class PlannedTable:
             columns=self.columns,
             clustered_by=self.clustered_by,
             sample_by=self.wish.sample_by,
-            importance=importance_of(self.metadata.configuration),
+            importance=stored_importance(self.metadata.configuration),
             table_rows=0 if self.state is None else self.state.snapshot.counted_rows,
         )
 

@@ -119,7 +119,7 @@ def _split_small(
         parts = [column[rows] for column in columns]
         extents = np.array(
             [
-                (np.maximum.reduceat(part, starts) - np.minimum.reduceat(part, starts)) * weight
+                (np.maximum.reduceat(part, starts) - np.minimum.reduceat(part, starts)) * float(weight)
                 for part, weight in zip(parts, importance, strict=True)
             ]
         )

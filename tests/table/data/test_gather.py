@@ -32,6 +32,14 @@ def test_gathered_rows_equal_polars(data):
     assert taken.equals(frame[pl.Series(rows, dtype=pl.UInt32)])
 
 
+def test_rising_numbers_are_not_compressed_for_nothing():
+    random = np.random.default_rng(5)
+    frame = pl.DataFrame({"id": np.arange(300_000), "price": random.random(300_000), "flat": 7})
+    settings = FileSettings.of(frame, ("price",), {}, dialect="documented", table_rows=frame.height)
+    assert settings.levels.get("id") == 0, "random rows of a page differ by random numbers"
+    assert "flat" in settings.dictionary
+
+
 def test_low_cardinality_columns_are_gathered_by_position():
     rng = np.random.default_rng(0)
     height = 70_000

@@ -242,7 +242,7 @@ def test_part_that_fails_leaves_no_files(table: Path) -> None:
     context = begin_append(str(table), numbers(0))
     before = data_files(table)
     full = StorageError("disk full", path="x")
-    with mock.patch.object(append_part, "store_indexed", side_effect=full), pytest.raises(StorageError):
+    with mock.patch.object(append_part, "store_arranged", side_effect=full), pytest.raises(StorageError):
         context.write(numbers(100, first=19_950))  # indexed ones first, then staged
     assert data_files(table) == before
 

@@ -105,7 +105,7 @@ def test_merge_moves_only_rows_with_changed_keys(table: qbeast.Table, new: int) 
 def test_failed_changes_leave_no_file(table: qbeast.Table) -> None:
     before = names(table)
     seen: list[str] = []
-    store = row_change.store_indexed
+    store = row_change.store_arranged
 
     def failing(*options: object, path: str, **others: object) -> object:
         seen.append(path)
@@ -116,7 +116,7 @@ def test_failed_changes_leave_no_file(table: qbeast.Table) -> None:
 
     with (
         small_files(),
-        mock.patch.object(row_change, "store_indexed", failing),
+        mock.patch.object(row_change, "store_arranged", failing),
         pytest.raises(qbeast.StorageError),
     ):
         table.update(pl.col("row") % 50 == 3, {"note": pl.lit("changed")})

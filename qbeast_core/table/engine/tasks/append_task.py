@@ -18,7 +18,7 @@ from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import CodedRows, FileSettings, delete_data_files, write_data_files
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.file_target import FileTarget
-from qbeast_core.table.engine.tasks.store_files import PlainTask, rows_of, settings_for, store_indexed
+from qbeast_core.table.engine.tasks.store_files import PlainTask, rows_of, settings_for, store_arranged
 from qbeast_core.tree.layout.existing import ExistingTree, partitions_of
 from qbeast_core.tree.layout.index_plan import plan_index
 from qbeast_core.tree.layout.pack import rows_per_file
@@ -113,7 +113,7 @@ class AppendTask:
             if len(rows):
                 sorted_rows = frame[pl.Series(rows)]
                 path = f"{new_id()}.parquet"
-                add = store_indexed(self.target, sorted_rows, weights[rows], settings, path=path)
+                add = store_arranged(self.target, sorted_rows, weights[rows], settings, path=path)
                 written.append(add.without_index())
 
 

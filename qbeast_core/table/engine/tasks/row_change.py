@@ -21,7 +21,7 @@ from qbeast_core.support.joins import own_column
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.engine.file_target import FileTarget
-from qbeast_core.table.engine.tasks.store_files import settings_for, store_indexed
+from qbeast_core.table.engine.tasks.store_files import settings_for, store_arranged
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
 from qbeast_core.tree.layout.grid import grid_columns, lowest_by_node
 from qbeast_core.tree.layout.locate import blocks_of_rows
@@ -147,7 +147,7 @@ class ChangeFile:
         path = f"{self.operation}.{new_id()}.parquet"
         settings = settings_for(self.target, rows, self.revision.columns)
         index = FileIndex(self.revision, blocks)
-        add = store_indexed(self.target, rows, weights, settings, path=path, index=index)
+        add = store_arranged(self.target, rows, weights, settings, path=path, index=index)
         return add.model_copy(update={"blocks": blocks})
 
 

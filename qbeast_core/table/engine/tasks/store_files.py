@@ -41,16 +41,16 @@ def settings_for(
     )
 
 
-def store_indexed(
+def store_arranged(
     target: FileTarget,
     rows: pl.DataFrame,
-    weights: I32Array,
+    weights: I32Array | None,
     settings: FileSettings,
     *,
     path: str,
     index: FileIndex | None = None,
 ) -> AddFile:
-    """Write a file, which repeats its index. Return it without blocks."""
+    """Write a file, which repeats its index; see `arrange_rows`. Return it without blocks."""
     arranged = arrange_rows(lambda: rows, weights, settings, index)
     return store_file(arranged, put=target.store.put, path=path, settings=settings, index=index)[0]
 
@@ -125,6 +125,4 @@ def _rows_per_file(frames: list[pl.DataFrame]) -> int:
 
 def _store(target: FileTarget, rows: pl.DataFrame) -> AddFile:
     settings = settings_for(target, rows, ())
-    path = f"{new_id()}.parquet"
-    arranged = arrange_rows(lambda: rows, None, settings)
-    return store_file(arranged, put=target.store.put, path=path, settings=settings)[0]
+    return store_arranged(target, rows, None, settings, path=f"{new_id()}.parquet")
