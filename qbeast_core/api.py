@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.index.column_choice import IndexColumns
     from qbeast_core.table.write.found_table import Mode
     from qbeast_core.table.write.key_columns import PartitionBy, SampleBy
-    from qbeast_core.table.write.options import ColumnStats
+    from qbeast_core.table.write.options import ColumnStats, Compression
     from qbeast_core.table.write.write_rows import WriteResult
 
 
@@ -57,6 +57,7 @@ def write_table(
     sample_by: SampleBy | None = None,
     deletion_vectors: bool | None = None,
     change_feed: bool | None = None,
+    compression: Compression | None = None,
     importance: Mapping[str, float] | None = None,
     dry_run: bool = False,
     progress: ProgressLike = None,
@@ -144,6 +145,10 @@ def write_table(
     change_feed : bool, optional
         Whether a new table records the rows that deletes, updates and merges change
         (``delta.enableChangeDataFeed``), see `Table.changes`. By default as `deletion_vectors`.
+    compression : {"zstd", "snappy", "none"}, optional
+        Compression of the data files of a new table (``delta.parquet.compression.codec``). zstd, the default, makes the
+        smallest files; snappy is written faster. Columns that do not become smaller are not compressed. A table keeps
+        its compression; change it by `Table.set_properties`.
     importance : mapping of str to float, optional
         How much narrower than others the pages of indexed columns of a new table are, such as ``{"ts": 3}``: filters on
         these columns read less, others more. Columns that are left out have 1. A table keeps its importance, see
@@ -223,6 +228,7 @@ def write_table(
         sample_by=sample_by,
         deletion_vectors=deletion_vectors,
         change_feed=change_feed,
+        compression=compression,
         importance=importance,
         dry_run=dry_run,
         progress=callback_of(progress),

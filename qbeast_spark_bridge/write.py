@@ -18,7 +18,7 @@ from qbeast_core.table.dml.replace_where import replace_where
 from qbeast_core.table.index.column_choice import IndexColumns
 from qbeast_core.table.write.found_table import Mode
 from qbeast_core.table.write.key_columns import PartitionBy, SampleBy
-from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
+from qbeast_core.table.write.options import ColumnStats, Compression, WriteOptions, metadata_of
 from qbeast_core.table.write.write_rows import WriteResult, write_rows
 from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource, persisted
 from qbeast_spark_bridge.engine.kept_rows import SparkKeeper
@@ -52,6 +52,7 @@ def write_table(
     sample_by: SampleBy | None = None,
     deletion_vectors: bool | None = None,
     change_feed: bool | None = None,
+    compression: Compression | None = None,
     importance: Mapping[str, float] | None = None,
     dry_run: bool = False,
     progress: ProgressLike = None,
@@ -71,8 +72,8 @@ def write_table(
     path : str or path-like
         Folder or address of the table as in `qbeast.write_table`, the same for executors and this process.
     columns, mode, where, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect, \
-    sample_column, comment, column_comments, partition_by, sample_by, deletion_vectors, change_feed, importance, \
-    dry_run
+    sample_column, comment, column_comments, partition_by, sample_by, deletion_vectors, change_feed, compression, \
+    importance, dry_run
         See `qbeast.write_table`. Strings with a collation cannot be indexed. `where` may be a Column too.
     progress : callable or bool, optional
         Called with a `Progress` at every step; files are counted once all of them are written.
@@ -125,6 +126,7 @@ def write_table(
         sample_by=sample_by,
         deletion_vectors=deletion_vectors,
         change_feed=change_feed,
+        compression=compression,
         importance=importance,
         dry_run=dry_run,
         progress=callback_of(progress),

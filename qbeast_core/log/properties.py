@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 _HOURS: Final = {
     "week": 168.0,
@@ -21,6 +21,19 @@ _BOOLEAN: Final = ("true or false", "true|false")
 _COUNT: Final = ("a whole number of at least 1", r"0*[1-9]\d{0,8}")
 _INTERVAL: Final = ("a time like 'interval 30 days'", rf"(?:interval\s+)?{_PERIOD}(?:\s+{_PERIOD})*")
 
+# Compression of new data files.
+COMPRESSION: Final = "delta.parquet.compression.codec"
+
+Codec: TypeAlias = Literal["zstd", "snappy", "gzip", "none"]
+
+_CODECS: Final[Mapping[str, Codec]] = {
+    "zstd": "zstd",
+    "snappy": "snappy",
+    "gzip": "gzip",
+    "none": "none",
+    "uncompressed": "none",
+}
+
 # What each of them takes, in words and as a pattern of the lower-case text.
 SETTABLE: Final[Mapping[str, tuple[str, str]]] = {
     "delta.appendOnly": _BOOLEAN,
@@ -36,6 +49,7 @@ SETTABLE: Final[Mapping[str, tuple[str, str]]] = {
     "delta.enableDeletionVectors": _BOOLEAN,
     "delta.enableExpiredLogCleanup": _BOOLEAN,
     "delta.logRetentionDuration": _INTERVAL,
+    COMPRESSION: ("one of zstd, snappy, gzip and uncompressed", "|".join(_CODECS)),
     "delta.randomizeFilePrefixes": _BOOLEAN,
     "delta.randomPrefixLength": _COUNT,
     "delta.setTransactionRetentionDuration": _INTERVAL,
@@ -52,6 +66,20 @@ def expected_value(key: str, value: str) -> str | None:
     """
     words, pattern = SETTABLE.get(key, ("", "(?s:.*)"))
     return None if re.fullmatch(pattern, value.lower(), re.ASCII) else words
+
+
+def codec_of(configuration: Mapping[str, str]) -> Codec:
+    """Return the compression of new data files. A codec that not all readers know counts as none chosen: zstd.
+
+    >>> codec_of({COMPRESSION: "UNCOMPRESSED"}), codec_of({COMPRESSION: "lzo"}), codec_of({})
+    ('none', 'zstd', 'zstd')
+    """
+    return _CODECS.get(configuration.get(COMPRESSION, "").strip().lower(), "zstd")
+
+
+def stored_codec(codec: Codec) -> str:
+    """Return the value of the property for a compression."""
+    return "uncompressed" if codec == "none" else codec
 
 
 def interval_hours(text: str) -> float | None:

@@ -37,31 +37,26 @@ def test_one_optimize_joins_files_of_small_appends(tmp_path: Path) -> None:
     assert not table.optimize().committed
 
 
-def opened_bytes(table: qbeast.Table, seed: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return the mean bytes that ranges of a tenth of the values open, by their number of columns."""
-    starts = np.random.default_rng(seed).random((12, len(COLUMNS))) * 0.9
-    ranges = [
-        [pl.col(name).is_between(at, at + 0.1) for name, at in zip(COLUMNS, row, strict=True)]
-        for row in starts
-    ]
-    opened = [
-        [table.explain(pl.all_horizontal(row[:columns])).bytes_opened for row in ranges]
-        for columns in range(1, len(COLUMNS) + 1)
-    ]
-    return np.mean(opened, axis=1)
-
-
 @pytest.mark.sweep
-def test_health_estimates_gain_of_next_optimize(tmp_path: Path) -> None:
+def test_health_estimates_what_filters_open(tmp_path: Path) -> None:
     qbeast.write_table(points(200_000, 0), tmp_path / "t", columns=COLUMNS)
     for number in range(1, 11):
-        qbeast.write_table(points(10_000, number), tmp_path / "t", mode="append")
+        qbeast.write_table(points(20_000, number), tmp_path / "t", mode="append")
     table = qbeast.open_table(tmp_path / "t")
-    estimated, before = table.metrics().health.saved_share, opened_bytes(table, 1)
-    assert table.optimize().committed
-    measured = float(1 - (opened_bytes(table, 1) / before).mean())
-    assert estimated > 0.1
-    assert estimated == pytest.approx(measured, abs=0.2)  # a rough estimate
+    expected = table.metrics().health
+    assert opened(table) == pytest.approx(list(expected.opened.values()), rel=0.35)
+    result = table.optimize()
+    assert (result.opened, result.opened_after) == (expected.opened, table.metrics().health.opened)
+    assert opened(table) == pytest.approx(list(expected.opened_after.values()), rel=0.35)
+
+
+def opened(table: qbeast.Table) -> list[float]:
+    """Return the share that a thirtieth of the values of each column opens, in the mean."""
+    starts = np.linspace(0, 29 / 30, 12).tolist()
+    return [
+        float(np.mean([table.explain(pl.col(name).is_between(at, at + 1 / 30)).share for at in starts]))
+        for name in COLUMNS
+    ]
 
 
 @pytest.mark.sweep

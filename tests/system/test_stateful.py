@@ -314,6 +314,11 @@ class Life(Featured):
             with pytest.raises(qbeast.InvalidInputError, match="reindex"):
                 self.table().switch_dialect(other)
             return
+        hides = load_snapshot(self.path).files["has_deletion_vector"].any() and columns.is_plain
+        if hides and other == "qbeast-spark" and SAMPLE not in self.table().schema:
+            with pytest.raises(qbeast.InvalidInputError, match="hidden rows"):
+                self.table().switch_dialect(other)
+            return
         if config.sample_by and other == "qbeast-spark" and SAMPLE not in self.table().schema:
             with pytest.raises(qbeast.InvalidInputError, match="its samples are by"):
                 self.table().switch_dialect(other)

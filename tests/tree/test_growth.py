@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbeast_core.space.arrays import BoolArray
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.tree.layout.cube_tree import assign_rows
 from qbeast_core.tree.layout.existing import existing_tree
-from qbeast_core.tree.layout.gain import Axis, Blocks, Gain, box_shares
-from qbeast_core.tree.layout.upper import shares_opened, upper_cubes
+from qbeast_core.tree.layout.gain import Axis, Boxes, Gain
+from qbeast_core.tree.layout.upper import upper_cubes
 from tests.tree.batches import pack_files
 
 LOW, LAST = -(2**31), 2**31 - 1
-
-
-@pytest.mark.parametrize("dimensions", [1, 2, 4])
-def test_shares_opened_match_drawn_ranges(dimensions: int) -> None:
-    random = np.random.default_rng(dimensions)
-    parts = random.integers(1, 9, (5, dimensions))
-    # Ranges of a tenth of each axis, and cells drawn from an axis of equal parts.
-    begins = random.random((100_000, 1, dimensions)) * 0.9
-    cells = np.floor(random.random((100_000, 5, dimensions)) * parts)
-    meets = (begins < (cells + 1) / parts) & (begins + 0.1 > cells / parts)
-    for columns, opened in enumerate(shares_opened(1 / parts), 1):
-        sets = combinations(range(dimensions), columns)
-        drawn = [meets[:, :, list(chosen)].all(axis=2).mean(axis=0) for chosen in sets]
-        assert opened == pytest.approx(np.mean(drawn, axis=0), abs=0.02)
 
 
 @given(
@@ -40,7 +28,7 @@ def test_axis_shares_match_rows_that_spread_evenly(files: list[tuple[int, int, i
     low = np.array([min(first, last) for first, last, _ in files], np.float64)
     high = np.array([max(first, last) for first, last, _ in files], np.float64)
     rows = np.array([count for *_, count in files])
-    axis = Axis.of(low, high, rows, np.concatenate([low, high]) / 50)
+    axis = Axis.of(low, high, rows)
     values = np.concatenate([np.linspace(a, b, 400) for a, b in zip(low, high, strict=True)])
     weights = np.repeat(rows / 400, 400)
     for number in range(len(files)):
@@ -50,47 +38,87 @@ def test_axis_shares_match_rows_that_spread_evenly(files: list[tuple[int, int, i
         assert axis.highest[number] == pytest.approx(up_to, abs=0.02)
 
 
-def test_values_beyond_space_widen_last_cube() -> None:
-    # Half of the rows have values above the space: their coordinate is 1.
-    axis = Axis.of(
-        np.array([0.0, 10.0]), np.array([10.0, 20.0]), np.array([50, 50]), np.array([0.0, 1.0, 1.0, 1.0])
-    )
-    cubes = Cubes(np.array([1, 1], np.uint8), np.array([[0], [1]], np.uint64))
-    lower, _, upper = box_shares(cubes, [axis])
-    assert (upper - lower).ravel().tolist() == pytest.approx([0.25, 0.75])
-
-
 def test_tiny_range_counts_as_one_value() -> None:
     low, high = np.array([-0.0, 0.0]), np.array([1.1e-313, 1.0])
-    axis = Axis.of(low, high, np.array([20, 60]), np.concatenate([low, high]))
+    axis = Axis.of(low, high, np.array([20, 60]))
     assert axis.highest.tolist() == pytest.approx([0.25, 1.0])
 
 
-def files_of(ranges: list[tuple[float, float]], depth: int) -> Gain:
-    """Return the gain of files with one leaf each, all in the first cube of a depth, along one dimension."""
-    count = len(ranges)
-    cubes = Cubes(np.full(count, depth, np.uint8), np.zeros((count, 1), np.uint64))
-    low, high = (np.array(side) for side in zip(*ranges, strict=True))
-    axis = Axis(np.array([0.0, 1.0]), np.array([0.0, 1.0]), low, high)
-    bounds = np.full(count, LOW, np.int32), np.full(count, LAST, np.int32)
-    return Gain(Blocks(cubes, *bounds, np.full(count, 40_000), np.arange(count), [axis]), cube_size=30_000)
+GAIN = Gain(table_rows=1_000_000, importance=(1.0, 1.0), file_rows=400_000)
+SIZES = (300, 5_000, 20_000, 90_000, 400_000)
 
 
-def test_files_of_successive_days_are_left_alone() -> None:
-    every, no = np.ones(8, np.bool_), np.zeros(8, np.bool_)
-    days = [(day / 8, (day + 1) / 8) for day in range(8)]
-    assert not files_of(days, 0).files_to_restore(every, no, max_rows=1e9).any()
-    assert files_of([(0.0, 1.0)] * 8, 0).files_to_restore(every, no, max_rows=1e9).all()
+def boxes_of(writes: list[tuple[float, float, int]], *, files: int = 1) -> Boxes:
+    """Return boxes that have all values of the second of two columns."""
+    low, high, rows = (np.array(values, np.float64) for values in zip(*writes, strict=True))
+    return Boxes(
+        np.column_stack([low, np.zeros_like(low)]),
+        np.column_stack([high, np.ones_like(low)]),
+        rows,
+        np.full(len(rows), float(files)),
+    )
 
 
-def test_restored_files_fit_maximum_rows() -> None:
-    every, no = np.ones(8, np.bool_), np.zeros(8, np.bool_)
-    gain = files_of([(0.0, 1.0)] * 8, 0)
-    chosen = [
-        int(gain.files_to_restore(every, no, max_rows=rows).sum()) for rows in (1, 30_000, 125_000, 1e9)
-    ]
-    assert chosen == [0, 1, 3, 8]
-    assert gain.shares_saved(every).sum() == pytest.approx(1 - (0.1 + 0.9 * 0.5), abs=0.1)
+@st.composite
+def written(draw: st.DrawFn) -> tuple[Boxes, BoolArray]:
+    at, writes = 0.0, list[tuple[float, float, int]]()
+    for _ in range(draw(st.integers(2, 6))):
+        width = draw(st.sampled_from([0.02, 0.1, 1.0]))
+        low = min(at, 1 - width)
+        writes.append((low, low + width, draw(st.sampled_from(SIZES))))
+        at = draw(st.sampled_from([at, at + width])) % 1
+    is_free = draw(st.lists(st.booleans(), min_size=len(writes), max_size=len(writes)))
+    return boxes_of(writes), np.array(is_free)
+
+
+def saved(boxes: Boxes, run: Sequence[int], is_free: BoolArray) -> float | None:
+    """Return what it saves to write boxes together; None: it must not be done."""
+    rows, largest = boxes.rows[run].sum(), max((boxes.rows[at] for at in run if not is_free[at]), default=0.0)
+    files = np.array([max(1.0, np.ceil(rows / GAIN.file_rows))])
+    union = Boxes(
+        boxes.lowest[run].min(axis=0)[None], boxes.highest[run].max(axis=0)[None], np.array([rows]), files
+    )
+    ratios = GAIN.opened(union)[:, 0] / GAIN.opened(boxes)[:, run].sum(axis=1)
+    value = -float(np.mean(np.log(ratios))) * rows
+    moved = sum(boxes.rows[at] for at in run if not is_free[at])
+    allowed = ratios.max() <= 1.6 and 2 * largest <= rows and value >= -np.log(0.88) * moved
+    return value if allowed and value > 0 else None
+
+
+def best_of(boxes: Boxes, order: list[int], is_free: BoolArray) -> float:
+    """Return what the best division of an order into runs saves, by trying all."""
+    best = 0.0
+    for cuts in range(1 << (len(order) - 1)):
+        ends = [at + 1 for at in range(len(order) - 1) if cuts >> at & 1] + [len(order)]
+        runs = [order[first:last] for first, last in pairwise([0, *ends])]
+        best = max(best, sum(saved(boxes, run, is_free) or 0.0 for run in runs if len(run) > 1))
+    return best
+
+
+@given(written())
+def test_joined_writes_save_most_of_all_divisions(drawn: tuple[Boxes, BoolArray]) -> None:
+    boxes, is_free = drawn
+    chosen = GAIN.joined(boxes, is_free)
+    assert len(np.concatenate([*chosen, np.zeros(0, int)])) == len({*np.concatenate([*chosen, []]).tolist()})
+    each = [saved(boxes, run.tolist(), is_free) for run in chosen]
+    assert None not in each
+    middles = boxes.lowest[:, 0] + boxes.highest[:, 0]
+    orders = [np.argsort(key, kind="stable").tolist() for key in (middles, boxes.rows)]
+    assert sum(value or 0 for value in each) == pytest.approx(
+        max(best_of(boxes, order, is_free) for order in orders)
+    )
+
+
+@pytest.mark.parametrize(("low", "high", "rows"), [(0.0, 1.0, 40_000), (0.3, 0.5, 300_000)])
+def test_shares_match_filters_on_pages(low: float, high: float, rows: int) -> None:
+    # Pages of the largest band, which divide a box along both columns.
+    parts = round(np.sqrt(0.12 * rows / 224))
+    edges = np.linspace(low, high, parts + 1)
+    begins = np.random.default_rng(0).uniform(low - 1 / 30, high, 20_000)[:, None]
+    meets = ((begins < edges[1:]) & (begins + 1 / 30 > edges[:-1])).mean()
+    # A filter meets the box with this probability; then it opens that share of it.
+    drawn = meets * (high - low + 1 / 30)
+    assert GAIN.sides(boxes_of([(low, high, rows)]))[0, 0] + 1 / 30 == pytest.approx(drawn, rel=0.1)
 
 
 @given(st.integers(1, 400), st.integers(2, 60), st.integers(10, 300), st.integers(0, 99))

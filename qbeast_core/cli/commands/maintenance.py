@@ -99,7 +99,7 @@ def upgrade(table: str, **options: Any) -> Answer:
     progress=True,
 )
 def optimize(table: qbeast.Table, *, files: Sequence[str], revision: str | None, **options: Any) -> Answer:
-    """Rewrite files to improve the index: small files, files of other writers, overfull cubes."""
+    """Rewrite files to improve the index: files of other writers, and appends that are better written together."""
     number: Any = int(revision) if revision is not None and revision.isdecimal() else revision
     result = table.optimize(files=list(files) or None, revision=number, **options)
     return Answer(parts=(repr(result).removeprefix("OptimizeResult: "),), data=result.to_dict())

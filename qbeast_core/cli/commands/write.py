@@ -96,6 +96,12 @@ _writing = together(
     option(
         "--cube-size", "Target number of rows per cube; by default chosen from the data.", "ROWS", type=int
     ),
+    choice_option(
+        "--compression",
+        "Compression of the files of a new table; by default zstd, the smallest.",
+        ("zstd", "snappy", "none"),
+        optional=True,
+    ),
     importance_option,
     option("--column-stats", "Ranges or quantiles of columns, see docs/cli.md.", "JSON"),
     txn_option,

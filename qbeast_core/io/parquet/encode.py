@@ -46,6 +46,7 @@ def encode_data_file(
     statistics: Sequence[str] = (),
     dictionary: Sequence[str] = (),
     levels: Mapping[str, int] | None = None,
+    codec: str = "zstd",
     values: Mapping[str, pl.Series] | None = None,
     stored: Callable[[Any], Any] | None = None,
     metadata: Mapping[str, str] | None = None,
@@ -56,10 +57,10 @@ def encode_data_file(
     Columns that are not dictionary encoded are stored as DELTA_BINARY_PACKED (integers, dates, timestamps,
     decimals of up to 18 digits), smaller than PLAIN and faster to write and to scan, or else as PLAIN. Strings
     and binaries are always PLAIN or dictionary encoded: Spark 3.5.3 and 4.0.0 misread DELTA_LENGTH_BYTE_ARRAY.
-    The same holds for values in structs, lists and maps. `levels` are levels of zstd for columns that need
-    another one; 0 leaves a column uncompressed. `special_types` are types in the Delta schema of columns that are or
-    contain variants or voids. `stored` returns the Arrow table with other names and ids of fields inside of columns.
-    `metadata` are key-value pairs of the footer.
+    The same holds for values in structs, lists and maps. `codec` is a compression of Arrow, or "none". `levels` are
+    levels of zstd for columns that need another one; 0 leaves a column uncompressed, with any codec. `special_types`
+    are types in the Delta schema of columns that are or contain variants or voids. `stored` returns the Arrow table
+    with other names and ids of fields inside of columns. `metadata` are key-value pairs of the footer.
 
     >>> frame = pl.DataFrame({"city": ["Oslo", "Rome", "Oslo"]})
     >>> file = encode_data_file(frame, weights=np.array([-5, 7, 9], dtype=np.int32), cuts=PageCuts((3,), (2,)))
@@ -74,11 +75,11 @@ def encode_data_file(
     if weights is not None:  # one value per row group
         bounded.append(WEIGHT_COLUMN)
         dictionary = [*dictionary, WEIGHT_COLUMN]
-    levels = {WEIGHT_COLUMN: 0, **(levels or {})}
+    codecs = _Codecs(codec, {WEIGHT_COLUMN: 0, **(levels or {})})
     if len(table) == 0:
-        data = _encode(table, PageCuts((0,), (1,)), bounded, set(dictionary), levels)
+        data = _encode(table, PageCuts((0,), (1,)), bounded, set(dictionary), codecs)
         return EncodedFile(data.to_pybytes(), data.size, 0)
-    file, sizes, is_aligned = _encode_aligned(table, cuts, bounded, set(dictionary), levels)
+    file, sizes, is_aligned = _encode_aligned(table, cuts, bounded, set(dictionary), codecs)
     at, directory = _footer_at(file), b""
     if is_aligned:
         directory = dump_directory(sizes, cuts=cuts, parquet_tail=bytes(file[at:]))
@@ -86,12 +87,30 @@ def encode_data_file(
     return EncodedFile(data, len(data), len(data) - at if is_aligned else 0)
 
 
+@dataclass(frozen=True, slots=True)
+class _Codecs:
+    """The compression of a file, and levels of zstd of some of its columns; 0: uncompressed."""
+
+    codec: str
+    levels: Mapping[str, int]
+
+    def options(self, leaves: Sequence[str]) -> dict[str, Any]:
+        """Return the options of the writer."""
+        levels = {path: self.levels.get(path, _ZSTD_LEVEL) for path in leaves}
+        options: dict[str, Any] = {
+            "compression": {path: self.codec if level else "none" for path, level in levels.items()}
+        }
+        if self.codec == "zstd":
+            options["compression_level"] = {path: level for path, level in levels.items() if level}
+        return options
+
+
 def _encode_aligned(
-    table: Any, cuts: PageCuts, statistics: list[str], dictionary: set[str], levels: Mapping[str, int]
+    table: Any, cuts: PageCuts, statistics: list[str], dictionary: set[str], codecs: _Codecs
 ) -> tuple[memoryview, I64Array, bool]:
     """Encode a file. Return it, its page sizes by (leaf, page), and whether its pages are aligned."""
     while True:
-        file = memoryview(_encode(table, cuts, statistics, dictionary, levels))
+        file = memoryview(_encode(table, cuts, statistics, dictionary, codecs))
         sizes, misaligned = _page_sizes(file, cuts)
         if not misaligned or dictionary.isdisjoint(misaligned):
             return file, sizes, not misaligned
@@ -142,11 +161,8 @@ def _to_arrow(frame: pl.DataFrame) -> Any:
     return pa.table(columns)
 
 
-def _encode(
-    table: Any, cuts: PageCuts, statistics: list[str], dictionary: set[str], levels: Mapping[str, int]
-) -> Any:
+def _encode(table: Any, cuts: PageCuts, statistics: list[str], dictionary: set[str], codecs: _Codecs) -> Any:
     leaves = [path for column in table.schema for path in _leaves(column.name, column.type)]
-    levels_of = {path: levels.get(path, _ZSTD_LEVEL) for path in leaves}
     # Nested numbers are PLAIN: Polars up to 1.4 refuses the delta encoding inside a struct.
     # The writer knows leaves by their texts: a column "a.b" and the field b of a column "a" have one encoding.
     own = {name for name, count in Counter(leaves).items() if count == 1} - dictionary
@@ -160,8 +176,7 @@ def _encode(
         "use_dictionary": sorted(dictionary) or False,
         "dictionary_pagesize_limit": _DICTIONARY_BYTES,
         "column_encoding": {path: encoding for path, encoding in encodings.items() if encoding},
-        "compression": {path: "zstd" if level else "none" for path, level in levels_of.items()},
-        "compression_level": {path: level for path, level in levels_of.items() if level},
+        **codecs.options(leaves),
         "store_schema": False,
         "store_decimal_as_integer": True,
     }

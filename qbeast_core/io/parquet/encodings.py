@@ -47,8 +47,10 @@ def choose_dictionary(frame: pl.DataFrame) -> list[str]:
     return [path for path, leaf in leaves if _repeats(leaf)]
 
 
-def choose_uncompressed(rows: pl.DataFrame, *, page_rows: int, dictionary: Sequence[str]) -> list[str]:
-    """Return the leaf columns that zstd makes less than 5 % smaller, measured on some rows.
+def choose_uncompressed(
+    rows: pl.DataFrame, *, page_rows: int, dictionary: Sequence[str], codec: str = "zstd"
+) -> list[str]:
+    """Return the leaf columns that a compression makes less than 5 % smaller, measured on some rows.
 
     Packed numbers without a pattern do not shrink. Compressing them would take half of the encoding time of a
     file, and slow down every scan. A trial uses about 64 MiB at a time, however large the values are.
@@ -62,7 +64,7 @@ def choose_uncompressed(rows: pl.DataFrame, *, page_rows: int, dictionary: Seque
     names: list[str] = []
     for part in _trials(rows):
         cuts = PageCuts((part.height,), (page_rows,))
-        trial = encode_data_file(part, weights=None, cuts=cuts, dictionary=dictionary)
+        trial = encode_data_file(part, weights=None, cuts=cuts, dictionary=dictionary, codec=codec)
         group = pq.read_metadata(pa.BufferReader(trial.data)).row_group(0)
         chunks = [group.column(number) for number in range(group.num_columns)]
         names += [

@@ -126,6 +126,7 @@ class Encoder:
             statistics=list(table.sample.spaces),
             dictionary=self.settings.dictionary,
             levels=self.settings.levels,
+            codec=self.settings.codec,
         )
         if not encoded.tail_bytes:  # its pages cannot be read alone
             in_files = encoded.size_bytes / rows.height

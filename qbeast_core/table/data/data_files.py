@@ -32,12 +32,13 @@ from qbeast_core.log.columns.stored import PLAIN, StoredColumns, sample_column_o
 from qbeast_core.log.domains import hidden_columns
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, leaves_of, stats_columns
 from qbeast_core.log.files.tag_copy import RULES, RULES_TAG, FileIndex, dump_copy
+from qbeast_core.log.properties import Codec, codec_of
 from qbeast_core.space.arrays import I32Array, U32Array
 from qbeast_core.space.weights import sample_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.layout import Layout, dump_layout
-from qbeast_core.support.runtime import Progress, ProgressCallback, new_id, now_ms
+from qbeast_core.support.runtime import Progress, ProgressCallback, new_id
 from qbeast_core.table.data.row_codec import encode_rows
 from qbeast_core.tree.key_tag import KEYS_TAG, dump_keys, keys_of_file
 from qbeast_core.tree.layout.arrange import Grain, arrange
@@ -71,6 +72,7 @@ class FileSettings:
     dictionary: list[str]
     # Levels of zstd of columns that need another one; 0: uncompressed.
     levels: dict[str, int]
+    codec: Codec
     statistics: tuple[str, ...]
     stats_columns: list[tuple[str, ...]]
     # Column to compute from the weights. Files of tables with one have no hidden weights.
@@ -85,6 +87,8 @@ class FileSettings:
     grain: Grain
     # How much narrower than others the pages of an indexed column are, by name; 1 if it is missing.
     importance: Mapping[str, float]
+    # Modification time of the files.
+    time_ms: int
 
     @staticmethod
     def of(
@@ -99,6 +103,7 @@ class FileSettings:
         is_scattered: bool = False,
         importance: Mapping[str, float] = MappingProxyType({}),
         table_rows: int = 0,
+        time_ms: int = 0,
     ) -> FileSettings:
         """Derive the settings from the rows and the table; of many rows, some are encoded to see what shrinks."""
         sample_column = sample_column_of(configuration, frame.schema, columns)
@@ -115,16 +120,18 @@ class FileSettings:
         known = {leaf for leaf, _ in leaves_of(visible)}
         listed += [leaf for leaf in dict.fromkeys(needed) if leaf not in listed and leaf in known]
         frame = frame.drop(computed)  # its values are not known yet
-        dictionary = choose_dictionary(frame)
+        dictionary, codec = choose_dictionary(frame), codec_of(configuration)
         levels, grain = dict.fromkeys(computed, _SAMPLE_LEVEL), Grain.of(table_rows)
-        if (frame.estimated_size() if size_bytes is None else size_bytes) > _WORTH_TRYING_BYTES:
+        large = (frame.estimated_size() if size_bytes is None else size_bytes) > _WORTH_TRYING_BYTES
+        if large and codec != "none":
             page_rows = round(grain.page_rows)
             sample = _like_pages(frame, page_rows)
-            stored = choose_uncompressed(sample, page_rows=page_rows, dictionary=dictionary)
+            stored = choose_uncompressed(sample, page_rows=page_rows, dictionary=dictionary, codec=codec)
             levels |= dict.fromkeys(stored, 0)
         return FileSettings(
             dictionary,
             levels,
+            codec,
             (*indexed, *computed),
             listed,
             sample_column,
@@ -134,6 +141,7 @@ class FileSettings:
             is_scattered=is_scattered,
             grain=grain,
             importance=importance,
+            time_ms=time_ms,
         )
 
 
@@ -220,13 +228,14 @@ def store_file(
         statistics=settings.statistics,
         dictionary=settings.dictionary,
         levels=settings.levels,
+        codec=settings.codec,
         values=values,
         metadata=metadata,
     )
     add = AddFile(
         path=FilePath(path).encoded,
         size=encoded.size_bytes,
-        modification_time=now_ms(),
+        modification_time=settings.time_ms,
         stats=file_stats(rows, columns=settings.stats_columns, few=values, named=columns.stored_leaf),
         tags=None if weights is None else _tags(keys, layout, tail_bytes=encoded.tail_bytes),
         partition_values=partition,

@@ -106,6 +106,7 @@ def encode_rows(
     statistics: Sequence[str] = (),
     dictionary: Sequence[str] = (),
     levels: Mapping[str, int] | None = None,
+    codec: str = "zstd",
     values: Mapping[str, pl.Series] | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> EncodedFile:
@@ -119,6 +120,7 @@ def encode_rows(
         cuts=cuts,
         statistics=[*map(name, statistics)],
         dictionary=[*map(name, dictionary)],
+        codec=codec,
         levels={name(column): level for column, level in (levels or {}).items()},
         values={name(column): distinct for column, distinct in (values or {}).items()},
         special_types=columns.stored_special_types,

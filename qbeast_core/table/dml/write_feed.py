@@ -13,6 +13,7 @@ from qbeast_core.io.parquet.tail import PageCuts
 from qbeast_core.log.actions import CHANGE_FOLDER, CdcFile
 from qbeast_core.log.columns.file_values import partition_values
 from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.log.properties import Codec, codec_of
 from qbeast_core.space.weights import sample_values
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.support.runtime import new_id
@@ -97,7 +98,7 @@ class WriteFeed:
             values = partition_values(part, columns)
             # Not in a folder of the partition: deltalake cannot read a feed in folders with escaped characters.
             path = f"{CHANGE_FOLDER}/{self.prefix}.{new_id()}.parquet"
-            data = _encoded(part, columns)
+            data = _encoded(part, columns, codec_of(self.target.configuration))
             self.target.store.put(path, data)
             yield CdcFile(path=FilePath(path).encoded, size=len(data), partition_values=values)
 
@@ -107,8 +108,9 @@ def _typed(rows: pl.DataFrame, kind: str) -> Iterator[pl.DataFrame]:
         yield rows.with_columns(pl.lit(kind).alias(CHANGE_TYPE))
 
 
-def _encoded(rows: pl.DataFrame, columns: StoredColumns) -> bytes:
+def _encoded(rows: pl.DataFrame, columns: StoredColumns, codec: Codec) -> bytes:
     """Return a Parquet file of rows with their kind of change."""
     rows = rows.select(columns.in_files(rows.columns))
     cuts = PageCuts((rows.height,), (page_rows_within(rows, _PAGE_ROWS),))
-    return encode_rows(rows, columns, weights=None, cuts=cuts, dictionary=choose_dictionary(rows)).data
+    dictionary = choose_dictionary(rows)
+    return encode_rows(rows, columns, weights=None, cuts=cuts, dictionary=dictionary, codec=codec).data

@@ -13,7 +13,7 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError
 from qbeast_core.log.actions import AddFile
-from qbeast_core.space.arrays import F64Array, I32Array, I64Array, U32Array, U64Array
+from qbeast_core.space.arrays import I32Array, I64Array, U32Array, U64Array
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.revision import Revision
@@ -31,7 +31,7 @@ from qbeast_core.tree.layout.grid import GRID_BITS, grid_columns
 from qbeast_core.tree.layout.index_plan import smallest_block_rows
 from qbeast_core.tree.layout.outline import Outline, OutlineLevel
 from qbeast_core.tree.layout.pack import rows_per_file
-from qbeast_core.tree.layout.upper import opened_rows, pack_cubes
+from qbeast_core.tree.layout.upper import pack_cubes
 from qbeast_core.tree.space.index_values import frame_weights
 from qbeast_core.tree.space.partitions import Partitions
 from qbeast_core.tree.space.summary import IndexSummary, domain_limits, merge_summaries
@@ -143,7 +143,6 @@ class DistributedRows:
         )
         return PlannedRows(
             file_count=task.file_count,
-            opened_rows=cubes.opened_rows(task.file_starts),
             cube_count=len(cubes.counts),
             design_effect=design_effect(weights, share=cubes.share),
             keys=lambda: KeySketch.of(np.sort(weights)),
@@ -251,14 +250,6 @@ class _SampledCubes:
         starts = np.union1d(starts[~is_first], roots)
         starts[0] = 0
         return starts
-
-    def opened_rows(self, file_starts: U64Array) -> F64Array:
-        """Return the rows that filters are expected to open; see `PlannedRows`."""
-        cube = np.repeat(np.arange(len(self.counts)), self.counts)
-        file = np.searchsorted(file_starts, self.keys, side="right")
-        is_first = np.append(True, (np.diff(cube) != 0) | (np.diff(file) != 0))[: len(cube)]
-        sizes = np.diff(np.flatnonzero(is_first), append=len(cube)) / self.share
-        return opened_rows(self.cubes.depth[cube[is_first]], sizes, dimensions=self.cubes.dimensions)
 
 
 def draw_outline(

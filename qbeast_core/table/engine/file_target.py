@@ -13,6 +13,7 @@ from qbeast_core.io.stores.store import Store
 from qbeast_core.log.columns.stored import StoredColumns, sample_column_of, without_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
+from qbeast_core.support.runtime import now_ms
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.data.row_rules import RowRules
 from qbeast_core.table.data.schema import fit_frame
@@ -87,6 +88,8 @@ class FileTarget:
     importance: Mapping[str, float] = field(default_factory=dict[str, float])
     # Rows of the table before the write, as far as they are counted.
     table_rows: int = 0
+    # Modification time of the files. Optimize keeps files of one time together: they divide one space.
+    time_ms: int
 
     @staticmethod
     def of(
@@ -100,8 +103,9 @@ class FileTarget:
         sample_by: tuple[str, ...] = (),
         importance: Mapping[str, float] = MappingProxyType({}),
         table_rows: int = 0,
+        time_ms: int | None = None,
     ) -> FileTarget:
-        """Return the target of files in a table with this configuration."""
+        """Return the target of files in a table with this configuration, by default with the time of now."""
         prefixes = "delta.", SAMPLE_COLUMN
         properties = {key: value for key, value in configuration.items() if key.startswith(prefixes)}
         return FileTarget(
@@ -119,6 +123,7 @@ class FileTarget:
             sample_by=sample_by,
             importance=dict(importance),
             table_rows=table_rows,
+            time_ms=now_ms() if time_ms is None else time_ms,
         )
 
     @property

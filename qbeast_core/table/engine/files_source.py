@@ -48,6 +48,8 @@ class FilesSource:
     only: Mapping[int, BitMap64] = field(default_factory=dict[int, BitMap64])
     # Index of a file -> its changed rows, for files that were read already.
     changed: Mapping[int, pl.DataFrame] = field(default_factory=dict[int, pl.DataFrame])
+    # Time of the new files, see `FileTarget`.
+    time_ms: int | None = None
 
     @property
     def empty(self) -> pl.DataFrame:
@@ -68,6 +70,7 @@ class FilesSource:
             sample_by=snapshot.config.sample_by,
             importance=snapshot.config.importance,
             table_rows=snapshot.counted_rows,
+            time_ms=self.time_ms,
         )
 
     def by_change(self) -> Iterator[tuple[RowFunction | None, I64Array]]:

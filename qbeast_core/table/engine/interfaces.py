@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.space.arrays import F64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.table.engine.file_target import FileTarget
@@ -45,8 +44,6 @@ class PlannedRows:
 
     # Number of files to write.
     file_count: int
-    # Rows that filters on one, two and three columns are expected to open in these files.
-    opened_rows: F64Array
     # Number of cubes with rows. With workers: the number of cubes with sampled rows.
     cube_count: int
     # Design effect of these rows only, at least 1.0.
@@ -61,7 +58,6 @@ def unindexed_rows(write: Callable[[], Sequence[AddFile]], *, file_count: int = 
     """Return the plan of rows that are written without an index. The number of files may be unknown, 0."""
     return PlannedRows(
         file_count=file_count,
-        opened_rows=np.zeros(0),
         cube_count=0,
         design_effect=1.0,
         keys=lambda: KeySketch.of(np.zeros(0, np.int32)),

@@ -129,7 +129,6 @@ class _MemoryRows:
             give_back_memory()
         return PlannedRows(
             file_count=plan.file_count,
-            opened_rows=plan.opened_rows,
             cube_count=len(plan.assignment.counts),
             design_effect=effect,
             keys=partial(_keys, plan, effect),

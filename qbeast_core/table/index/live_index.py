@@ -16,7 +16,6 @@ from qbeast_core.log.domains import clustered_by_others, is_clustered
 from qbeast_core.query.index.block_table import NO_REVISION, BlockTable
 from qbeast_core.query.index.decode_tags import fits_schema
 from qbeast_core.space.arrays import BoolArray, I64Array
-from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.space.index_columns import NumberColumn, number_values
 from qbeast_core.spec.layout import WITHOUT_HIDDEN_WEIGHTS
@@ -389,7 +388,7 @@ def _axis(files: pl.DataFrame, name: str, dtype: pl.DataType, space: Transformat
         return Axis.unknown(files.height)
     low, high = np.split(number_values(both) / 2, 2)  # halved: the range of extreme doubles does not overflow
     rows = files["num_records"].fill_null(0).cast(pl.Int64).to_numpy()[known]
-    axis = Axis.of(np.minimum(low, high), np.maximum(low, high), rows, to_coordinates(space, both))
+    axis = Axis.of(np.minimum(low, high), np.maximum(low, high), rows)
     lowest, highest = np.zeros(files.height), np.ones(files.height)
     lowest[known], highest[known] = axis.lowest, axis.highest
-    return Axis(axis.coordinates, axis.shares, lowest, highest)
+    return Axis(lowest, highest)

@@ -15,7 +15,8 @@ from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.live_index import Index
-from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, choose_files, saved_share
+from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, choose_files
+from qbeast_core.table.rewrite.grouping import opened_shares, shares_text
 
 _SPREADS: Final = ("rows_per_cube", "rows_per_block", "bytes_per_file", "blocks_per_cube", "blocks_per_file")
 _SHOWN: Final = ("min", "q1", "median", "q3", "max", "mean", "std")
@@ -111,9 +112,10 @@ class Health(_Value):
     needs_optimize: bool
     # Distinct reasons in the plan of `optimize(dry_run=True)`, sorted.
     reasons: tuple[str, ...]
-    # Share of the rows that filters open now, which they would not open after the next optimize. Estimated from the
-    # blocks and statistics of the indexed files, for ranges of a tenth of the values of one to three columns.
-    saved_share: float = 0.0
+    # Share of the rows that a filter on 1/30 of the values of each indexed column opens, now and after the next
+    # optimize. Estimated from the statistics of the files.
+    opened: dict[str, float] = {}
+    opened_after: dict[str, float] = {}
     # Rows without a value in the sample column that can be trusted; 0 in a table without one. Optimize computes them.
     rows_without_sample: int = 0
     # Rows that are indexed by other columns than the newest revision, after a reindex. Optimize moves them in steps.
@@ -134,14 +136,12 @@ class Health(_Value):
         reasons += f" ({hidden} are hidden by deletion vectors)" if self.hidden_rows else ""
         left = self.rows_clustered_by_others
         reasons += f" ({left:,} rows are clustered by another implementation)" if left else ""
-        reasons += (
-            f"; filters would open about {self.saved_share:.0%} less" if self.saved_share >= 0.01 else ""
-        )
-        return (
-            f"yes, because {reasons}"
-            if self.needs_optimize
-            else f"no{f': {reasons.strip()}' if reasons else ''}"
-        )
+        shares = shares_text(self.opened, self.opened_after)
+        reasons += f"; a filter on 1/30 of a column opens: {shares}" if shares else ""
+        if self.needs_optimize:
+            return f"yes, because {reasons}"
+        reasons = reasons.strip(" ;")
+        return f"no: {reasons}" if reasons else "no"
 
 
 class Metrics(_Value):
@@ -158,9 +158,9 @@ class Metrics(_Value):
     sample_by : tuple of str
         Sampling key, see `Table.sample_by`.
     health : Health
-        State of the table: `needs_optimize`; `reasons` as in the plan of ``optimize(dry_run=True)``; `saved_share`,
-        the share of the rows that filters open now and would not open after the next optimize, in [0, 1] (a rough
-        estimate, too high if rows arrive in the order of an indexed column); `rows_without_sample`, the rows that
+        State of the table: `needs_optimize`; `reasons` as in the plan of ``optimize(dry_run=True)``; `opened` and
+        `opened_after`, by indexed column the share of the rows that a filter on 1/30 of its values opens, in [0, 1],
+        now and after the next optimize (estimated); `rows_without_sample`, the rows that
         samples of other engines may lack (see `Table.add_sample_column`); `rows_of_other_columns`, the rows that a
         reindex left to `Table.optimize`; and `hidden_rows`, the rows that deletion vectors hide, which no read returns
         and ``optimize(purge=True)`` removes, with `hidden_share`, their share of the rows in files, in [0, 1]. Other
@@ -341,7 +341,8 @@ def _health(state: Index) -> Health:
     return Health(
         needs_optimize=bool(choice.reasons),
         reasons=tuple(sorted(set(choice.reasons))),
-        saved_share=round(saved_share(state, choice), 4),
+        opened=opened_shares(state),
+        opened_after=opened_shares(state, choice.groups),
         rows_without_sample=state.rows_without_sample,
         hidden_rows=hidden,
         hidden_share=round(hidden / max(counted, 1), 6),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from itertools import zip_longest
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -11,14 +12,11 @@ import polars as pl
 
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.space.arrays import BoolArray, I64Array
-from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import weight_to_fraction
-from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index.live_index import STAGED, Index
+from qbeast_core.table.rewrite.grouping import Grouping
 from qbeast_core.table.snapshot.hidden_rows import UNKNOWN, logged_counts
-from qbeast_core.tree.layout.gain import Blocks, Gain
-from qbeast_core.tree.space.index_values import text_column
 
 # Why a file is rewritten.
 RewriteReason: TypeAlias = Literal[
@@ -28,7 +26,7 @@ RewriteReason: TypeAlias = Literal[
     "deletion vector",
     "foreign layout",
     "small file",
-    "overfull cubes",
+    "wide pages",
     "order of weights",
 ]
 
@@ -36,11 +34,6 @@ _SMALL_SHARE: Final = 0.5
 
 # Minimum share of hidden rows for which a file is rewritten.
 _MIN_HIDDEN_SHARE: Final = 0.1
-
-# Maximum number of rows that one optimize restores: for each row that it rewrites for another reason, and as a share of
-# the table. Without other rows to rewrite it restores the rows of a large file.
-_RESTORED_PER_ROW: Final = 0.8
-_RESTORED_SHARE: Final = 0.05
 
 # Maximum share of the table's bytes that one optimize moves from revisions with other columns, at least one file.
 _MOVED_SHARE: Final = 0.25
@@ -56,7 +49,7 @@ class Scope:
     newest: bool = False
     # Include files without index.
     staged: bool = True
-    # Include small files and files with hidden rows of other revisions.
+    # Include files of other revisions with the same columns, and files with hidden rows of any revision.
     beyond: bool = False
     # Include all files of other revisions.
     older: bool = False
@@ -64,8 +57,6 @@ class Scope:
     moves: bool = False
     # Include all files of the revision, also those in good shape.
     full: bool = False
-    # Include some files of the revision whose cubes are overfull.
-    restores: bool = True
     # Include all files with hidden rows, also those with few, or that another implementation clustered.
     purge: bool = False
     # Include only these files (decoded paths), also those in good shape. None: any files.
@@ -80,11 +71,6 @@ class Scope:
             return self
         return replace(self, revision=None if state.newest is None else state.newest.revision_id)
 
-    @property
-    def can_be_finished(self) -> bool:
-        """Whether a rewritten file leaves the scope: the scope depends on the shape of files only."""
-        return not self.full and self.paths is None and self.fraction is None
-
 
 # Scope of an optimize without options.
 DEFAULT_SCOPE: Final = Scope(newest=True, beyond=True, moves=True)
@@ -97,6 +83,8 @@ class Choice:
     # Indexes in the snapshot, ascending.
     files: I64Array
     reasons: list[RewriteReason]
+    # The same files, as sets whose rows are written together.
+    groups: Sequence[I64Array] = ()
 
     def frame(self, state: Index) -> pl.DataFrame:
         """Return `path` (decoded), `rows` (without hidden ones), `bytes`, `revision_id` (null: none), `reason`."""
@@ -122,28 +110,26 @@ def choose_files(state: Index, scope: Scope) -> Choice:
     reasons: dict[RewriteReason, BoolArray] = {
         "requested": current if scope.full else (current | staged) & (scope.paths is not None),
         "staged": staged & scope.staged,
-        "older revision": (~current & ~staged & scope.older) | _to_move(state, scope),
+        "older revision": (~current & ~staged & scope.older) | _to_move(state, scope, within),
         "deletion vector": considered & hidden,
         "foreign layout": (current & ~has_exact_layout(files)) | (considered & _lacks_samples(state)),
     }
-    # Files with one of these reasons are rewritten in any case. Small and overfull files are worth it only if enough
-    # rows are rewritten with them.
+    # Files with one of these reasons are rewritten in any case.
     certain = np.logical_or.reduce([within & mask for mask in reasons.values()])
-    shaped = considered & within & ~certain & (scope.paths is None) & (current | ~state.of_other_columns)
-    small, overfull = np.zeros_like(certain), np.zeros_like(certain)
-    gains = _Gains(state, state.snapshot.config.revisions.get(scope.revision or STAGED))
-    sizes = _sizes(files)
-    for tree, here in enumerate(state.files_by_tree):  # each partition has files and a tree of its own
-        if shaped[here].any():
-            restorable = shaped[here] & current[here] & scope.restores
-            masks = _of_shape(gains, tree, sizes[:, here], shaped[here], (restorable, certain[here]))
-            small[here], overfull[here] = masks
-    reasons |= {"small file": small, "overfull cubes": overfull}
-    chosen = within & np.logical_or.reduce(list(reasons.values()))
+    if scope.full or scope.paths is not None:
+        groups = [np.flatnonzero(certain)]
+    else:
+        others = considered & within & ~certain & ~state.of_other_columns & has_exact_layout(files)
+        moved = reasons["staged"] | reasons["older revision"]
+        groups = _groups(state, scope, certain=certain, others=others, moved=moved)
+    chosen = np.zeros_like(certain)
+    chosen[np.concatenate([*groups, np.zeros(0, np.int64)])] = True
+    small = _is_small(files)
+    reasons |= {"small file": small, "wide pages": ~small}
     numbers = np.flatnonzero(chosen)
     names = list(reasons)
     first = np.select(list(reasons.values()), list(range(len(names))), default=0)
-    return Choice(numbers, [names[index] for index in first[numbers].tolist()])
+    return Choice(numbers, [names[index] for index in first[numbers].tolist()], groups)
 
 
 def _choose_without_index(state: Index, scope: Scope) -> Choice:
@@ -159,7 +145,7 @@ def _choose_without_index(state: Index, scope: Scope) -> Choice:
         small = _small(sizes[:, here], ~chosen, int(sizes[0, here[chosen]].sum()))
         reasons[here[small]] = "small file"
     numbers = np.flatnonzero(reasons != "")
-    return Choice(numbers, reasons[numbers].tolist())
+    return Choice(numbers, reasons[numbers].tolist(), [numbers])
 
 
 def _hides_rows(state: Index, scope: Scope) -> BoolArray:
@@ -175,26 +161,6 @@ def _hides_rows(state: Index, scope: Scope) -> BoolArray:
     return chosen
 
 
-def saved_share(state: Index, choice: Choice) -> float:
-    """Return the share of the rows that filters open now, which they would not open after a rewrite, in [0, 1].
-
-    It is an estimate for the files of the newest revision.
-    """
-    if state.newest is None or not len(choice.files):
-        return 0.0
-    chosen = np.zeros(state.snapshot.files.height, np.bool_)
-    chosen[choice.files] = True
-    chosen &= state.revision_of == state.newest.revision_id
-    if not chosen.any():
-        return 0.0
-    gains, saved, opened = _Gains(state, state.newest), np.zeros(1), np.zeros(1)
-    for tree, here in enumerate(state.files_by_tree):
-        gain = gains.of_tree(tree)
-        if gain is not None:
-            saved, opened = saved + gain.saved(chosen[here]), opened + gain.opened
-    return max(float((saved / np.maximum(opened, 1.0)).mean()), 0.0)
-
-
 def _within(state: Index, scope: Scope, staged: BoolArray) -> BoolArray:
     """Return which files are within `Scope.fraction`."""
     files = state.snapshot.files
@@ -205,24 +171,24 @@ def _within(state: Index, scope: Scope, staged: BoolArray) -> BoolArray:
     low[begins["file"].to_numpy()] = weight_to_fraction(begins["min_weight"].cast(pl.Int32).to_numpy())
     within: BoolArray = ~staged & (low <= scope.fraction)
     order = files.with_row_index("file").filter(pl.Series(staged, dtype=pl.Boolean))
-    order = order.sort("modification_time", "path")
+    order = order.sort("modification_time", maintain_order=True)
     before = order["size_bytes"].cum_sum() - order["size_bytes"]
     oldest = order.filter(before < scope.fraction * int(order["size_bytes"].sum()))["file"]
     within[oldest.to_numpy()] = True
     return within
 
 
-def _to_move(state: Index, scope: Scope) -> BoolArray:
+def _to_move(state: Index, scope: Scope, within: BoolArray) -> BoolArray:
     """Return the oldest files that are indexed by other columns, up to a share of the table's bytes."""
     files = state.snapshot.files
-    chosen = np.zeros(files.height, np.bool_)
-    if not (scope.moves and state.newest is not None and state.of_other_columns.any()):
+    chosen, others = np.zeros(files.height, np.bool_), state.of_other_columns & within
+    if not (scope.moves and state.newest is not None and others.any()):
         return chosen
-    order = files.with_row_index("file").filter(pl.Series(state.of_other_columns, dtype=pl.Boolean))
-    order = order.sort("modification_time", "path")
+    order = files.with_row_index("file").filter(pl.Series(others, dtype=pl.Boolean))
+    order = order.sort("modification_time", maintain_order=True)
     sizes = order["size_bytes"].cum_sum().to_numpy()
-    within = max(int((sizes <= _MOVED_SHARE * int(files["size_bytes"].sum())).sum()), 1)
-    chosen[order["file"].head(within).to_numpy()] = True
+    fitting = max(int((sizes <= _MOVED_SHARE * int(files["size_bytes"].sum())).sum()), 1)
+    chosen[order["file"].head(fitting).to_numpy()] = True
     return chosen
 
 
@@ -248,21 +214,6 @@ def _sizes(files: pl.DataFrame) -> I64Array:
     return np.stack([_rows(files), files["size_bytes"].cast(pl.Int64).to_numpy()])
 
 
-def _of_shape(
-    gains: _Gains, tree: int, sizes: I64Array, among: BoolArray, others: tuple[BoolArray, BoolArray]
-) -> tuple[BoolArray, BoolArray]:
-    """Return which files of a tree are small, and which have overfull cubes. A file has one of these reasons.
-
-    `sizes` are those of the files of the tree, see `_sizes`; `others` are the files that may be rewritten for their
-    overfull cubes, and the files that are rewritten in any case.
-    """
-    rows, (restorable, anyway) = sizes[0], others
-    small = _small(sizes, among, int(rows[anyway].sum()))
-    overfull = _overfull(gains, tree, rows, restorable & ~small, anyway | small)
-    more = _small(sizes, among & ~small & ~overfull, int(rows[anyway | small | overfull].sum()))
-    return small | more, overfull
-
-
 def _small(sizes: I64Array, among: BoolArray, anyway: int) -> BoolArray:
     """Return which small files to join. A file is joined only with at least as many rows as it has.
 
@@ -285,42 +236,29 @@ def _small(sizes: I64Array, among: BoolArray, anyway: int) -> BoolArray:
     return chosen
 
 
-def _overfull(gains: _Gains, tree: int, rows: I64Array, among: BoolArray, anyway: BoolArray) -> BoolArray:
-    """Return the files whose rewrite would save filters most, up to a number of rows."""
-    is_divided = int(rows.sum()) > gains.cube_size  # other trees have one cube
-    gain = gains.of_tree(tree) if among.any() and is_divided else None
-    if gain is None:
-        return np.zeros_like(among)
-    others = float(rows[anyway].sum())
-    restored = _RESTORED_PER_ROW * others if others else sizing().max_file_rows
-    max_rows = max(restored, _RESTORED_SHARE * float(rows.sum()))
-    return gain.files_to_restore(among, anyway, max_rows=max_rows)
+def _is_small(files: pl.DataFrame) -> BoolArray:
+    """Return which files are small: in a table, or beside its largest file."""
+    rows = _rows(files)
+    small: BoolArray = rows < max(sizing().small_file_rows, _SMALL_SHARE * int(rows.max(initial=0)))
+    return small
 
 
-class _Gains:
-    """The gain of rewrites within a revision, for each tree."""
+def _groups(
+    state: Index, scope: Scope, *, certain: BoolArray, others: BoolArray, moved: BoolArray
+) -> list[I64Array]:
+    """Return the files to rewrite, as sets whose rows are written together. Sets can have files of several partitions.
 
-    def __init__(self, state: Index, revision: Revision | None) -> None:
-        self.state, self._revision = state, revision
-        self.cube_size = 0 if revision is None else revision.desired_cube_size
-
-    def of_tree(self, tree: int) -> Gain | None:
-        """Return the gain of rewrites of files of a tree. None: the revision has no files there."""
-        blocks, revision = self._blocks.get((tree,)), self._revision
-        if blocks is None or revision is None:
-            return None
-        listed = Blocks(
-            decode_cubes(text_column(blocks["cube"]), dimensions=len(revision.columns)),
-            min_weights=blocks["min_weight"].cast(pl.Int32).to_numpy(),
-            max_weights=blocks["max_weight"].cast(pl.Int32).to_numpy(),
-            element_counts=blocks["rows"].to_numpy(),
-            files=np.searchsorted(self.state.files_by_tree[tree], blocks["file"].to_numpy()),
-            axes=self.state.axes(revision, tree),
-        )
-        return Gain(listed, cube_size=revision.desired_cube_size)
-
-    @cached_property
-    def _blocks(self) -> dict[tuple[object, ...], pl.DataFrame]:
-        if self._revision is None:
-            return {}
-        return self.state.live_blocks(self._revision.revision_id).partition_by("tree", as_dict=True)
+    Files `certain` are rewritten in any case, those of them that are `moved` together. `others` only with files that
+    it is worth to write them with.
+    """
+    grouping, by_tree = Grouping.of(state, scope.revision), list[list[I64Array]]()
+    _, written = np.unique(state.snapshot.files["modification_time"].to_numpy(), return_inverse=True)
+    units = np.where(moved & certain, -1, 2 * written + certain)  # files of one write have the same time
+    for tree, here in enumerate(state.files_by_tree):  # each partition has files and a tree of its own
+        files = here[(certain | others)[here]]
+        if grouping is None:
+            by_tree.append([files] if len(files) else [])
+        elif certain[files].any() or len(np.unique(units[files])) > 1:
+            by_tree.append(grouping.sets(tree, files, units[files], certain[files]))
+    none = np.zeros(0, np.int64)
+    return [np.sort(np.concatenate(sets)) for sets in zip_longest(*by_tree, fillvalue=none)]

@@ -6,13 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 import polars as pl
 
 from qbeast_core.errors import (
-    CommitConflictError,
     InvalidInputError,
     changed_before,
     check_choice,
@@ -22,6 +21,7 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.query.plan.weight_range import Share, share_of
 from qbeast_core.results import RewriteResult
+from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.table.commit.commit import CommitOutcome
@@ -30,6 +30,7 @@ from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.index.live_index import STAGED, Index
 from qbeast_core.table.index.unindexed import refuse_unindexed
 from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, Choice, Scope, choose_files
+from qbeast_core.table.rewrite.grouping import opened_shares, shares_text
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import (
     Placement,
@@ -39,14 +40,10 @@ from qbeast_core.table.rewrite.replace import (
     replace_rows,
 )
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
-
-# Maximum number of commits for one scope. New files may make other files small in comparison.
-_MAX_ROUNDS: Final = 4
+from qbeast_core.tree.layout.gain import WORTH
 
 # Where rows of other revisions go: to the newest revision, or together with all other rows to a new revision.
 Into: TypeAlias = Literal["newest", "new"]
-
-_SHAPE: Final = frozenset({"small file", "overfull cubes"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +66,7 @@ class _Round:
     """Files chosen in one scope. `done` is None if they were not replaced."""
 
     plan: pl.DataFrame
+    groups: Sequence[I64Array]
     done: tuple[Replaced, CommitOutcome] | None = None
 
 
@@ -76,30 +74,24 @@ def optimize(
     snapshot: Snapshot, options: OptimizeOptions, *, engine: Engine = MEMORY
 ) -> tuple[OptimizeResult, Snapshot]:
     """Optimize the newest version; see `Table.optimize`. Return the result and the new version."""
-    snapshot = refresh(snapshot)
+    snapshot = first = refresh(snapshot)
     scopes = _scopes(snapshot, options)
     rounds: list[_Round] = []
     while scopes:
         scope = scopes.pop(0)
-        for number in range(_MAX_ROUNDS):
-            try:
-                with changed_before(lambda: any(step.done for step in rounds)):
-                    rounds.append(_round(snapshot, scope, options, engine))
-            except CommitConflictError:
-                if number == 0:
-                    raise
-                break  # the first round is committed; the rest can wait for the next optimize
-            if rounds[-1].done is None:
-                break
+        with changed_before(lambda: any(step.done for step in rounds)):
+            rounds.append(_round(snapshot, scope, options, engine))
+        if rounds[-1].done is not None:
             snapshot = _after(snapshot, rounds[-1].done[1])
-            scope = replace(scope, moves=False, restores=False)  # once per optimize
-            # Compared with a joined file, others may be small now.
-            if not scope.can_be_finished or options.into == "new":
-                break
         if scope.newest and not scope.older and (options.revision == "all" or scope.paths is not None):
             # Only now: a round may add a revision or move files to another one.
             scopes = _older_scopes(snapshot, scope)
-    result = _result(rounds, options, snapshot)
+    before = opened_shares(Index(first))
+    if any(step.done for step in rounds):
+        after = opened_shares(Index(snapshot))
+    else:
+        after = opened_shares(Index(first), rounds[0].groups) if options.dry_run else before
+    result = _result(rounds, options, snapshot, (before, after))
     report(options.progress, Progress("done", rows=result.rows))
     return result, snapshot
 
@@ -118,8 +110,9 @@ def _scopes(snapshot: Snapshot, options: OptimizeOptions) -> list[Scope]:
     shared: dict[str, Any] = {"fraction": fraction, "full": options.full, "purge": options.purge}
     if options.into == "new":
         return [Scope(newest=True, full=True, older=True, purge=options.purge)]
-    older = options.into == "newest"
+    older = options.into == "newest" or (options.full and options.revision is None)
     if options.files is not None:
+        older = options.into == "newest"
         return [Scope(newest=True, older=older, paths=_paths(snapshot, options.files), **shared)]
     if options.revision in (None, "all"):
         return [replace(DEFAULT_SCOPE, older=older, **shared)]
@@ -208,21 +201,21 @@ def _attempt(snapshot: Snapshot, scope: Scope, options: OptimizeOptions, engine:
     refuse_copies(state)
     scope = scope.at(state)
     choice = choose_files(state, scope)
-    plan, reasons = choice.frame(state), set(choice.reasons)
+    plan, reasons = choice.frame(state), sorted(set(choice.reasons))
     if options.dry_run or not (len(choice.files) or options.into == "new"):
-        return _Round(plan)
+        return _Round(plan, choice.groups)
     check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings="files")
     report(options.progress, Progress("read", rows=int(plan["rows"].fill_null(0).sum())))
     replaced = replace_rows(
         snapshot,
-        Replacement(files=choice.files),
+        Replacement(files=choice.files, groups=choice.groups),
         _placement(state, scope, options),
         engine=engine,
         progress=options.progress,
-        only_better=reasons <= _SHAPE and options.into != "new",
+        only_fewer=reasons == ["small file"] and options.into != "new",
     )
     if len(choice.files) and not replaced.gone.any():
-        return _Round(plan)
+        return _Round(plan, choice.groups)
     scoped = {} if scope.revision is None else {"revision": str(scope.revision)}
     intent = WriteIntent(
         mode="append",
@@ -231,14 +224,14 @@ def _attempt(snapshot: Snapshot, scope: Scope, options: OptimizeOptions, engine:
         drops_unused=options.into == "new",
         commit_info={
             **options.commit_metadata,
-            "operationParameters": {"predicate": "[]", **scoped, "reasons": ", ".join(sorted(reasons))},
+            "operationParameters": {"predicate": "[]", **scoped, "reasons": ", ".join(reasons)},
             "operationMetrics": {**replaced.metrics(snapshot.files), "numOutputRows": replaced.rows},
         },
     )
     outcome = publish_replaced(snapshot, replaced, intent)
     more = np.setdiff1d(np.flatnonzero(replaced.gone), choice.files)
     moved = Choice(more, ["order of weights"] * len(more)).frame(state)
-    return _Round(pl.concat([plan, moved]), (replaced, outcome))
+    return _Round(pl.concat([plan, moved]), choice.groups, (replaced, outcome))
 
 
 def _placement(state: Index, scope: Scope, options: OptimizeOptions) -> Placement:
@@ -248,7 +241,12 @@ def _placement(state: Index, scope: Scope, options: OptimizeOptions) -> Placemen
     return "fresh" if revision is None or revision == state.newest or not scope.revision else revision
 
 
-def _result(rounds: Sequence[_Round], options: OptimizeOptions, snapshot: Snapshot) -> OptimizeResult:
+def _result(
+    rounds: Sequence[_Round],
+    options: OptimizeOptions,
+    snapshot: Snapshot,
+    opened: tuple[Mapping[str, float], Mapping[str, float]],
+) -> OptimizeResult:
     replaced = [step.done[0] for step in rounds if step.done]
     outcomes = [step.done[1] for step in rounds if step.done]
     last = outcomes[-1] if outcomes else None
@@ -276,6 +274,8 @@ def _result(rounds: Sequence[_Round], options: OptimizeOptions, snapshot: Snapsh
         attempts=sum(outcome.attempts for outcome in outcomes),
         files_left=int(Index(snapshot).clustered_by_others.sum()),
         rows_left=Index(snapshot).rows_of_other_columns,
+        opened=opened[0],
+        opened_after=opened[1],
     )
 
 
@@ -288,8 +288,8 @@ class OptimizeResult(RewriteResult):
     plan : polars.DataFrame
         The files to replace: `path` (decoded), `rows`, `bytes`, `revision_id` (null: not indexed), `reason`:
         ``"requested"``, ``"staged"``, ``"older revision"``, ``"deletion vector"``, ``"foreign layout"``,
-        ``"small file"``, ``"overfull cubes"``, or ``"order of weights"`` for files that are rewritten with the
-        others to keep the index in order (not known to a dry run).
+        ``"small file"``, ``"wide pages"``, or ``"order of weights"`` for files that are rewritten with the others to
+        keep the index in order (not known to a dry run).
     rows : int
         Number of rows written.
     cubes : int
@@ -301,6 +301,10 @@ class OptimizeResult(RewriteResult):
         clustering (``clusteringProvider`` in the log). Deletes, updates and merges may rewrite them.
     rows_left : int
         Number of rows that are still indexed by other columns, after `Table.reindex`.
+    opened, opened_after : mapping of str to float
+        Share of the rows that a filter on 1/30 of the values of each indexed column opens, in [0, 1], before and after
+        the optimize; for a dry run, the expected share. Estimated from the statistics of the files. Empty for a table
+        without index.
     others
         See `RewriteResult`.
     """
@@ -310,6 +314,8 @@ class OptimizeResult(RewriteResult):
     commits: int
     files_left: int = 0
     rows_left: int = 0
+    opened: Mapping[str, float] = field(default_factory=dict[str, float])
+    opened_after: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def __repr__(self) -> str:
         """Return a summary of a few lines."""
@@ -319,12 +325,15 @@ class OptimizeResult(RewriteResult):
         if self.rows_left:
             moves = 'optimize(into="newest") moves all of them'
             left.append(f"  left: {self.rows_left:,} rows that are indexed by other columns; {moves}")
+        if self.opened:
+            shares = shares_text(self.opened, self.opened_after)
+            left.append(f"  a filter on 1/30 of the values of a column opens: {shares}")
         if self.committed and not self.plan.height:
             return f"{head} begins revision {self.revision_id}; there are no rows"
         if not self.plan.height:
             shape = (
-                f"{head} is in shape: no file is small or staged or has many deleted rows, and a rewrite of a file "
-                "would save filters less than a fifth of its rows; nothing was changed"
+                f"{head} is in shape: no file is staged or has many deleted rows, and to write files together would "
+                f"save filters and samples less than {WORTH:.0%}; nothing was changed"
             )
             return "\n".join([shape, *left])
         counts = self.plan.group_by("reason", maintain_order=True).agg(

@@ -20,7 +20,7 @@ from qbeast_core.support.runtime import LOG, Progress, ProgressCallback, new_id,
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import delete_data_files, delete_files_named
 from qbeast_core.table.engine.files_source import FilesSource, all_rows, live_scans
-from qbeast_core.table.engine.interfaces import Engine, PlannedRows, Rows
+from qbeast_core.table.engine.interfaces import Engine, Rows
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.row_change import ChangeFile, FileToChange, RowChange
@@ -31,15 +31,11 @@ from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.rewrite.candidates import has_exact_layout
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.layout.existing import ExistingTree
-from qbeast_core.tree.layout.upper import opened_rows
 
 # How to place rows. "keep" uses the current thresholds of the cubes, so that few other files have to be replaced.
 # "fresh" draws a new tree. Both use the newest revision, or a new one for rows that need it. "redraw" makes a new
 # revision with ranges and quantiles of these rows only. A revision of the table: draws a new tree in this revision.
 Placement: TypeAlias = Literal["keep", "fresh", "redraw"] | Revision
-
-# A rewrite for the shape alone is worth it if filters then open at most this share of the rows.
-_MAX_SHARE_OPENED: Final = 0.95
 
 _AT_ONCE: Final = 2
 _HELD_BYTES: Final = 48  # memory per stored byte: rows before and after the change, and in order
@@ -56,6 +52,8 @@ class Replacement:
 
     # Files to rewrite. More files may be rewritten with them, to keep the order of weights (format 8.3).
     files: I64Array = field(default_factory=_no_files)
+    # The same files, as sets whose rows are written together. By default all of them are.
+    groups: Sequence[I64Array] = ()
     # More files to remove. None of their rows is written, so they are not read.
     dropped: I64Array = field(default_factory=_no_files)
     # Change of the rows that are rewritten.
@@ -116,19 +114,18 @@ def replace_rows(
     *,
     engine: Engine = MEMORY,
     progress: ProgressCallback | None = None,
-    only_better: bool = False,
+    only_fewer: bool = False,
 ) -> Replaced:
     """Write the new files without a commit.
 
-    `only_better`: if the plan neither has fewer files nor lets filters open fewer rows, nothing is written and the
-    result is empty.
+    `only_fewer`: if a table without index would not have fewer files, nothing is written and the result is empty.
     The new files are deleted if this fails. After a return, the caller is responsible for them.
     """
     refuse_unsafe_locking(snapshot.store.uri, snapshot.storage_options)
     work = _Replacing(snapshot, replacement, placement, engine, progress)
     LOG.debug("version %d of %s: replaces %d files", snapshot.version, snapshot.uri, work.gone.sum())
     try:
-        replaced = work.run(only_better=only_better)
+        replaced = work.run(only_fewer=only_fewer)
         if replaced.adds or replaced.gone.any():
             files = len(replaced.adds)
             report(progress, Progress("commit", files, files, replaced.rows))
@@ -170,6 +167,7 @@ class _Replacing:
         self.gone[replacement.files] = True
         self.revision: Revision | None = None
         self.is_new = False
+        self.time_ms = 0
         self.outside: _OutsideRows | None = None
         self.in_place = InPlace()
         # New files by index of the old file, which lost blocks. The old files are in `gone` and `dropped`.
@@ -179,10 +177,10 @@ class _Replacing:
         # Partitions of the table and of the new files.
         self.partitions = self.state.partitions
 
-    def run(self, *, only_better: bool) -> Replaced:
+    def run(self, *, only_fewer: bool) -> Replaced:
         replacement = self.replacement
         if not self.snapshot.config.is_indexed:
-            return self._without_index(only_better=only_better)
+            return self._without_index(only_fewer=only_fewer)
         self.in_place = _change_in_place(self.snapshot, replacement.in_place, replacement.change, self.engine)
         self._thin()
         # The thresholds of these files stay, so no other file depends on them. `_replaced` marks them again.
@@ -190,14 +188,18 @@ class _Replacing:
         if not self._reads.any() and not replacement.added.height and (self.in_place.adds or self.hidden):
             self.revision = self.state.newest
             return self._replaced()
-        rows = self._settle(self._open(self._reads, replacement.added))
+        first, sets, is_written = self._sets()
+        rows = self._settle(self._open(first, replacement.added))
         if self.is_new and self.thinned:  # blocks of the newest revision
             self._give_up_thinned()
-            rows, self.new = self._settle(self._open(self._reads, replacement.added)), NO_BLOCKS
+            rows, self.new = self._settle(self._open(first, replacement.added)), NO_BLOCKS
+        rows = rows if is_written else None
         while True:
             count = int(self.gone.sum())
-            if not self._write(rows, only_better=only_better):
-                return self._nothing()
+            self._write(rows)
+            rows = None  # freed
+            for files in sets:
+                self._write(self._open(files, NO_ROWS))
             # If no more file can be removed, accept the disorder: no threshold is below the smallest weight.
             if self._keep_order() or (int(self.gone.sum()) == count and not self.thinned):
                 return self._replaced()
@@ -206,7 +208,26 @@ class _Replacing:
             # to rewrite. Start again without all of these files. Each round removes more files, so the loop ends.
             delete_data_files(self.snapshot.store, self.adds)
             self.adds, self.new = [], NO_BLOCKS
-            rows = self._inside(self._open(self._reads, replacement.added))
+            left = self._reads & ~np.logical_or.reduce(sets) if sets else self._reads
+            rows = self._inside(self._open(left, replacement.added)) if left.any() or not sets else None
+
+    def _sets(self) -> tuple[BoolArray, list[BoolArray], bool]:
+        """Return the files to write first, and sets to write after them.
+
+        The revision depends on rows that are not indexed in the newest. If several sets have such rows, the first files
+        are those of all of them, to choose the revision only: the third value is False.
+        """
+        sets = list[BoolArray]()
+        for files in self.replacement.groups:
+            sets.append(np.zeros_like(self.gone))
+            sets[-1][files] = True
+        if len(sets) < 2:
+            return self._reads, [], True
+        newest = None if self.state.newest is None else self.state.newest.revision_id
+        others = [at for at, files in enumerate(sets) if (self.state.revision_of[files] != newest).any()]
+        if len(others) > 1:
+            return np.logical_or.reduce([sets[at] for at in others]), sets, False
+        return sets.pop(others[0] if others else 0), sets, True
 
     @property
     def _reads(self) -> BoolArray:
@@ -236,19 +257,16 @@ class _Replacing:
     def _loses_block(self, file: int, add: AddFile) -> bool:
         return len(add.blocks or ()) < self.state.blocks.filter(pl.col("file") == file).height
 
-    def _without_index(self, *, only_better: bool) -> Replaced:
+    def _without_index(self, *, only_fewer: bool) -> Replaced:
         """Write the rows of a table without index: no other file depends on the files to remove."""
         if self._reads.any() or self.replacement.added.height:
             plan = self._open(self._reads, self.replacement.added).plan(None, None)
-            if only_better and plan.file_count >= self.gone.sum():
-                return self._nothing()
+            if only_fewer and plan.file_count >= self.gone.sum():
+                return Replaced(np.zeros_like(self.gone), [], None, is_new=False, rows=0, cubes=0)
             self.adds += plan.write()
         return Replaced(
             self.gone, self.adds, None, is_new=False, rows=rows_of(self.adds), cubes=0, hidden=self.hidden
         )
-
-    def _nothing(self) -> Replaced:
-        return Replaced(np.zeros_like(self.gone), [], None, is_new=False, rows=0, cubes=0)
 
     def _settle(self, rows: Rows) -> Rows | None:
         """Choose the revision. Split off rows that need a new one, so that all others stay in the newest."""
@@ -307,47 +325,38 @@ class _Replacing:
             added=added,
             only=self.moved,
             changed=self.in_place.rows,
+            time_ms=self._next_time_ms(),
         )
         return self.engine.open(source, source.target, self.progress)
+
+    def _next_time_ms(self) -> int:
+        """Return another time for each set of rows: files of one time were written together."""
+        self.time_ms = max(now_ms(), self.time_ms + 1)
+        return self.time_ms
 
     def _inside(self, rows: Rows) -> Rows | None:
         """Return the rows that were not split off."""
         return rows if self.outside is None or self.revision is None else rows.split(self.revision)[0]
 
-    def _write(self, rows: Rows | None, *, only_better: bool = False) -> bool:
-        """Write rows to the revision. Return False if `only_better` rejects the plan."""
+    def _write(self, rows: Rows | None) -> None:
+        """Write rows to the revision."""
         if rows is None or self.revision is None:
-            return True
+            return
         tree = None
         if not self.is_new:
             keeps = self.placement == "keep"
             tree = self._tree(self.revision, self.gone, keeps_places=keeps)
         elif self.new.height:  # a new revision has no live blocks
             tree = self._tree(self.revision, np.ones_like(self.gone))
-        plan = rows.plan(self.revision, tree)
-        if only_better and not self._is_better(plan):
-            return False
-        adds = plan.write()
+        adds = rows.plan(self.revision, tree).write()
         self.adds += adds
         self.partitions, trees = self.state.with_partitions(adds, self.partitions)
         self.new = pl.concat([self.new, new_blocks(adds, trees)])
-        return True
 
     def _tree(self, revision: Revision, gone: BoolArray, *, keeps_places: bool = False) -> ExistingTree:
         return self.state.tree(
             revision, gone, self.new, partitions=self.partitions, keeps_places=keeps_places
         )
-
-    def _is_better(self, plan: PlannedRows) -> bool:
-        """Return whether a plan has fewer files than before, or filters open fewer rows."""
-        files = np.flatnonzero(self.gone)
-        if plan.file_count < len(files) or self.revision is None:
-            return True
-        blocks = self.state.blocks.filter(pl.col("file").is_in(files))
-        before = opened_rows(
-            blocks["depth"].to_numpy(), blocks["rows"].to_numpy(), dimensions=len(self.revision.columns)
-        )
-        return bool((plan.opened_rows / before).mean() < _MAX_SHARE_OPENED)
 
     def _keep_order(self) -> bool:
         """Rewrite more files until the order of weights holds. Return False if that does not help.
@@ -465,10 +474,10 @@ def _change_in_place(
         operation=operation,
         returns_rows=engine.shares_memory and engine.has_room(int(needed.sum())),
     )
-    blocks = _blocks(snapshot, files)
+    blocks, time_ms = _blocks(snapshot, files), call.target.time_ms
     items = {
-        file: FileToChange(live_scans(snapshot, [file], names)[0], function, blocks[file])
-        for file in files.tolist()
+        file: FileToChange(live_scans(snapshot, [file], names)[0], function, blocks[file], time_ms + at)
+        for at, file in enumerate(files.tolist())
         if (function := change.of_file(snapshot.data_paths[file])) is not None
     }
     try:

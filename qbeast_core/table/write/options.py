@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, check_choice, invalid_argument
+from qbeast_core.log.properties import COMPRESSION, stored_codec
 from qbeast_core.log.protocol import CHANGE_FEED, DELETION_VECTORS
 from qbeast_core.space.index_columns import NumberColumn, number_values
 from qbeast_core.spec.block import BlocksDialect
@@ -31,6 +32,9 @@ from qbeast_core.tree.space.index_values import to_index_column
 
 if TYPE_CHECKING:
     from qbeast_core.table.index.column_choice import IndexColumns
+
+# Compression of the files of a new table.
+Compression: TypeAlias = Literal["zstd", "snappy", "none"]
 
 _MAX_CHARACTERS: Final = 1 << 20
 
@@ -91,6 +95,7 @@ class WriteOptions:
     # Properties of a new table. None: a table keeps what it has.
     deletion_vectors: bool | None = None
     change_feed: bool | None = None
+    compression: Compression | None = None
     # None: a table keeps what it has.
     importance: Mapping[str, float] | None = None
     dry_run: bool = False
@@ -100,7 +105,10 @@ class WriteOptions:
     def table_properties(self) -> dict[str, str]:
         """Properties of a new table."""
         flags = {DELETION_VECTORS: self.deletion_vectors, CHANGE_FEED: self.change_feed}
-        return {**self.properties, **{key: "true" for key, flag in flags.items() if flag}}
+        stored = {key: "true" for key, flag in flags.items() if flag}
+        if self.compression is not None:
+            stored[COMPRESSION] = stored_codec(self.compression)
+        return {**self.properties, **stored}
 
 
 def check_options(options: WriteOptions) -> None:
@@ -108,6 +116,7 @@ def check_options(options: WriteOptions) -> None:
     check_choice("mode", options.mode, get_args(Mode))
     check_choice("schema_mode", options.schema_mode, (None, *get_args(SchemaMode)))
     check_choice("dialect", options.dialect, (None, *get_args(BlocksDialect)))
+    check_choice("compression", options.compression, (None, *get_args(Compression)))
     if options.where is not None and options.mode != "overwrite":
         msg = '`where` needs mode="overwrite": it selects the rows that the new rows replace'
         raise InvalidInputError(msg, argument="where")

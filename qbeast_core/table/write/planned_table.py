@@ -20,6 +20,7 @@ from qbeast_core.log.columns.schema_fields import with_notes
 from qbeast_core.log.columns.stored import StoredColumns, without_values
 from qbeast_core.log.delta_schema import merged_schema, noted_fields, schema_to_delta, without_nulls
 from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.properties import COMPRESSION, codec_of
 from qbeast_core.log.protocol import CHANGE_FEED, DELETION_VECTORS, WriteMode, is_true
 from qbeast_core.log.rebase import found_dialect
 from qbeast_core.spec.block import BlocksDialect
@@ -353,6 +354,13 @@ def _refuse_other_properties(metadata: Metadata, options: WriteOptions) -> None:
                 f"Change it first: Table.set_properties({{{key!r}: {value}}})."
             )
             raise InvalidInputError(msg, argument=argument, value=wanted)
+    if options.compression not in (None, codec_of(metadata.configuration)):
+        stored = options.table_properties[COMPRESSION]
+        msg = (
+            "`compression` is for new tables, and this one exists with another one. "
+            f"Change it first: Table.set_properties({{{COMPRESSION!r}: {stored!r}}})."
+        )
+        raise InvalidInputError(msg, argument="compression", value=options.compression)
 
 
 def _with_importance(

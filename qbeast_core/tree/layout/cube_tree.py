@@ -78,7 +78,7 @@ def assign_rows(
     return builder.finish()
 
 
-def inner_size(cube_size: int) -> int:
+def _inner_size(cube_size: int) -> int:
     """Return the rows that cubes with children keep: half of a leaf.
 
     Rows further down are better clustered, and a filter on a sample reads the upper levels almost whole.
@@ -86,10 +86,10 @@ def inner_size(cube_size: int) -> int:
     return -(-cube_size // 2)
 
 
-def rows_of_leaf(smallest_block_rows: int, cube_size: int) -> int:
+def _rows_of_leaf(smallest_block_rows: int, cube_size: int) -> int:
     """Return the maximum rows of an append that are not divided among the children of a cube.
 
-    >>> rows_of_leaf(1024, 16_384), rows_of_leaf(100, 100)
+    >>> _rows_of_leaf(1024, 16_384), _rows_of_leaf(100, 100)
     (4096, 100)
     """
     return min(_BLOCKS_OF_SPLIT * smallest_block_rows, cube_size)
@@ -112,10 +112,10 @@ class TreeBuilder:
         self.cells = cells
         self.weights = weights
         self.cube_size = cube_size
-        self.inner_size = inner_size(cube_size)
+        self.inner_size = _inner_size(cube_size)
         self.tree = existing or ExistingTree(len(cells), ())
         self.smallest_block_rows = smallest_block_rows
-        self.rows_of_leaf = rows_of_leaf(smallest_block_rows, cube_size)
+        self.rows_of_leaf = _rows_of_leaf(smallest_block_rows, cube_size)
         self.rows_each = rows_each
         self.trees = trees
         self.row_cube = np.full(len(weights), -1, np.int32)

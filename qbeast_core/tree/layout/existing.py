@@ -84,7 +84,7 @@ def existing_tree(
     keys, positions = place_cubes(cubes)
     live = np.ones(len(depth), np.bool_) if gone is None else ~gone
     kept_weights = np.full(len(depth), MAX_WEIGHT, np.int32) if gone is None else max_weights
-    domains = region_rows(cubes, keys, positions, np.where(live, element_counts, 0))
+    domains = _region_rows(cubes, keys, positions, np.where(live, element_counts, 0))
     levels: list[ExistingLevel] = []
     for k, (level_keys, position) in enumerate(zip(keys, positions, strict=True)):
         reaching = depth >= k
@@ -94,7 +94,7 @@ def existing_tree(
     return ExistingTree(cubes.dimensions, tuple(levels))
 
 
-def region_rows(
+def _region_rows(
     cubes: Cubes, keys: list[I64Array], positions: list[I64Array], element_counts: I64Array | F64Array
 ) -> list[F64Array]:
     """Estimate the number of rows in the region of each cube, including rows of its ancestors' blocks.
@@ -103,7 +103,7 @@ def region_rows(
 
     >>> from qbeast_core.space.cubes import decode_cubes
     >>> cubes = decode_cubes(["", "A", "w"], dimensions=2)
-    >>> [level.tolist() for level in region_rows(cubes, *place_cubes(cubes), np.array([10, 10, 30]))]
+    >>> [level.tolist() for level in _region_rows(cubes, *place_cubes(cubes), np.array([10, 10, 30]))]
     [[50.0], [12.5, 37.5]]
     """
     domains: list[F64Array] = []

@@ -1,38 +1,48 @@
-"""Estimate the rows that filters open fewer after a rewrite of some files (format 9).
+"""Estimate what filters and samples open, and choose writes whose rows to write together (format 12).
 
-A tree with twice the rows has thresholds of half the size. Old blocks keep their thresholds, and small appends use
-larger ones, so their rows do not scatter. The log alone shows the effect of a rewrite, by the thresholds that the
-rewrite would use: from the rows of the whole table, larger if few rows are rewritten. A second rewrite would move no
-rows.
+A filter takes 1/30 of the values of a column. It opens the pages that it meets. The pages of a write divide the box of
+its rows, so they are narrow along a column if the box is, or if the write has many rows. Rows that are written together
+have more pages, but in a larger box. The mean over columns is geometric: a factor lost on one column counts as much as
+the same factor won on another.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
 
-from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
-from qbeast_core.space.cubes import Cubes
-from qbeast_core.space.weights import weight_to_fraction
-from qbeast_core.tree.layout.cube_tree import inner_size, rows_of_leaf
-from qbeast_core.tree.layout.existing import place_cubes, region_rows
-from qbeast_core.tree.layout.index_plan import smallest_block_rows
-from qbeast_core.tree.layout.upper import shares_opened
+from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.support.sizing import sizing
+from qbeast_core.tree.layout.arrange import Grain
+
+# Share of the values of a column that a filter takes.
+FILTER_SHARE: Final = 1 / 30
+_SAMPLE_SHARE: Final = 0.01
+# A file costs each filter or sample that opens it about as many bytes as this number of rows: its footer.
+_FILE_ROWS: Final = 192
+# A file costs every read this number of rows: its entry in the log, and its part of the plan.
+_LISTED_ROWS: Final = 40
+# Pages of one band, as a share of the pages of a file. Bands have pages of their own, which divide the same box.
+_BAND_SHARE: Final = 0.12
+# Minimum share of what filters and samples open, in the geometric mean, which a rewrite saves.
+WORTH: Final = 0.12
+# Maximum factor by which a rewrite widens what filters on one column open.
+_MAX_WIDER: Final = 1.6
+# Rows that are written together, over those of the largest write among them: a row is rewritten once per doubling.
+_TIMES: Final = 2
+_ALL_LENGTHS: Final = 64
+_NO_EXTENT: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """One dimension: how the rows of the table are distributed along it.
+    """One dimension: the range of each file, as shares of the rows of the table."""
 
-    `coordinates` ascend. At most the share `shares` of the rows is below each of them.
-    """
-
-    coordinates: F64Array
-    shares: F64Array
-    # Range of each file, as shares of the rows.
     lowest: F64Array
     highest: F64Array
 
@@ -43,18 +53,17 @@ class Axis:
         >>> Axis.unknown(2).highest.tolist()
         [1.0, 1.0]
         """
-        ends = np.array([0.0, 1.0])
-        return cls(ends, ends, np.zeros(files), np.ones(files))
+        return cls(np.zeros(files), np.ones(files))
+
+    def at(self, files: I64Array) -> Axis:
+        """Return the dimension for some of the files."""
+        return Axis(self.lowest[files], self.highest[files])
 
     @classmethod
-    def of(cls, low: F64Array, high: F64Array, rows: I64Array, coordinates: F64Array) -> Axis:
+    def of(cls, low: F64Array, high: F64Array, rows: I64Array) -> Axis:
         """Return a dimension from the bounds of files. The rows of a file are assumed to spread evenly.
 
-        `coordinates` has those of `low`, then those of `high`. Values outside the space of a revision have the
-        coordinates of its ends, so a range of coordinates near an end may have many rows.
-
-        >>> low, high = np.array([0.0, 10.0]), np.array([10.0, 40.0])
-        >>> axis = Axis.of(low, high, np.array([50, 50]), np.array([0.0, 1.0, 1.0, 1.0]))
+        >>> axis = Axis.of(np.array([0.0, 10.0]), np.array([10.0, 40.0]), np.array([50, 50]))
         >>> axis.lowest.tolist(), axis.highest.tolist()
         ([0.0, 0.5], [0.5, 1.0])
         """
@@ -66,194 +75,223 @@ class Axis:
         slopes = np.bincount(first, density, len(values)) - np.bincount(last, density, len(values))
         single = np.bincount(first, np.where(is_wide, 0, rows), len(values))
         steps = np.append(0.0, np.cumsum(slopes)[:-1] * np.diff(values))
-        shares = (np.cumsum(steps) + np.cumsum(single)) / max(float(rows.sum()), 1.0)
+        total = max(float(rows.sum()), 1.0)
+        shares = (np.cumsum(steps) + np.cumsum(single)) / total
         shares = np.minimum(np.maximum.accumulate(shares), 1.0)
-        places = np.zeros(len(values))
-        places[at] = coordinates
-        below = shares - single / max(float(rows.sum()), 1.0)
-        return cls(np.maximum.accumulate(places), shares, below[first], shares[last])
-
-    def shares_of(self, coordinates: F64Array) -> F64Array:
-        """Return the share of the rows below each coordinate."""
-        inside = np.interp(coordinates, self.coordinates, self.shares)
-        return np.where(coordinates <= 0.0, 0.0, np.where(coordinates >= 1.0, 1.0, inside))
-
-
-def box_shares(cubes: Cubes, axes: list[Axis]) -> tuple[F64Array, F64Array, F64Array]:
-    """Return the lower, middle and upper ends of cubes as shares of the rows, each of shape (cubes, dimensions)."""
-    scale = 0.5 ** cubes.depth.astype(np.float64)
-    cells = cubes.cells.astype(np.float64)
-    lower, middle, upper = (
-        np.column_stack([axis.shares_of((cells[:, at] + part) * scale) for at, axis in enumerate(axes)])
-        for part in (0.0, 0.5, 1.0)
-    )
-    return lower, middle, upper
+        below = shares - single / total
+        return cls(below[first], shares[last])
 
 
 # The rows of a narrower range count as rows of one value: the number of rows over such a width has no number.
 _NO_WIDTH: Final = 1e-300
 
-# Minimum share of the rows that filters open of a file, which a rewrite saves.
-_WORTH: Final = 0.2
 
-# A single file may have this many times the maximum number of rows: in a table of few files, each has a large part.
-_MAX_EXCESS: Final = 1.5
+@dataclass(frozen=True, slots=True, eq=False)
+class Boxes:
+    """Rows that were written together, with the smallest box around them, in shares of the rows of the table."""
 
-# A block of this many cube sizes holds a key that the tree cannot split.
-_HEAVY: Final = 1.5
+    # Shape (boxes, dimensions).
+    lowest: F64Array
+    highest: F64Array
+    # Shape (boxes,).
+    rows: F64Array
+    files: F64Array
+
+    @staticmethod
+    def of_groups(axes: Sequence[Axis], rows: I64Array, group: I64Array, count: int) -> Boxes:
+        """Return the boxes of groups of files; `group` has the number of each file, below `count`."""
+        lowest, highest = np.ones((count, len(axes))), np.zeros((count, len(axes)))
+        for at, axis in enumerate(axes):
+            np.minimum.at(lowest[:, at], group, axis.lowest)
+            np.maximum.at(highest[:, at], group, axis.highest)
+        sums = (np.bincount(group, weights, count) for weights in (rows, np.ones(len(rows))))
+        return Boxes(lowest, highest, *(np.asarray(total, np.float64) for total in sums))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def at(self, index: I64Array) -> Boxes:
+        """Return some of the boxes."""
+        return Boxes(self.lowest[index], self.highest[index], self.rows[index], self.files[index])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Blocks:
-    """The blocks of a revision, and the ranges of its files in the space of the revision."""
-
-    cubes: Cubes
-    min_weights: I32Array
-    max_weights: I32Array
-    element_counts: I64Array
-    # The file of each block.
-    files: I64Array
-    # The dimensions, with the ranges of all files of the table.
-    axes: list[Axis]
-
-
 class Gain:
-    """Rows that filters open fewer after a rewrite.
+    """What filters and samples open of rows that are written together.
 
-    >>> from qbeast_core.space.cubes import decode_cubes
-    >>> low, high = np.full(3, -(2**31), np.int32), np.full(3, 2**31 - 1, np.int32)
-    >>> roots, axes = decode_cubes([""] * 3, dimensions=2), [Axis.unknown(3)] * 2
-    >>> every, no = np.ones(3, np.bool_), np.zeros(3, np.bool_)
-    >>> few, many = (
-    ...     Gain(Blocks(roots, low, high, np.full(3, rows), np.arange(3), axes), cube_size=1000)
-    ...     for rows in (300, 900)
-    ... )
-    >>> few.files_to_restore(every, no, max_rows=1e9).tolist(), many.files_to_restore(every, no, max_rows=1e9).tolist()
-    ([False, False, False], [True, True, True])
+    >>> gain = Gain(table_rows=1_000_000, importance=(1.0, 1.0), file_rows=400_000)
+    >>> def day(first: float, last: float, rows: float) -> Boxes:
+    ...     return Boxes(np.array([[first, 0.0]]), np.array([[last, 1.0]]), np.array([rows]), np.ones(1))
+    >>> [gain.shares(box)[:, 0].round(2).tolist() for box in (day(0, 0.1, 10_000), day(0, 1, 100_000))]
+    [[0.09, 0.49, 0.09], [0.17, 0.17, 0.02]]
     """
 
-    def __init__(self, blocks: Blocks, *, cube_size: int) -> None:
-        self._blocks = blocks
-        self._tree = _Thresholds(blocks.cubes, blocks.element_counts, cube_size)
-        self._heavy = self._tree.in_same_cube(blocks.element_counts > _HEAVY * cube_size)
-        self._box = box_shares(blocks.cubes, blocks.axes)
-        self._lowest = np.column_stack([axis.lowest for axis in blocks.axes])
-        self._highest = np.column_stack([axis.highest for axis in blocks.axes])
-        self._now = shares_opened(self._extents(self._lowest[blocks.files], self._highest[blocks.files]))
-        self._rows = self._sums(blocks.element_counts[None])[0]
-        # Rows that filters on one, two and three columns are expected to open of each file.
-        self._opened = self._sums(blocks.element_counts * self._now)
+    table_rows: int
+    # How much narrower than others the pages of each column are.
+    importance: Sequence[float]
+    # Rows of a large file.
+    file_rows: float
 
-    @property
-    def opened(self) -> F64Array:
-        """Rows that filters on one, two and three columns are expected to open of the table."""
-        opened: F64Array = self._opened.sum(axis=1)
-        return opened
+    def shares(self, boxes: Boxes) -> F64Array:
+        """Return the share of the rows that a filter on each column opens, then the share of a sample.
 
-    def saved(self, taken: BoolArray) -> F64Array:
-        """Return the rows that filters on one, two and three columns open fewer of the table.
-
-        These files are rewritten together.
+        The shape is (dimensions + 1, boxes). A filter meets values of the box for sure.
         """
-        saved: F64Array = self._saved(taken).sum(axis=1)
-        return saved
+        rows = np.maximum(boxes.rows, 1.0)
+        of_files, listed = (each * boxes.files / rows for each in (_FILE_ROWS, _LISTED_ROWS))
+        files = np.minimum(_sides(boxes, boxes.files, self.importance) + FILTER_SHARE, 1.0)
+        filters = np.minimum(self.sides(boxes) + FILTER_SHARE, 1.0).T + files.T * of_files + listed
+        sample = (
+            np.minimum(_SAMPLE_SHARE + sizing().min_band_rows * boxes.files / rows, 1.0) + of_files + listed
+        )
+        shares: F64Array = np.vstack([filters, sample])
+        return shares
 
-    def shares_saved(self, taken: BoolArray) -> F64Array:
-        """Return the rows that filters open fewer of the table, as a share, by file that causes it.
+    def sides(self, boxes: Boxes) -> F64Array:
+        """Return the sides of the pages of boxes, shape (boxes, dimensions)."""
+        return _sides(boxes, _BAND_SHARE * boxes.rows / Grain.of(self.table_rows).page_rows, self.importance)
 
-        These files are rewritten together. The share is the mean over filters on one, two and three columns.
+    def opened(self, boxes: Boxes) -> F64Array:
+        """Return the rows that a filter on each column opens, and those of a sample; see `shares`."""
+        return self.shares(boxes) * boxes.rows
+
+    def weights(self) -> F64Array:
+        """Return the weight of each column and of samples in the geometric mean."""
+        weights = np.append(np.asarray(self.importance, np.float64), 1.0)
+        return np.asarray(weights / weights.sum(), np.float64)
+
+    def joined(self, boxes: Boxes, is_free: BoolArray) -> list[I64Array]:
+        """Return the boxes whose rows to write together, as sets of at least two.
+
+        The rows of the boxes `is_free` are rewritten in any case. Neighbours along the narrowest column are joined, or
+        boxes of similar size, depending on what saves more.
         """
-        total = np.maximum(self.opened[:, None], 1.0)
-        return np.asarray((self._saved(taken) / total).mean(axis=0), np.float64)
+        if len(boxes) < _TIMES:
+            return []
+        extents = (boxes.highest - boxes.lowest) * boxes.rows[:, None]
+        narrowest = int(extents.sum(axis=0).argmin())
+        middles = boxes.lowest[:, narrowest] + boxes.highest[:, narrowest]
+        found = list[tuple[float, list[I64Array]]]()
+        for key in (middles, boxes.rows):
+            order = np.argsort(key, kind="stable").astype(np.int64)
+            starts, ends, saved = self._runs(boxes.at(order), is_free[order])
+            total, chosen = _disjoint(starts, ends, saved, len(boxes))
+            found.append((total, [order[starts[at] : ends[at]] for at in chosen]))
+        return max(found, key=itemgetter(0))[1]
 
-    def files_to_restore(self, among: BoolArray, anyway: BoolArray, *, max_rows: float) -> BoolArray:
-        """Return the files whose rewrite would save most per row, up to about `max_rows` rows.
-
-        The files `anyway` are rewritten with them.
-        """
-        chosen, is_limited = among, False
-        while True:
-            saved = self._saved(chosen | anyway)
-            of_file = np.divide(saved, self._opened, out=np.zeros_like(saved), where=self._opened > 0)
-            remaining: BoolArray = chosen & (of_file.mean(axis=0) > _WORTH)
-            if np.array_equal(remaining, chosen):
-                if is_limited:
-                    return remaining
-                remaining, is_limited = (
-                    self._best(remaining, self.shares_saved(chosen | anyway), max_rows),
-                    True,
-                )
-            chosen = remaining
-
-    def _best(self, among: BoolArray, saved: F64Array, max_rows: float) -> BoolArray:
-        """Return the files that save most per row, up to `max_rows` rows, or one that has a few times as many."""
-        order = np.flatnonzero(among)
-        order = order[np.argsort(-saved[order] / self._rows[order], kind="stable")]
-        up_to = np.cumsum(self._rows[order])
-        chosen = np.zeros_like(among)
-        is_first = up_to == self._rows[order]
-        chosen[order[up_to <= np.where(is_first, _MAX_EXCESS * max_rows, max_rows)]] = True
-        return chosen
-
-    def _saved(self, taken: BoolArray) -> F64Array:
-        """Return the rows that filters open fewer of each file, shape (columns, files)."""
-        blocks = self._blocks
-        low, high = weight_to_fraction(blocks.min_weights), weight_to_fraction(blocks.max_weights)
-        above = np.clip(high - np.maximum(self._tree.of_blocks(taken[blocks.files]), low), 0.0, None)
-        deeper = np.divide(above, high - low, out=np.zeros_like(above), where=(high > low) & ~self._heavy)
-        # The new files have the rows of all these files.
-        lowest = self._lowest[taken].min(axis=0, initial=1.0)
-        together = self._extents(lowest, self._highest[taken].max(axis=0, initial=0.0))
-        here, below = shares_opened(together), shares_opened(np.minimum(together, self._child_extents))
-        return self._sums(blocks.element_counts * (self._now - here + deeper * (here - below)))
-
-    def _extents(self, lowest: F64Array, highest: F64Array) -> F64Array:
-        """Return the part of the cube of each block between two ends, as shares of the table's rows."""
-        lower, _, upper = self._box
-        extents: F64Array = np.maximum(np.minimum(upper, highest) - np.maximum(lower, lowest), 0.0)
-        return extents
-
-    @cached_property
-    def _child_extents(self) -> F64Array:
-        """The mean extent of the two halves of each block's cube, weighted by their rows."""
-        lower, middle, upper = self._box
-        whole, squares = upper - lower, (middle - lower) ** 2 + (upper - middle) ** 2
-        return np.divide(squares, whole, out=np.zeros_like(whole), where=whole > 0)
-
-    def _sums(self, values: F64Array | I64Array) -> F64Array:
-        """Return the sums by file, shape (rows of `values`, files)."""
-        files = len(self._lowest)
-        return np.array([np.bincount(self._blocks.files, row, files) for row in values], np.float64)
+    def _runs(self, boxes: Boxes, is_free: BoolArray) -> tuple[I64Array, I64Array, F64Array]:
+        """Return the runs of neighbours that are worth to be written together: starts, ends, and what they save."""
+        opened = self.opened(boxes)
+        starts, ends, saved = (list[np.ndarray[tuple[int], np.dtype[np.int64]]]() for _ in range(3))
+        sums = _Sums.of(np.vstack([opened, boxes.rows, np.where(is_free, 0.0, boxes.rows)]))
+        for length, lowest, highest, largest in _unions(boxes, is_free):
+            *before, rows, moved = sums.of_length(length)
+            files = np.ceil(np.maximum(rows / self.file_rows, 1.0))
+            after = self.opened(Boxes(lowest, highest, rows, files))
+            ratios = np.log(np.maximum(after, _NO_EXTENT) / np.maximum(before, _NO_EXTENT))
+            value = -(self.weights() @ ratios) * rows
+            fits = (value > 0) & (value >= -math.log(1 - WORTH) * moved)
+            fits &= (ratios.max(axis=0) <= math.log(_MAX_WIDER)) & (_TIMES * largest <= rows)
+            first = np.flatnonzero(fits)
+            starts.append(first)
+            ends.append(first + length)
+            saved.append(value[first])
+        return np.concatenate(starts), np.concatenate(ends), np.concatenate(saved)
 
 
-class _Thresholds:
-    """The tree of all blocks, and the thresholds for a rewrite of some of them."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sums:
+    """Sums of neighbours."""
 
-    def __init__(self, cubes: Cubes, element_counts: I64Array, cube_size: int) -> None:
-        self._cubes, self._counts, self._size = cubes, element_counts, cube_size
-        self._keys, self._positions = place_cubes(cubes)
-        self._domains = region_rows(cubes, self._keys, self._positions, element_counts)
-        # The cube of each block, counted through all levels.
-        self._cube, first = np.zeros(len(cubes), np.int64), 0
-        for k, (keys, position) in enumerate(zip(self._keys, self._positions, strict=True)):
-            self._cube[cubes.depth >= k] = first + position  # the deepest level counts
-            first += len(keys)
+    up_to: F64Array
 
-    def of_blocks(self, taken: BoolArray) -> F64Array:
-        """Return the threshold that a write would set for each block's cube, as a fraction of all weights."""
-        counts = np.where(taken, self._counts, 0)
-        smallest = smallest_block_rows(self._size)
-        inner = inner_size(self._size)
-        back = region_rows(self._cubes, self._keys, self._positions, counts)
-        levels = [np.zeros(1)]
-        for k, (domains, rows) in enumerate(zip(self._domains, back, strict=True)):
-            above = levels[-1][self._keys[k] >> self._cubes.dimensions]
-            left = 1.0 - above
-            is_leaf = (domains * left <= self._size) | (rows * left <= rows_of_leaf(smallest, self._size))
-            kept = np.maximum(inner / np.maximum(domains, 1.0), smallest / np.maximum(rows, 1.0))
-            levels.append(np.where(is_leaf, 1.0, np.minimum(above + kept, 1.0)))
-        return np.concatenate(levels[1:])[self._cube]
+    @staticmethod
+    def of(values: F64Array) -> _Sums:
+        return _Sums(np.hstack([np.zeros((len(values), 1)), np.cumsum(values, axis=1)]))
 
-    def in_same_cube(self, blocks: BoolArray) -> BoolArray:
-        """Return whether the cube of each block contains one of `blocks`."""
-        return np.isin(self._cube, self._cube[blocks])
+    def of_length(self, length: int) -> F64Array:
+        """Return the sums of each run of a length, shape (rows of the values, runs)."""
+        sums: F64Array = self.up_to[:, length:] - self.up_to[:, :-length]
+        return sums
+
+
+def _unions(boxes: Boxes, is_free: BoolArray) -> Iterator[tuple[int, F64Array, F64Array, F64Array]]:
+    """Yield the lengths of runs, and of each run the box around it and the rows of the largest box that is not free.
+
+    Of lengths above `_ALL_LENGTHS` only some are tried.
+    """
+    count, power = len(boxes), 1
+    lowest, highest = boxes.lowest, boxes.highest
+    largest = np.where(is_free, 0.0, boxes.rows)
+    for length in _lengths(count):
+        while 2 * power <= length:
+            lowest, highest, largest = (
+                np.minimum(lowest[:-power], lowest[power:]),
+                np.maximum(highest[:-power], highest[power:]),
+                np.maximum(largest[:-power], largest[power:]),
+            )
+            power *= 2
+        # A run is covered by two runs of this power of two.
+        first, other = slice(count - length + 1), slice(length - power, None)
+        yield (
+            length,
+            np.minimum(lowest[first], lowest[other]),
+            np.maximum(highest[first], highest[other]),
+            np.maximum(largest[first], largest[other]),
+        )
+
+
+def _lengths(count: int) -> list[int]:
+    """Return the lengths of runs to try.
+
+    >>> _lengths(5), _lengths(200)[-4:]
+    ([2, 3, 4, 5], [64, 96, 144, 200])
+    """
+    lengths = list(range(2, min(count, _ALL_LENGTHS) + 1))
+    while lengths[-1] < count:
+        lengths.append(min(lengths[-1] * 3 // 2, count))
+    return lengths
+
+
+def _disjoint(starts: I64Array, ends: I64Array, saved: F64Array, count: int) -> tuple[float, list[int]]:
+    """Return the runs that save most together and do not overlap, and what they save."""
+    best, last = [0.0] * (count + 1), [-1] * (count + 1)
+    order = np.argsort(ends, kind="stable")
+    bounds = np.searchsorted(ends[order], np.arange(count + 2))
+    for end in range(1, count + 1):
+        best[end] = best[end - 1]
+        for at in order[bounds[end] : bounds[end + 1]].tolist():
+            total = best[starts[at]] + saved[at]
+            if total > best[end]:
+                best[end], last[end] = total, at
+    chosen, end = list[int](), count
+    while end > 0:
+        if last[end] < 0:
+            end -= 1
+        else:
+            chosen.append(last[end])
+            end = int(starts[last[end]])
+    return best[count], chosen[::-1]
+
+
+def _sides(boxes: Boxes, parts: F64Array, importance: Sequence[float]) -> F64Array:
+    """Return the sides of boxes after their division into parts of equal rows, which narrows all columns alike.
+
+    >>> boxes = Boxes(np.zeros((2, 2)), np.array([[1.0, 1.0], [0.1, 1.0]]), np.ones(2), np.ones(2))
+    >>> _sides(boxes, np.array([16.0, 4.0]), (1.0, 1.0)).round(3).tolist()
+    [[0.25, 0.25], [0.05, 0.5]]
+    >>> _sides(boxes, np.array([2.0, 4.0]), (4.0, 1.0)).round(3).tolist()
+    [[0.5, 1.0], [0.025, 1.0]]
+    """
+    scale = np.sort(np.log(np.asarray(importance, np.float64)))[::-1]
+    counts = np.arange(1, len(scale) + 1)
+    # Logarithm of the side, times the importance, if the k most important columns are divided. It is right if the next
+    # column is not wider.
+    sides = (np.cumsum(scale) - np.log(np.maximum(parts, 1.0))[:, None]) / counts
+    following = np.append(scale[1:], -np.inf)
+    first = (following <= sides).argmax(axis=1)
+    side = np.exp(np.take_along_axis(sides, first[:, None], axis=1))
+    divided: F64Array = (boxes.highest - boxes.lowest) * np.minimum(
+        side / np.asarray(importance, np.float64), 1.0
+    )
+    return divided

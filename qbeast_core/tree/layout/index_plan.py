@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.space.arrays import F64Array, I32Array, I64Array
+from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.space.cubes import encode_cubes
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
@@ -18,7 +18,7 @@ from qbeast_core.tree.layout.cube_tree import Assignment, assign_rows
 from qbeast_core.tree.layout.existing import ExistingTree
 from qbeast_core.tree.layout.grid import grid_columns, lowest_by_node
 from qbeast_core.tree.layout.pack import PackedFiles, RowNumbers, rows_by_file
-from qbeast_core.tree.layout.upper import opened_rows, pack_cubes
+from qbeast_core.tree.layout.upper import pack_cubes
 
 _PAGES_OF_APPENDED_BLOCK: Final = 8
 
@@ -47,13 +47,6 @@ class IndexPlan:
     def file_count(self) -> int:
         """Number of files to write; 0 without rows."""
         return len(self.packed.file_starts) - 1
-
-    @property
-    def opened_rows(self) -> F64Array:
-        """Rows that filters are expected to open."""
-        cubes = self.assignment.cubes
-        depths = cubes.depth[self.packed.block_cube]
-        return opened_rows(depths, np.diff(self.packed.block_starts), dimensions=cubes.dimensions)
 
     def rows_of(self, number: int) -> RowNumbers:
         """Return the rows of one file, ascending."""

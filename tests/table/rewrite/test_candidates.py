@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -32,6 +33,10 @@ class File:
     # Number of hidden rows in the log; "?": a vector without a count.
     hidden: int | str | None = None
     layout: str | None = None
+    # Files of one write have the same time.
+    time: int = 0
+    # Range of the indexed column; None: unknown.
+    range: tuple[float, float] | None = None
 
     @property
     def vector(self) -> str | None:
@@ -44,7 +49,7 @@ class File:
         return {
             "path": f"f{at}",
             "size_bytes": self.rows * 10,
-            "modification_time": at,
+            "modification_time": self.time,
             "num_records": self.rows,
             "revision": self.number,
             "blocks": tag,
@@ -52,6 +57,8 @@ class File:
             "layout": self.layout,
             "deletion_vector": self.vector,
             "has_deletion_vector": self.vector is not None,
+            "min": {"price": self.range and self.range[0]},
+            "max": {"price": self.range and self.range[1]},
         }
 
 
@@ -64,6 +71,8 @@ def state_of(
         "rules": pl.String,
         "layout": pl.String,
         "deletion_vector": pl.String,
+        "min": pl.Struct({"price": pl.Float64}),
+        "max": pl.Struct({"price": pl.Float64}),
     }
     frame = pl.DataFrame([file.columns(at) for at, file in enumerate(files)], schema_overrides=overrides)
     frame = frame.with_columns(pl.lit(None, pl.String).alias("state"))
@@ -79,7 +88,7 @@ def state_of(
         partitions=pl.DataFrame(),
         schema=schema,
         sample_column=sample_column,
-        config=Mock(revisions=revisions, latest=item),
+        config=Mock(revisions=revisions, latest=item, importance={}),
         protocol=Protocol(min_reader_version=1, min_writer_version=2),
         columns=PLAIN,
         blocks=build_block_table(frame, revisions, schema),
@@ -120,59 +129,57 @@ def test_table_in_shape_has_no_candidates():
     assert chosen(state_of(File(20), no_files=True)) == {}
 
 
-def test_small_files_join_while_sizes_double():
-    assert chosen(state_of(File(10**6), *[File(500)] * 3)) == dict.fromkeys([1, 2, 3], "small file")
-    assert chosen(state_of(File(10**6), File(500))) == {}
-    assert chosen(state_of(File(10**6), File(500), File(5000))) == {}
-    assert chosen(state_of(File(10**6), File(500), File(300), File(801))) == {}
-    assert set(chosen(state_of(File(10**6), File(500), File(300), File(800), File(1600)))) == {1, 2, 3, 4}
+def writes(*sizes: int, first: int = 1) -> list[File]:
+    """Return the files of writes of their own, all over the same space."""
+    return [File(rows, time=first + at) for at, rows in enumerate(sizes)]
+
+
+def test_writes_join_while_rows_double():
+    large = File(10**6)
+    assert chosen(state_of(large, *writes(500, 500, 500))) == dict.fromkeys([1, 2, 3], "small file")
+    assert chosen(state_of(large, *writes(500))) == {}
+    assert chosen(state_of(large, *writes(500, 5000))) == {}
+    assert set(chosen(state_of(large, *writes(500, 500, 2001)))) == {1, 2}
+    assert set(chosen(state_of(large, *writes(500, 300, 800, 1600)))) == {1, 2, 3, 4}
 
 
 def test_small_file_joins_other_rewritten_rows():
-    assert chosen(state_of(File(10**6), File(500), File(500, number=None))) == {1: "small file", 2: "staged"}
+    state = state_of(File(10**6), File(500, time=1), File(500, number=None))
+    assert chosen(state) == {1: "small file", 2: "staged"}
 
 
-def test_files_of_half_maximum_size_are_kept():
-    assert chosen(state_of(File(300_000), File(160_000), File(160_000))) == {}
-    assert set(chosen(state_of(File(400_000), File(160_000), File(160_000)))) == {1, 2}
+def test_files_of_one_write_stay_together():
+    assert chosen(state_of(File(100_000), File(5_000), File(400))) == {}
+    files = [File(20_000), File(5_000), *writes(15_000, 11_000)]
+    small = dict.fromkeys(range(4), "small file")
+    assert chosen(state_of(*files)) == small
+    assert chosen(state_of(File(10**6), *(replace(file, time=file.time + 1) for file in files))) == {
+        at + 1: reason for at, reason in small.items()
+    }
 
 
-def test_small_files_of_older_revisions_count_by_default():
-    state = state_of(File(10**6), File(500, number=2), File(500, number=2), File(700, number=2))
+def test_files_of_older_revisions_count_by_default():
+    state = state_of(File(10**6), *(replace(file, number=2) for file in writes(500, 500, 700)))
     assert set(chosen(state)) == {1, 2, 3}
     assert chosen(state, Scope(revision=1, staged=False)) == {}
-    assert chosen(state, Scope(revision=1, older=True, staged=False)) == dict.fromkeys(
-        [1, 2, 3], "older revision"
-    )
+    older = Scope(revision=1, older=True, staged=False)
+    assert chosen(state, older) == dict.fromkeys([1, 2, 3], "older revision")
 
 
-def test_files_with_overfull_cubes_are_taken():
-    def whole(rows: int) -> File:
-        return File(rows, blocks=(Block("", LOW, LAST, rows),))
-
-    assert chosen(state_of(*[whole(60_000)] * 4, cube_size=100_000)) == dict.fromkeys(
-        range(4), "overfull cubes"
-    )
-    assert chosen(state_of(*[whole(33_000)] * 3, cube_size=100_000)) == {}
-    assert chosen(state_of(*[whole(60_000)] * 4, cube_size=30_000)) == {}  # one key is that heavy
+def test_successive_ranges_are_left_alone():
+    days = [File(300_000, time=day, range=(day, day + 1)) for day in range(8)]
+    assert chosen(state_of(*days)) == {}
+    everywhere = [File(40_000, time=day, range=(0.0, 8.0)) for day in range(8)]
+    assert chosen(state_of(*everywhere)) == dict.fromkeys(range(8), "wide pages")
 
 
-def test_upper_cubes_are_taken_after_table_doubles():
-    fifth = int(2**32 / 5) + LOW  # in a table of 250,000 rows the root keeps 50,000
-    root = File(50_000, blocks=(Block("", LOW, fifth, 50_000),))
-    halves = [File(100_000, blocks=(Block(cube, fifth + 1, LAST, 100_000),)) for cube in "Ag"]
-    assert chosen(state_of(root, *halves, cube_size=100_000)) == {}
-    assert 0 in chosen(state_of(root, *halves * 4, cube_size=100_000))
-
-
-def test_few_files_are_restored_at_once():
-    files = [File(200_000, blocks=(Block("", LOW, LAST, 200_000),)) for _ in range(20)]
-    assert (
-        len(chosen(state_of(*files, cube_size=150_000))) == 1
-    )  # nothing else is rewritten: the rows of one file
-    staged = [File(500_000, number=None)] * 2
-    reasons = list(chosen(state_of(*files, *staged, cube_size=150_000)).values())
-    assert sorted(reasons) == ["overfull cubes"] * 4 + ["staged"] * 2
+def test_neighbours_are_written_together():
+    days = [File(12_000, time=day, range=(day, day + 1)) for day in range(40)]
+    choice = choose_files(state_of(*(days[number * 7 % 40] for number in range(40))), ALL)
+    assert len(choice.groups) > 1
+    assert sorted(np.concatenate(choice.groups).tolist()) == choice.files.tolist()
+    numbers = [sorted(at * 7 % 40 for at in group.tolist()) for group in choice.groups]
+    assert all(days == list(range(days[0], days[-1] + 1)) for days in numbers)
 
 
 def test_named_files_are_always_taken():

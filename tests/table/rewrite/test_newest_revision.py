@@ -108,5 +108,5 @@ def test_chosen_old_files_move_to_newest_revision(chosen: str, tmp_path: Path) -
     assert by_revision[1] in table.files()["path"].to_list()
     check_invariants(path)
     assert_same_rows(table.read(), before.read(), "row")
-    again = table.optimize(revision=3, into="newest", dry_run=True).plan
-    assert again["reason"].to_list() == ["small file"] * 2
+    again = table.optimize(revision=3, into="newest", full=True, dry_run=True).plan
+    assert again["reason"].to_list() == ["requested"] * 2

@@ -73,17 +73,32 @@ def test_optimizes_end_with_table_in_shape(
     check_again(kind, [first, *appended], every, seed)
 
 
-def test_files_smaller_than_joined_file_are_joined(tmp_path: Path) -> None:
-    with resized(small_file_rows=8):
-        for number, size in enumerate([400, 400, *[150] * 8]):
-            frame = rows_of("spread", size, number, 0)
-            qbeast.write_table(frame, tmp_path, columns=["a", "b"], mode="append")
-        table = qbeast.open_table(tmp_path)
-        before = {Path(path).name for path in table.files()["path"]}
-        result = table.optimize()
-        assert (result.files, result.files_removed, result.rows) == (2, 10, 2000)
-        assert set(result.plan["path"]) == before
-        assert not table.optimize().committed
+def test_one_optimize_joins_all_small_writes(tmp_path: Path) -> None:
+    for number, size in enumerate([400, 400, *[150] * 8]):
+        frame = rows_of("spread", size, number, 0)
+        qbeast.write_table(frame, tmp_path, columns=["a", "b"], mode="append")
+    table = qbeast.open_table(tmp_path)
+    before = {Path(path).name for path in table.files()["path"]}
+    result = table.optimize()
+    assert (result.files, result.files_removed, result.rows) == (1, 10, 2000)
+    assert set(result.plan["path"]) == before
+    assert not table.optimize().committed
+
+
+@pytest.mark.parametrize("days", [6, pytest.param(24, marks=pytest.mark.sweep)])
+def test_daily_writes_join_with_neighbours_in_time(tmp_path: Path, days: int) -> None:
+    for day in range(days):
+        rows = rows_of("spread", 8_000, day, 0).with_columns(day=2 * day + pl.col("a"))
+        qbeast.write_table(rows, tmp_path, columns=["day", "b"], mode="append")
+    table = qbeast.open_table(tmp_path)
+    result = table.optimize()
+    assert result.rows == 8_000 * days
+    assert 2 <= result.files < days
+    of_day = table.explain(pl.col("day").is_between(4, 5)).files
+    assert of_day["opened"].sum() == 1
+    assert result.opened["day"] < result.opened_after["day"] < 1.7 * result.opened["day"]
+    assert result.opened_after["b"] < result.opened["b"]
+    assert result.opened_after == table.metrics().health.opened
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")

@@ -116,23 +116,3 @@ def test_error_while_writing_leaves_no_files(tmp_path: Path) -> None:
         table.optimize()
     check(path, everything)
     check_no_orphans(path)
-
-
-def test_conflict_keeps_work_of_first_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "t"
-    before, round_ = grown(path), optimize._round  # noqa: SLF001 -- rounds have no other door
-    rounds: list[int] = []
-
-    def first_alone(*options: Any) -> Any:
-        rounds.append(len(rounds))
-        if len(rounds) > 1:
-            why = "another writer was first"
-            raise qbeast.CommitConflictError(why, table=str(path), version=9, attempts=1)
-        return round_(*options)
-
-    monkeypatch.setattr(optimize, "_round", first_alone)
-    result = qbeast.open_table(path).optimize()
-    assert rounds == [0, 1]
-    assert (result.committed, result.commits) == (True, 1)
-    assert result.version == qbeast.open_table(path).version
-    check(path, before)

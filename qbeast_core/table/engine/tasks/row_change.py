@@ -107,6 +107,8 @@ class FileToChange:
     scan: FileScan
     change: RowFunction
     blocks: tuple[Block, ...]
+    # Modification time of the new file, see `FileTarget`.
+    time_ms: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,7 +147,7 @@ class ChangeFile:
         if blocks is None:
             return rows if self.returns_rows else None
         path = f"{self.operation}.{new_id()}.parquet"
-        settings = settings_for(self.target, rows, self.revision.columns)
+        settings = settings_for(replace(self.target, time_ms=file.time_ms), rows, self.revision.columns)
         index = FileIndex(self.revision, blocks)
         add = store_arranged(self.target, rows, weights, settings, path=path, index=index)
         return add.model_copy(update={"blocks": blocks})

@@ -38,6 +38,7 @@ def settings_for(
         is_scattered=bool(target.sample_by),
         importance=target.importance,
         table_rows=max(target.table_rows, rows.height),
+        time_ms=target.time_ms,
     )
 
 
