@@ -31,7 +31,8 @@ class Grouping:
         if revision is None or not revision.columns:
             return None
         rows = _rows(snapshot.files)
-        importance = [snapshot.config.importance.get(name, 1.0) for name in revision.columns]
+        names = map(snapshot.columns.stored_name, revision.columns)
+        importance = [snapshot.config.importance.get(name, 1.0) for name in names]
         largest = min(int(rows.max(initial=0)), sizing().max_file_rows)
         gain = Gain(int(rows.sum()), importance, float(max(largest, sizing().min_file_rows)))
         return Grouping(state, revision, gain)

@@ -36,10 +36,10 @@ def test_every_write_keeps_compression(tmp_path: Path, compression: str, value: 
     assert DeltaTable(tmp_path).metadata().configuration[PROPERTY] == value
     qbeast.write_table(ROWS, tmp_path, mode="append", compression=compression)
     table = qbeast.open_table(tmp_path)
-    table.update({"text": pl.col("text") + "!"}, "id < 9")
+    table.update("id < 9", {"text": pl.col("text") + "!"})
     table.optimize(full=True)
     assert codecs(tmp_path) == {codec}
-    assert_same_rows(pl.scan_delta(tmp_path).collect(), table.read())
+    assert_same_rows(pl.scan_delta(tmp_path).collect(), table.read(), "id")
 
 
 def test_other_compression_of_existing_table_is_refused(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_property_changes_new_files(tmp_path: Path, value: str, codec: str) -> N
     table.set_properties({PROPERTY: value})
     qbeast.write_table(ROWS, tmp_path, mode="append")
     assert codecs(tmp_path) == {"ZSTD", codec}
-    assert_same_rows(table.refresh().read(), pl.concat([ROWS, ROWS]))
+    assert_same_rows(table.refresh().read(), pl.concat([ROWS, ROWS]), "id")
 
 
 def test_codec_that_readers_lack_is_not_used(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_codec_that_readers_lack_is_not_used(tmp_path: Path) -> None:
 
 
 def test_uncompressed_columns_stay_so_with_snappy(tmp_path: Path) -> None:
-    rows = pl.select(id=pl.int_range(200_000), noise=pl.int_range(200_000).hash(1))
+    rows = pl.select(id=pl.int_range(200_000), noise=pl.int_range(200_000).hash(1) // 2)
     qbeast.write_table(rows, tmp_path, columns=["id"], compression="snappy")
     footer = pq.read_metadata(next(path for path in tmp_path.glob("*.parquet")))
     columns = [footer.row_group(0).column(number) for number in range(footer.num_columns)]
