@@ -17,10 +17,12 @@ from typing import Any, Final, Literal, TypeAlias
 import polars as pl
 
 import qbeast
+from qbeast_core.cli.csv_types import scan_typed
 from qbeast_core.cli.output_file import ENDINGS
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.type_names import NAMES, type_of
 from qbeast_core.resources import Resources
+from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.table.engine.choice import budget_of, spill_folder_of
 from qbeast_core.table.engine.spill.spill_folder import SpillFolder
 
@@ -42,7 +44,7 @@ class SourceOptions:
 
     # Of all sources; None goes by their names.
     file_format: SourceFormat | None = None
-    # Of columns of CSV and JSON lines; the types of other columns are inferred from all values.
+    # Of columns of CSV and JSON lines; the types of other columns are those that all values have.
     types: Mapping[str, pl.DataType] = field(default_factory=dict[str, pl.DataType])
     # The same, where a source has such a column: the types of the table in an append.
     expected: Mapping[str, pl.DataType] = field(default_factory=dict[str, pl.DataType])
@@ -50,6 +52,7 @@ class SourceOptions:
     # Texts that mean null in CSV.
     null_values: Sequence[str] = ()
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    progress: ProgressCallback | None = field(default=None, repr=False)
 
 
 def read_sources(sources: Sequence[str], options: SourceOptions, stdin: StandardInput) -> pl.LazyFrame:
@@ -142,16 +145,16 @@ def _scan(where: Any, file_format: SourceFormat, options: SourceOptions) -> pl.L
             lines = [glob.escape(str(path)) for path in where] if isinstance(where, list) else where
             return _scan_json(lines, options, store)
         case "csv":
-            return pl.scan_csv(
+            scan = partial(
+                pl.scan_csv,
                 where,
                 glob=patterns,
                 separator=options.separator,
                 null_values=list(options.null_values) or None,
-                infer_schema_length=None,
                 try_parse_dates=True,
-                schema_overrides=_types(options),
                 storage_options=store,
             )
+            return scan_typed(scan, _types(options), partial(report, options.progress, Progress("read")))
 
 
 def _scan_json(where: Any, options: SourceOptions, store: dict[str, str] | None) -> pl.LazyFrame:

@@ -35,6 +35,7 @@ from qbeast_core.errors import changing
 if TYPE_CHECKING:
     import polars as pl
 
+    from qbeast_core.support.runtime import ProgressCallback
     from qbeast_core.table.write.found_table import Mode
 
 _FORMATS: Final = ("parquet", "csv", "jsonl", "arrow", "delta")
@@ -218,7 +219,10 @@ def _write(sources: Sequence[str], table: str, *, mode: Mode, **options: Any) ->
     options["columns"] = columns_of(options["columns"], no_index=options.pop("no_index"))
     keeps = mode == "append" or options.get("where") is not None
     expected = _types_of(table, options["columns"], options["storage_options"]) if keeps else {}
-    with working("writing") as progress, rows_of_sources(sources, options, expected=expected) as rows:
+    with (
+        working("writing") as progress,
+        rows_of_sources(sources, options, expected=expected, progress=progress) as rows,
+    ):
         result = qbeast.write_table(rows, table, **options, mode=mode, progress=progress)
     return answer_of(result, table=table)
 
@@ -239,7 +243,11 @@ def _types_of(
 
 @contextmanager
 def rows_of_sources(
-    sources: Sequence[str], options: dict[str, Any], *, expected: Mapping[str, pl.DataType] | None = None
+    sources: Sequence[str],
+    options: dict[str, Any],
+    *,
+    expected: Mapping[str, pl.DataType] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Generator[pl.LazyFrame]:
     """Yield the rows of all sources, read by options that this removes; reports what Polars cannot read."""
     import polars as pl
@@ -253,6 +261,7 @@ def rows_of_sources(
         types=types_by_name(options.pop("types") or {}),
         expected=expected or {},
         storage_options=options["storage_options"],
+        progress=progress,
         **{name: options.pop(name) for name in ("file_format", "separator", "null_values")},
     )
     resources = Resources(memory_bytes=options["memory_bytes"], spill_dir=options["spill_dir"])

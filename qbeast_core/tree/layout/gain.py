@@ -182,7 +182,7 @@ class Gain:
     def _runs(self, boxes: Boxes, is_free: BoolArray) -> tuple[I64Array, I64Array, F64Array]:
         """Return the runs of neighbours that are worth to be written together: starts, ends, and what they save."""
         opened = self.opened(boxes)
-        starts, ends, saved = (list[np.ndarray[tuple[int], np.dtype[np.int64]]]() for _ in range(3))
+        starts, ends, saved = list[I64Array](), list[I64Array](), list[F64Array]()
         sums = _Sums.of(np.vstack([opened, boxes.rows, np.where(is_free, 0.0, boxes.rows)]))
         for length, lowest, highest, largest in _unions(boxes, is_free):
             *before, rows, moved = sums.of_length(length)
@@ -261,9 +261,9 @@ def _disjoint(starts: I64Array, ends: I64Array, saved: F64Array, count: int) -> 
     for end in range(1, count + 1):
         best[end] = best[end - 1]
         for at in order[bounds[end] : bounds[end + 1]].tolist():
-            total = best[starts[at]] + saved[at]
+            total = best[starts[at]] + float(saved[at])
             if total > best[end]:
-                best[end], last[end] = total, at
+                best[end], last[end] = float(total), at
     chosen, end = list[int](), count
     while end > 0:
         if last[end] < 0:
