@@ -21,6 +21,10 @@ _HEAD: Final = 100
 _MAX_PROBLEMS: Final = 5
 
 
+# Build the validator at the first use: most processes use few of them.
+DEFERRED: Final = ConfigDict(defer_build=True)
+
+
 class SpecModel(BaseModel):
     """An immutable value: snake_case in Python, camelCase on disk.
 
@@ -30,6 +34,7 @@ class SpecModel(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         strict=True,
+        defer_build=True,  # see `DEFERRED`
         extra="allow",
         allow_inf_nan=False,
         alias_generator=to_camel,

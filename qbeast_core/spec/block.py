@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import AliasChoices, Field, TypeAdapter
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.spec._base import invalid_metadata, read_text, refuse_repeated_keys
+from qbeast_core.spec._base import DEFERRED, invalid_metadata, read_text, refuse_repeated_keys
 
 # More rows than any file holds: sums of such numbers over all files of a table stay within 64 bits.
 MAX_ROWS: Final = 2**40
@@ -38,12 +38,12 @@ class Block:
     replicated: bool = False
 
 
-_BLOCKS: Final = TypeAdapter(list[Block])
+_BLOCKS: Final = TypeAdapter(list[Block], config=DEFERRED)
 _Packed: TypeAlias = (
     tuple[str, _Weight, Annotated[int, Field(ge=1, le=MAX_ROWS)]]
     | tuple[str, _Weight, Annotated[int, Field(ge=1, le=MAX_ROWS)], _Weight]
 )
-_PACKED: Final = TypeAdapter(list[_Packed])
+_PACKED: Final = TypeAdapter(list[_Packed], config=DEFERRED)
 _LEAF: Final = 2**31 - 1
 _WHAT: Final = "a blocks tag"
 _TRAILING_COMMA: Final = re.compile(r"\}\s*,(\s*\]\s*)\Z")

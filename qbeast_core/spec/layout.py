@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 
-from qbeast_core.spec._base import invalid_metadata, read_text, refuse_repeated_keys
+from qbeast_core.spec._base import DEFERRED, invalid_metadata, read_text, refuse_repeated_keys
 from qbeast_core.spec.block import MAX_ROWS
 
 # Physical column of data files, outside the table's schema: the high 16 bits of the smallest weight of the band. No
@@ -36,7 +36,7 @@ _WRONG_STEPS: Final = "not a first cell and the widths of steps"
 _MAX_TAIL_BYTES: Final = 1 << 30  # a reader holds it in memory
 _MAX_BOXES: Final = 1 << 26
 _CELLS: Final = 1 << 32
-_OBJECT: Final = TypeAdapter(dict[str, Any])
+_OBJECT: Final = TypeAdapter(dict[str, Any], config=DEFERRED)
 
 _Rows: TypeAlias = Annotated[int, Field(ge=1, le=MAX_ROWS)]
 _Weight: TypeAlias = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]

@@ -14,7 +14,7 @@ from typing import Annotated, Final, Self, TypeVar
 from pydantic import Field, TypeAdapter
 
 from qbeast_core.errors import InvalidColumnsError, InvalidMetadataError
-from qbeast_core.spec._base import invalid_metadata, read_text
+from qbeast_core.spec._base import DEFERRED, invalid_metadata, read_text
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import parse_column_spec
 from qbeast_core.spec.revision import Revision
@@ -52,9 +52,9 @@ MAX_IMPORTANCE: Final = 1000.0
 
 T = TypeVar("T")
 
-_TEXTS: Final = TypeAdapter(tuple[str, ...])
-_IMPORTANCE: Final = TypeAdapter(dict[str, Annotated[float, Field(gt=0, le=MAX_IMPORTANCE)]])
-_DIALECT: Final[TypeAdapter[BlocksDialect]] = TypeAdapter(BlocksDialect)
+_TEXTS: Final = TypeAdapter(tuple[str, ...], config=DEFERRED)
+_IMPORTANCE: Final = TypeAdapter(dict[str, Annotated[float, Field(gt=0, le=MAX_IMPORTANCE)]], config=DEFERRED)
+_DIALECT: Final[TypeAdapter[BlocksDialect]] = TypeAdapter(BlocksDialect, config=DEFERRED)
 _MAX_DIGITS: Final = 18  # more is not an id, and Python refuses to read very long ones
 
 

@@ -75,11 +75,11 @@ def encode_data_file(
     if weights is not None:  # one value per row group
         bounded.append(WEIGHT_COLUMN)
         dictionary = [*dictionary, WEIGHT_COLUMN]
-    codecs = _Codecs(codec, {WEIGHT_COLUMN: 0, **(levels or {})})
+    compression = _compression(table, codec, {WEIGHT_COLUMN: 0, **(levels or {})})
     if len(table) == 0:
-        data = _encode(table, PageCuts((0,), (1,)), bounded, set(dictionary), codecs)
+        data = _encode(table, PageCuts((0,), (1,)), bounded, set(dictionary), compression)
         return EncodedFile(data.to_pybytes(), data.size, 0)
-    file, sizes, is_aligned = _encode_aligned(table, cuts, bounded, set(dictionary), codecs)
+    file, sizes, is_aligned = _encode_aligned(table, cuts, bounded, set(dictionary), compression)
     at, directory = _footer_at(file), b""
     if is_aligned:
         directory = dump_directory(sizes, cuts=cuts, parquet_tail=bytes(file[at:]))
@@ -87,30 +87,12 @@ def encode_data_file(
     return EncodedFile(data, len(data), len(data) - at if is_aligned else 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Codecs:
-    """The compression of a file, and levels of zstd of some of its columns; 0: uncompressed."""
-
-    codec: str
-    levels: Mapping[str, int]
-
-    def options(self, leaves: Sequence[str]) -> dict[str, Any]:
-        """Return the options of the writer."""
-        levels = {path: self.levels.get(path, _ZSTD_LEVEL) for path in leaves}
-        options: dict[str, Any] = {
-            "compression": {path: self.codec if level else "none" for path, level in levels.items()}
-        }
-        if self.codec == "zstd":
-            options["compression_level"] = {path: level for path, level in levels.items() if level}
-        return options
-
-
 def _encode_aligned(
-    table: Any, cuts: PageCuts, statistics: list[str], dictionary: set[str], codecs: _Codecs
+    table: Any, cuts: PageCuts, statistics: list[str], dictionary: set[str], compression: Mapping[str, Any]
 ) -> tuple[memoryview, I64Array, bool]:
     """Encode a file. Return it, its page sizes by (leaf, page), and whether its pages are aligned."""
     while True:
-        file = memoryview(_encode(table, cuts, statistics, dictionary, codecs))
+        file = memoryview(_encode(table, cuts, statistics, dictionary, compression))
         sizes, misaligned = _page_sizes(file, cuts)
         if not misaligned or dictionary.isdisjoint(misaligned):
             return file, sizes, not misaligned
@@ -161,7 +143,9 @@ def _to_arrow(frame: pl.DataFrame) -> Any:
     return pa.table(columns)
 
 
-def _encode(table: Any, cuts: PageCuts, statistics: list[str], dictionary: set[str], codecs: _Codecs) -> Any:
+def _encode(
+    table: Any, cuts: PageCuts, statistics: list[str], dictionary: set[str], compression: Mapping[str, Any]
+) -> Any:
     leaves = [path for column in table.schema for path in _leaves(column.name, column.type)]
     # Nested numbers are PLAIN: Polars up to 1.4 refuses the delta encoding inside a struct.
     # The writer knows leaves by their texts: a column "a.b" and the field b of a column "a" have one encoding.
@@ -176,7 +160,7 @@ def _encode(table: Any, cuts: PageCuts, statistics: list[str], dictionary: set[s
         "use_dictionary": sorted(dictionary) or False,
         "dictionary_pagesize_limit": _DICTIONARY_BYTES,
         "column_encoding": {path: encoding for path, encoding in encodings.items() if encoding},
-        **codecs.options(leaves),
+        **compression,
         "store_schema": False,
         "store_decimal_as_integer": True,
     }
@@ -188,6 +172,18 @@ def _encode(table: Any, cuts: PageCuts, statistics: list[str], dictionary: set[s
         if table.schema.metadata:  # the writer leaves it out with the schema of Arrow
             writer.add_key_value_metadata(table.schema.metadata)
     return sink.getvalue()
+
+
+def _compression(table: Any, codec: str, levels: Mapping[str, int]) -> dict[str, Any]:
+    """Return the options of the writer for a codec; `levels` as in `encode_data_file`."""
+    leaves = [path for column in table.schema for path in _leaves(column.name, column.type)]
+    options: dict[str, Any] = {
+        "compression": {path: codec if levels.get(path, _ZSTD_LEVEL) else "none" for path in leaves}
+    }
+    if codec == "zstd":
+        chosen = {path: levels.get(path, _ZSTD_LEVEL) for path in leaves}
+        options["compression_level"] = {path: level for path, level in chosen.items() if level}
+    return options
 
 
 def _encoding(kind: Any) -> str | None:

@@ -123,7 +123,7 @@ class Gain:
     >>> def day(first: float, last: float, rows: float) -> Boxes:
     ...     return Boxes(np.array([[first, 0.0]]), np.array([[last, 1.0]]), np.array([rows]), np.ones(1))
     >>> [gain.shares(box)[:, 0].round(2).tolist() for box in (day(0, 0.1, 10_000), day(0, 1, 100_000))]
-    [[0.09, 0.49, 0.09], [0.17, 0.17, 0.02]]
+    [[0.08, 0.49, 0.08], [0.17, 0.17, 0.02]]
     """
 
     table_rows: int
