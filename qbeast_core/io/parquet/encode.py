@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.parquet.footer import parse_footer, read_page_locations
+from qbeast_core.io.parquet.footer import ColumnChunk, parse_footer, read_page_locations, usual_page_locations
 from qbeast_core.io.parquet.special_arrays import in_files
 from qbeast_core.io.parquet.tail import PageCuts, dump_directory
 from qbeast_core.space.arrays import I32Array, I64Array
@@ -209,13 +209,18 @@ def _leaves(path: str, kind: Any) -> Iterator[str]:
 def _page_sizes(file: memoryview, cuts: PageCuts) -> tuple[I64Array, set[str]]:
     """Return the page sizes by (leaf, page), and the leaves that are not cut as they have to be."""
     footer = parse_footer(bytes(file[_footer_at(file) : -8]))
+    locations = _usual_locations(file, footer.chunks)
     sizes: I64Array = np.zeros((len(footer.leaves), cuts.pages), np.int64)
-    misaligned, first, each = set[str](), 0, cuts.page_rows[0]
+    misaligned, first, each, done = set[str](), 0, cuts.page_rows[0], 0
     for group, pages in zip(footer.groups, cuts.group_pages, strict=True):
         expected = np.arange(pages, dtype=np.int64) * each
         for row, chunk in zip(sizes[:, first : first + pages], group.chunks, strict=True):
             start, length = chunk.offset_index or (0, 0)
-            offsets, page_bytes, first_rows = read_page_locations(bytes(file[start : start + length]))
+            if locations is None:
+                offsets, page_bytes, first_rows = read_page_locations(bytes(file[start : start + length]))
+            else:
+                offsets, page_bytes, first_rows = locations[done]
+                done += 1
             ends = offsets + page_bytes
             fills = offsets[:1] == chunk.data_start and ends[-1:] == chunk.start + chunk.size
             if fills and np.array_equal(first_rows, expected) and np.array_equal(offsets[1:], ends[:-1]):
@@ -224,6 +229,20 @@ def _page_sizes(file: memoryview, cuts: PageCuts) -> tuple[I64Array, set[str]]:
                 misaligned.add(chunk.path)
         first += pages
     return sizes, misaligned
+
+
+def _usual_locations(file: memoryview, chunks: Sequence[ColumnChunk]) -> list[I64Array] | None:
+    """Return the offsets, sizes and first rows of the pages of each chunk, parsed together; None: they are unusual."""
+    places = [chunk.offset_index for chunk in chunks if chunk.offset_index is not None]
+    if len(places) < len(chunks) or not places:
+        return None
+    starts = np.array([start for start, _ in places])
+    order, begin = np.argsort(starts), int(starts.min())
+    found = usual_page_locations(bytes(file[begin : max(map(sum, places))]), starts[order] - begin)
+    if found is None:
+        return None
+    parts = np.split(found[0].T, np.cumsum(found[1])[:-1], axis=1)
+    return [parts[at] for at in np.argsort(order)]
 
 
 def _footer_at(file: memoryview) -> int:

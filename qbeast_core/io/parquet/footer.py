@@ -28,6 +28,7 @@ from qbeast_core.space.arrays import I64Array
 MAGIC: Final = b"PAR1"
 _REPEATED: Final = 2
 _PAGE_FIELDS: Final = (0x16, 0x15, 0x16, 0)  # headers of the three fields of a PageLocation, and its end
+_MAX_VARINT: Final = 9  # bytes of a number that is read here
 _MAX_DEPTH: Final = 100  # of nested columns; Polars and Arrow stop there too
 _MAX_BYTES: Final = 1 << 62
 # Errors that damaged bytes can cause: missing or other fields, numbers out of range.
@@ -111,9 +112,47 @@ def parse_footer(data: bytes) -> FileFooter:
 
 def read_page_locations(data: bytes) -> tuple[I64Array, I64Array, I64Array]:
     """Parse a Thrift ``OffsetIndex``: offset, size and first row of each page."""
-    usual = _usual_page_locations(data)
-    numbers = _page_locations(data) if usual is None else usual
+    usual = usual_page_locations(data, np.zeros(1, np.int64))
+    numbers = _page_locations(data) if usual is None else usual[0]
     return numbers[:, 0].copy(), numbers[:, 1].copy(), numbers[:, 2].copy()
+
+
+def usual_page_locations(data: bytes, starts: I64Array) -> tuple[I64Array, I64Array] | None:
+    """Parse several of these as one array: a write parses thousands of them per file.
+
+    `starts` are their places in `data`, ascending. Return offset, size and first row of each page, shape (pages, 3),
+    and the number of pages of each. None: one has optional fields, or no page.
+    """
+    heads = [_list_head(data, start) for start in starts.tolist()]
+    if None in heads or not heads:
+        return None
+    counts, firsts = (
+        np.array(part, np.int64) for part in zip(*(head for head in heads if head), strict=True)
+    )
+    if not counts.all() or 7 * counts.max() > len(data) or 7 * counts.sum() > len(data):
+        return None
+    # All numbers of the text. A number ends with its first byte below 128; the first one of a list begins there.
+    bits = np.frombuffer(data, np.uint8)
+    begins = np.union1d(np.flatnonzero(bits < 0x80) + 1, firsts)
+    begins = begins[(begins >= firsts[0]) & (begins < len(bits))]
+    lengths = np.diff(begins, append=len(bits))
+    places = np.arange(begins[0], len(bits)) - np.repeat(begins, lengths)
+    shifts = np.minimum(places, 9).astype(np.uint64) * np.uint64(7)
+    numbers = np.add.reduceat((bits[begins[0] :] & 0x7F).astype(np.uint64) << shifts, begins - begins[0])
+    within = np.arange(7 * counts.sum()) - np.repeat(7 * (np.cumsum(counts) - counts), 7 * counts)
+    at = np.repeat(np.searchsorted(begins, firsts), 7 * counts) + within
+    if at[-1] >= len(numbers) or lengths[at].max() > _MAX_VARINT:
+        return None
+    pages = numbers[at].reshape(-1, 7)
+    return (pages[:, 1::2].astype(np.int64) >> 1, counts) if (pages[:, ::2] == _PAGE_FIELDS).all() else None
+
+
+def _list_head(data: bytes, start: int) -> tuple[int, int] | None:
+    """Return the length of the list that begins a struct, and where its first value begins."""
+    if data[start : start + 1] != b"\x19" or len(data) < start + 2:
+        return None
+    head = data[start + 1]
+    return (head >> 4, start + 2) if head < 0xF0 else read_varint(data, start + 2)
 
 
 def _page_locations(data: bytes) -> I64Array:
@@ -231,26 +270,6 @@ def _constant(meta: dict[int, Any]) -> bytes:
             field(1, I32) + write_zigzag(meta[4]),
         )
     )
-
-
-def _usual_page_locations(data: bytes) -> I64Array | None:
-    """Parse the pages as one array, without optional fields: a write parses thousands of them per file.
-
-    Return offset, size and first row of each page.
-    """
-    if data[:1] != b"\x19" or len(data) < 2:
-        return None
-    count, at = (data[1] >> 4, 2) if data[1] < 0xF0 else read_varint(data, 2)
-    bits = np.frombuffer(data, np.uint8, offset=at)
-    ends = np.flatnonzero(bits < 0x80)[: 7 * count] + 1
-    lengths = np.diff(ends, prepend=0)
-    if count == 0 or len(ends) < 7 * count or lengths.max() > 9:
-        return None
-    shifts = (np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)).astype(np.uint64) * np.uint64(7)
-    values = np.add.reduceat((bits[: ends[-1]] & 0x7F).astype(np.uint64) << shifts, ends - lengths)
-    pages = values.reshape(count, 7)
-    is_usual = (pages[:, ::2] == _PAGE_FIELDS).all()
-    return pages[:, 1::2].astype(np.int64) >> 1 if is_usual else None
 
 
 def stored_size(store: Store, path: str) -> int | None:

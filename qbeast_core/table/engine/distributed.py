@@ -289,7 +289,8 @@ def _levels(builder: TreeBuilder, roots: I64Array) -> list[OutlineLevel]:
     dimensions = len(builder.cells)
     no_keys = np.zeros(0, np.int64)
     ends = np.cumsum([len(level.keys) for level in builder.levels])
-    thresholds = np.split(builder.final_thresholds(), ends[:-1])
+    used = np.bincount(builder.row_cube, minlength=builder.node_count) > 0
+    thresholds = np.split(builder.final_thresholds(used), ends[:-1])
     levels: list[OutlineLevel] = []
     # A sample of the new rows misses live cubes, and live cubes miss regions that only new rows reach, so both are
     # joined. `sampled_at` and `live_at` are the positions in the outline of the nodes of the level above, or -1 if

@@ -284,19 +284,18 @@ class TreeBuilder:
         number[used] = np.arange(len(used))
         return Assignment(
             cubes=cubes.at(used),
-            thresholds=self.final_thresholds()[used],
+            thresholds=self.final_thresholds(counts > 0)[used],
             counts=counts[used],
             row_cube=number[self.row_cube],
         )
 
-    def final_thresholds(self) -> I32Array:
-        """Return the final thresholds.
+    def final_thresholds(self, used: BoolArray) -> I32Array:
+        """Return the final thresholds, given which nodes have rows.
 
         Rows with equal weights go to one cube, so a cube may take all rows intended for its children. It is then a
         leaf, whose threshold is the maximum weight (format 8.4).
         """
         thresholds = np.concatenate([np.zeros(0, np.int32), *self.thresholds])
-        used = np.bincount(self.row_cube, minlength=self.node_count) > 0
         below = np.concatenate([used[:0], *(level.live_below(self.tree) for level in self.levels)])
         mark_ancestors(below, used, [level.keys for level in self.levels], len(self.cells))
         thresholds[~below] = MAX_WEIGHT

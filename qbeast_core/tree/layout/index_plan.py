@@ -59,7 +59,9 @@ class IndexPlan:
         blocks = slice(*packed.file_first_block[number : number + 2].tolist())
         cubes, starts = packed.block_cube[blocks], packed.block_starts[blocks]
         counts = np.diff(starts, append=packed.file_starts[number + 1])
-        lowest = lowest_by_node(weights, np.searchsorted(cubes, self.assignment.row_cube[rows]), len(cubes))
+        place = np.zeros(len(self.assignment.counts), np.int32)
+        place[cubes] = np.arange(len(cubes))
+        lowest = lowest_by_node(weights, place[self.assignment.row_cube[rows]], len(cubes))
         columns = (column.tolist() for column in (cubes, lowest, self.assignment.thresholds[cubes], counts))
         return FilePlan(
             rows,
