@@ -257,7 +257,7 @@ class Trial:
             is_scattered=bool(self.sample_by),
         )
         placed = assign_rows(sample.cells, sample.weights, cube_size=self._cube_size)
-        file_rows = rows_per_file(self.row_bytes)
+        file_rows = rows_per_file(self.row_bytes, self.table_rows)
         packed = pack_cubes(placed.cubes, placed.counts, None, file_rows=file_rows, share=self._scale)
         rows = rows_by_file(placed, packed, sample.weights).astype(np.int64)
         sizes = np.diff(packed.file_starts)

@@ -74,8 +74,10 @@ class DistributedRows:
     workers: Workers
     target: FileTarget
     progress: ProgressCallback | None
-    # Target number of rows per file. None: derived from the schema.
-    file_rows: int | None = None
+    # Size of a row in memory. None: derived from the schema.
+    row_bytes: float | None = None
+    # Maximum number of rows per file.
+    max_file_rows: int | None = None
     # Part of the rows to place. None: all rows.
     part: SpacePart | None = None
     summaries: dict[tuple[str, ...], IndexSummary] = field(
@@ -127,11 +129,13 @@ class DistributedRows:
         weights = frame_weights(summary.sample, revision.hashed)
         partitions = partitions_of(tree).with_rows(summary.partitions)
         outline, keys = _draw(summary, weights, revision, tree, partitions)
-        file_rows = self.file_rows or rows_per_file(guess_row_bytes(self.target.shape.schema))
+        table_rows = max(self.target.table_rows, summary.rows)
+        row_bytes = self.row_bytes or guess_row_bytes(self.target.shape.schema)
+        file_rows = min(rows_per_file(row_bytes, table_rows), self.max_file_rows or summary.rows + 1)
         cubes = _SampledCubes.of(keys, outline, share=_share(summary))
         roots = _roots(outline, partitions.numbers(summary.partitions))
         task = PlaceTask(
-            target=replace(self.target, table_rows=max(self.target.table_rows, summary.rows)),
+            target=replace(self.target, table_rows=table_rows),
             revision=revision,
             outline=outline,
             file_starts=cubes.file_starts(tree, roots, file_rows=file_rows),

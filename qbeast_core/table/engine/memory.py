@@ -120,7 +120,7 @@ class _MemoryRows:
                 revision,
                 weights,
                 existing=tree,
-                file_rows=rows_per_file(row_bytes),
+                file_rows=rows_per_file(row_bytes, max(self.target.table_rows, rows.height)),
                 trees=partitions.numbers(of_partitions),
             )
             effect = counted.result()

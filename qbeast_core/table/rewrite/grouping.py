@@ -33,8 +33,7 @@ class Grouping:
         rows = _rows(snapshot.files)
         names = map(snapshot.columns.stored_name, revision.columns)
         importance = [snapshot.config.importance.get(name, 1.0) for name in names]
-        largest = min(int(rows.max(initial=0)), sizing().max_file_rows)
-        gain = Gain(int(rows.sum()), importance, float(max(largest, sizing().min_file_rows)))
+        gain = Gain(int(rows.sum()), importance, float(max(rows.max(initial=0), sizing().min_file_rows)))
         return Grouping(state, revision, gain)
 
     def sets(self, tree: int, files: I64Array, units: I64Array, is_certain: BoolArray) -> list[I64Array]:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:  # workers that write files build no tree
 
 _FILE_MEMORY_BYTES: Final = 64 << 20
 _MAX_FILE_BYTES: Final = 256 << 20
+# In a table with more files, files grow with the table up to this size in memory.
+_FILES_OF_LARGE_TABLE: Final = 1_000
+_LARGE_FILE_BYTES: Final = 128 << 20
 _SNAP_SHARE: Final = 8
 _UINT16_VALUES: Final = 1 << 16
 
@@ -87,14 +90,17 @@ def _grouped(group: CubeNumbers, groups: int) -> RowNumbers:
     return out
 
 
-def rows_per_file(row_bytes: float) -> int:
+def rows_per_file(row_bytes: float, table_rows: int = 0) -> int:
     """Return the target number of rows of a file, from the size of a row in memory; at least one.
 
-    >>> rows_per_file(160.0), rows_per_file(8e6)
-    (393216, 33)
+    Files of tables with many rows are larger, so that plans and logs do not have too many files.
+
+    >>> rows_per_file(160.0), rows_per_file(8e6), rows_per_file(40.0, 10**9)
+    (393216, 33, 1000000)
     """
     row_bytes = max(row_bytes, 1.0)
     target = min(max(_FILE_MEMORY_BYTES / row_bytes, sizing().min_file_rows), sizing().max_file_rows)
+    target = max(target, min(table_rows / _FILES_OF_LARGE_TABLE, _LARGE_FILE_BYTES / row_bytes))
     return int(max(min(target, _MAX_FILE_BYTES / row_bytes), 1))
 
 

@@ -28,7 +28,7 @@ from qbeast_core.tree.space.index_values import to_index_column
 from qbeast_core.tree.space.summary import IndexSummary
 
 # A tree with more cubes gets a larger cube size at the next append.
-MAX_CUBES: Final = 65_000
+MAX_CUBES: Final = 16_384
 
 _MIN_CUBE_SIZE: Final = 4096
 
@@ -36,7 +36,8 @@ _DEFAULT_CUBE_SIZE: Final = 16_384
 
 _CUBES_OF_SMALL_TABLE: Final = 16
 
-_CUBES_OF_LARGE_TABLE: Final = 32_768
+# With so few cubes, a sample of a million rows has 128 rows of each.
+_CUBES_OF_LARGE_TABLE: Final = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +78,10 @@ class IndexWish:
 def default_cube_size(rows: int) -> int:
     """Return the cube size for a table with `rows` rows in its first write.
 
-    Small cubes make filters precise; cubes are larger in large tables, to limit their number to some tens of thousands.
+    Small cubes make filters precise; cubes are larger in large tables, to limit their number: a tree is drawn from a sample.
 
     >>> default_cube_size(28_000), default_cube_size(6_000_000), default_cube_size(10**9)
-    (4096, 16384, 30517)
+    (4096, 16384, 122070)
     """
     small = min(max(rows // _CUBES_OF_SMALL_TABLE, _MIN_CUBE_SIZE), _DEFAULT_CUBE_SIZE)
     return max(small, rows // _CUBES_OF_LARGE_TABLE)

@@ -115,7 +115,7 @@ def spilled_rows(
     spilled_row_bytes = row_bytes + _OFFSET_BYTES * texts + _KEY_BYTES
     max_rows = max(int(spill.budget.load_bytes * _FILLED / spilled_row_bytes), sizing().min_part_rows)
     workers = _Threads(stream, target, spill, progress, row_bytes)
-    return DistributedRows(workers, target, progress, min(rows_per_file(row_bytes), max_rows))
+    return DistributedRows(workers, target, progress, row_bytes=row_bytes, max_file_rows=max_rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
