@@ -33,5 +33,6 @@ def small_files(*, file_rows: int = 25, page_rows: int = 4, bands: bool = True) 
     pages = {"min_page_rows": page_rows, "min_band_rows": NO_BANDS}
     if bands:
         pages = {"min_page_rows": max(page_rows // 2, 1), "min_band_rows": page_rows}
-    with resized(min_file_rows=1, max_file_rows=file_rows, **pages):
+    costs = {"opened_file_rows": 1, "listed_file_rows": 0}
+    with resized(min_file_rows=1, max_file_rows=file_rows, **pages, **costs):
         yield

@@ -335,6 +335,19 @@ class Life(Featured):
         self.table(stale=stale).set_properties({"delta.checkpointInterval": interval})
         self.becomes(self.now)
 
+    @rule(
+        importance=st.dictionaries(
+            st.sampled_from(sorted(KEYS)), st.sampled_from([0.5, 1.0, 4.0]), max_size=2
+        )
+    )
+    def set_importance(self, importance: dict[str, float]) -> None:
+        table = self.table()
+        chosen = {name: number for name, number in importance.items() if name in table.indexed_columns}
+        if self.has_copies or not table.indexed_columns:
+            return
+        table.set_importance(chosen)
+        self.becomes(self.now)
+
     @rule()
     def checkpoint_by_others(self) -> None:
         DeltaTable(self.path).create_checkpoint()

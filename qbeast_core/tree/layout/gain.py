@@ -23,10 +23,6 @@ from qbeast_core.tree.layout.arrange import Grain
 # Share of the values of a column that a filter takes.
 FILTER_SHARE: Final = 1 / 30
 _SAMPLE_SHARE: Final = 0.01
-# A file costs each filter or sample that opens it about as many bytes as this number of rows: its footer.
-_FILE_ROWS: Final = 192
-# A file costs every read this number of rows: its entry in the log, and its part of the plan.
-_LISTED_ROWS: Final = 40
 # Pages of one band, as a share of the pages of a file. Bands have pages of their own, which divide the same box.
 _BAND_SHARE: Final = 0.12
 # Minimum share of what filters and samples open, in the geometric mean, which a rewrite saves.
@@ -138,7 +134,8 @@ class Gain:
         The shape is (dimensions + 1, boxes). A filter meets values of the box for sure.
         """
         rows = np.maximum(boxes.rows, 1.0)
-        of_files, listed = (each * boxes.files / rows for each in (_FILE_ROWS, _LISTED_ROWS))
+        costs = sizing().opened_file_rows, sizing().listed_file_rows
+        of_files, listed = (each * boxes.files / rows for each in costs)
         files = np.minimum(_sides(boxes, boxes.files, self.importance) + FILTER_SHARE, 1.0)
         filters = np.minimum(self.sides(boxes) + FILTER_SHARE, 1.0).T + files.T * of_files + listed
         sample = (

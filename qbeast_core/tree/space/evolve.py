@@ -78,7 +78,7 @@ class IndexWish:
 def default_cube_size(rows: int) -> int:
     """Return the cube size for a table with `rows` rows in its first write.
 
-    Small cubes make filters precise; cubes are larger in large tables, to limit their number: a tree is drawn from a sample.
+    Small cubes make filters precise; cubes are larger in large tables, to limit their number: a sample draws the tree.
 
     >>> default_cube_size(28_000), default_cube_size(6_000_000), default_cube_size(10**9)
     (4096, 16384, 122070)
