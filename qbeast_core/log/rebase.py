@@ -291,8 +291,9 @@ def _indexed(
 ) -> tuple[int | None, Metadata] | str:
     """Return the number that our revision has or gets, None without a revision, and the metadata with it."""
     if intent.revision is None:
-        if intent.mode == "overwrite":
-            config = TableConfig.from_configuration(metadata.configuration).left_unindexed()
+        config = TableConfig.from_configuration(metadata.configuration)
+        if intent.mode == "overwrite" and not config.column_specs:  # else its files wait for an index
+            config = config.left_unindexed()
             metadata = metadata.model_copy(update={"configuration": config.to_configuration()})
         return None, metadata
     ours = intent.revision

@@ -13,20 +13,85 @@ from qbeast_core.io.stores.location import Location
 from qbeast_core.query.plan.weight_range import fractions_of
 
 _READ_OPTIONS: Final = ("path", "sample", "sampleBy", "where", "columns", "version", "allowAbsolutePaths")
-WRITE_OPTIONS: Final = ("path", "txnAppId", "txnVersion")
+WRITE_OPTIONS: Final = (
+    *(
+        "path",
+        "columnsToIndex",
+        "cubeSize",
+        "columnStats",
+        "partitionBy",
+        "sampleBy",
+        "sampleColumn",
+        "compression",
+    ),
+    *("overwriteSchema", "optimize", "userMetadata", "txnAppId", "txnVersion"),
+)
 SINK_OPTIONS: Final = ("path", "txnAppId", "checkpointLocation")
 
 _CATALOG: Final = (
-    "CREATE TABLE ... USING qbeast and saveAsTable cannot work: Spark does not hand the path of such tables to Python. "
-    "Create a table by qbeast_spark_bridge.write_table(df, path, columns=[...]); in SQL, use it "
-    "through a temporary view."
+    "CREATE TABLE ... USING qbeast and saveAsTable cannot work: Spark does not hand the path of such tables to Python, "
+    "and may keep their name, which DROP TABLE removes. Create a table by "
+    'df.write.format("qbeast").mode("append").option("columnsToIndex", "a,b").save(path); in SQL, use it through a '
+    "temporary view."
 )
 _CATALOG_OPTIONS: Final = frozenset({"location", "owner", "provider"})
-# Options of qbeast-spark's `format("qbeast")` for creating a table.
-_WRITE_TABLE_OPTIONS: Final = frozenset({"columnstoindex", "cubesize", "columnstats"})
-
 _STORAGE: Final = "storage."
 _NUMBER: Final = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteByTasks:
+    """The options of a write of a DataFrame."""
+
+    location: Location
+    # Columns to index, as `qbeast.write_table` takes them; None: those of the table.
+    columns: tuple[str, ...] | None
+    cube_size: int | None
+    # JSON, as `column_stats` of `qbeast.write_table`.
+    column_stats: str | None
+    partition_by: tuple[str, ...] | None
+    sample_by: tuple[str, ...] | None
+    sample_column: str | None
+    compression: str | None
+    overwrites_schema: bool
+    # Whether to optimize the table after the write, in the process of the driver.
+    optimizes: bool
+    user_metadata: str | None
+    txn: tuple[str, int] | None
+
+    @staticmethod
+    def of(options: Mapping[str, str]) -> WriteByTasks:
+        """Parse the options of Spark."""
+        refuse_unknown(options, WRITE_OPTIONS)
+        given = {key.lower(): value for key, value in options.items()}
+        size = given.get("cubesize")
+        if size is not None and not _NUMBER.fullmatch(size.strip()):
+            msg = f"option cubeSize must be a number of rows, not {size!r}"
+            raise InvalidInputError(msg, argument="cubeSize")
+        return WriteByTasks(
+            location=location_of(options),
+            columns=_columns(options, "columnsToIndex"),
+            cube_size=None if size is None else int(size),
+            column_stats=given.get("columnstats"),
+            partition_by=_columns(options, "partitionBy"),
+            sample_by=_columns(options, "sampleBy"),
+            sample_column=given.get("samplecolumn"),
+            compression=given.get("compression"),
+            overwrites_schema=_flag(options, "overwriteSchema"),
+            optimizes=_flag(options, "optimize"),
+            user_metadata=given.get("usermetadata"),
+            txn=_txn(given),
+        )
+
+
+def _txn(given: Mapping[str, str]) -> tuple[str, int] | None:
+    app, version = given.get("txnappid"), given.get("txnversion")
+    if app is None and version is None:
+        return None
+    if not app or version is None or not version.isdecimal() or int(version) >= 2**63:
+        msg = f"txnAppId and txnVersion, a number below 2**63, go together; got {app!r} and {version!r}."
+        raise InvalidInputError(msg, argument="txnAppId")
+    return app, int(version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +159,6 @@ def refuse_unknown(options: Mapping[str, str], names: Collection[str]) -> None:
         raise InvalidInputError(_CATALOG, argument="path")
     if unknown:
         msg = f'format("qbeast") has no option {unknown} here; it has {list(names)} and {_STORAGE}<option of the store>'
-        if _WRITE_TABLE_OPTIONS & {key.lower() for key in unknown}:
-            msg += (
-                ". Indexed columns are chosen when a table is created: "
-                "qbeast_spark_bridge.write_table(df, path, columns=[...], cube_size=...)"
-            )
         raise InvalidInputError(msg, argument=unknown[0])
 
 

@@ -7,7 +7,8 @@ import json
 import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
@@ -16,7 +17,7 @@ from qbeast_core.errors import InvalidInputError, QbeastError, changing
 from qbeast_core.io.stores.location import Location
 from qbeast_spark_bridge.datasource.source_options import (
     SINK_OPTIONS,
-    WRITE_OPTIONS,
+    WriteByTasks,
     location_of,
     refuse_unknown,
     storage_options,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from qbeast_core.table.engine.tasks.append_task import AppendedPart
+    from qbeast_core.table.write.options import Compression
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class AppendWriter:
         *,
         txn: tuple[str, int] | None = None,
         operation: str = "",
+        info: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Publish the rows of all tasks in one commit, on the driver."""
         use_task_cores()
@@ -69,7 +72,7 @@ class AppendWriter:
 
         freeze_modules()
         task = pickle.loads(self.context)  # noqa: S301 -- our own bytes
-        publish_parts(task, _parts(messages), txn=txn, operation=operation)
+        publish_parts(task, _parts(messages), txn=txn, operation=operation, info=info)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:  # noqa: ARG002, N803 -- Spark's
         """Delete the files of all tasks, on the driver, unless a commit was tried.
@@ -86,30 +89,57 @@ class AppendWriter:
 
 
 class BatchWriter(AppendWriter, DataSourceArrowWriter):
-    """Appends the rows of a DataFrame."""
+    """Appends the rows of a DataFrame, or creates or replaces a table with them."""
 
-    def __init__(self, context: bytes, txn: tuple[str, int] | None) -> None:
+    def __init__(self, context: bytes, options: WriteByTasks) -> None:
         super().__init__(context)
-        self._txn = txn
+        self._options = options
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the rows of all tasks, on the driver."""
-        self.publish(messages, txn=self._txn)
+        options = self._options
+        info = {} if options.user_metadata is None else {"userMetadata": options.user_metadata}
+        self.publish(messages, txn=options.txn, info=info)
+        if options.optimizes:
+            optimize_table(options.location)
 
 
 @changing
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
-    """Return the writer of ``df.write.format("qbeast").mode("append").save(path)``."""
-    if overwrite:
-        msg = (
-            'format("qbeast") appends, and does not overwrite: a single task cannot index a whole table. '
-            'Call qbeast_spark_bridge.write_table(df, path, mode="overwrite"), for a new table with '
-            "columns=[...]; an overwrite keeps the indexed columns."
-        )
-        raise InvalidInputError(msg, argument="mode")
-    refuse_unknown(options, WRITE_OPTIONS)
-    txn = _txn(options)
-    return BatchWriter(append_context(options, schema), txn)
+    """Return the writer of ``df.write.format("qbeast").mode("append" or "overwrite").save(path)``."""
+    from qbeast_core.table.write.append_by_tasks import begin_write
+    from qbeast_core.table.write.options import WriteOptions
+    from qbeast_spark_bridge.spark_schema import empty_frame
+
+    chosen = WriteByTasks.of(options)
+    task = begin_write(
+        chosen.location,
+        empty_frame(schema),
+        WriteOptions(
+            mode="overwrite" if overwrite else "append",
+            columns=None if chosen.columns is None else list(chosen.columns),
+            cube_size=chosen.cube_size,
+            column_stats=chosen.column_stats,
+            schema_mode="overwrite" if overwrite and chosen.overwrites_schema else None,
+            partition_by=None if chosen.partition_by is None else list(chosen.partition_by),
+            sample_by=None if chosen.sample_by is None else list(chosen.sample_by),
+            sample_column=chosen.sample_column,
+            compression=cast("Compression | None", chosen.compression),
+            storage_options=chosen.location.storage_options,
+            txn=chosen.txn,
+        ),
+    )
+    return BatchWriter(pickle.dumps(task), chosen)
+
+
+def optimize_table(location: Location) -> None:
+    """Index the rows that wait for it, in this process."""
+    from qbeast_core.table.engine.choice import local_engine
+    from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
+    from qbeast_core.table.snapshot.snapshot import load_snapshot
+
+    with local_engine(None, None, None) as engine:
+        optimize(load_snapshot(location), OptimizeOptions(), engine=engine)
 
 
 def append_context(options: Mapping[str, str], schema: StructType) -> bytes:
@@ -118,16 +148,6 @@ def append_context(options: Mapping[str, str], schema: StructType) -> bytes:
     from qbeast_spark_bridge.spark_schema import empty_frame
 
     return pickle.dumps(begin_append(location_of(options), empty_frame(schema)))
-
-
-def _txn(options: Mapping[str, str]) -> tuple[str, int] | None:
-    app, version = options.get("txnappid"), options.get("txnversion")
-    if app is None and version is None:
-        return None
-    if not app or version is None or not version.isdecimal() or int(version) >= 2**63:
-        msg = f"txnAppId and txnVersion, a number below 2**63, go together; got {app!r} and {version!r}."
-        raise InvalidInputError(msg, argument="txnAppId")
-    return app, int(version)
 
 
 def _parts(messages: list[WriterCommitMessage | None]) -> list[AppendedPart]:

@@ -20,38 +20,31 @@ from qbeast_core.errors import (
 from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import Metadata
-from qbeast_core.log.columns.stored import PLAIN, StoredColumns, config_by_name, stored_revision, stored_specs
+from qbeast_core.log.columns.stored import PLAIN, StoredColumns, config_by_name
 from qbeast_core.log.delta_schema import schema_to_delta
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
-from qbeast_core.spec.revision import staging_revision
-from qbeast_core.spec.table_config import (
-    BLOCKS_DIALECT,
-    TableConfig,
-    qbeast_spark_entries,
-)
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.data.file_scan import open_files
 from qbeast_core.table.data.foreign_schema import refuse_mapping
 from qbeast_core.table.data.found_instead import log_instead
-from qbeast_core.table.data.schema import listed_names, refuse_names
+from qbeast_core.table.data.schema import listed_names
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.index.column_choice import (
-    check_columns,
     column_texts,
     refuse_collations,
     resolve_specs,
 )
 from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, find_parquet
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
-from qbeast_core.table.write.key_columns import partition_columns, sampling_key, with_sampling_key
+from qbeast_core.table.write.key_columns import sampling_key
 from qbeast_core.table.write.options import WriteOptions, check_options
-from qbeast_core.tree.space.evolve import default_cube_size
+from qbeast_core.table.write.waiting import indexed_metadata
 
 _DEFAULT: Final[BlocksDialect] = "documented"
 
@@ -178,43 +171,6 @@ def _refuse_other_index(snapshot: Snapshot, specs: Sequence[ColumnSpec], options
         what = f"{snapshot.uri!r} is a qbeast table already, in dialect {config.dialect!r}"
         msg = f"{what}. Use Table.switch_dialect()."
         raise InvalidInputError(msg, argument="dialect")
-
-
-def _refuse_columns(schema: pl.Schema, specs: Sequence[ColumnSpec], options: WriteOptions) -> None:
-    refuse_names(schema, argument="path")
-    check_columns(specs, schema, options.dialect or _DEFAULT)
-
-
-def indexed_metadata(
-    plain: Metadata,
-    schema: pl.Schema,
-    specs: Sequence[ColumnSpec],
-    options: WriteOptions,
-    *,
-    uri: str,
-    rows: int | None,
-) -> Metadata:
-    """Return the metadata with revision 0, which owns the files without an index; without `specs`, with no revision."""
-    _refuse_columns(schema, specs, options)
-    if not specs:
-        unindexed = TableConfig.from_configuration(plain.configuration).left_unindexed()
-        return plain.model_copy(update={"configuration": unindexed.to_configuration()})
-    size = options.cube_size or default_cube_size(rows or 0)
-    dialect = options.dialect or _DEFAULT
-    sample_by = sampling_key(options.sample_by, schema, now=None, may_change=True, dialect=dialect)
-    partition_columns(None, schema, now=plain.partition_columns, may_change=False, dialect=dialect)
-    names = [spec.name for spec in specs]
-    staging = staging_revision(names, timestamp_ms=now_ms(), table_id=uri, cube_size=size)
-    listed = [str(spec) for spec in specs]
-    entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
-    if dialect == "qbeast-spark":
-        entries |= qbeast_spark_entries(listed, cube_size=size)
-    config = TableConfig.from_configuration(plain.configuration).without_faults().with_entries(entries)
-    columns = StoredColumns.of(plain)
-    config = config.with_revisions([stored_revision(staging, columns)])
-    config = config.with_column_specs(stored_specs(listed, columns))
-    indexed = plain.model_copy(update={"configuration": config.to_configuration()})
-    return with_sampling_key(indexed, sample_by)
 
 
 def _result(

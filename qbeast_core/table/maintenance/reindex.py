@@ -39,7 +39,6 @@ from qbeast_core.table.index.column_choice import (
 )
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.index.unindexed import latest_revision
-from qbeast_core.table.maintenance.convert import indexed_metadata
 from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
@@ -48,6 +47,7 @@ from qbeast_core.table.rewrite.replace import refuse_copies
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.write.key_columns import with_importance
 from qbeast_core.table.write.options import WriteOptions, check_options
+from qbeast_core.table.write.waiting import indexed_metadata
 from qbeast_core.tree.space.evolve import IndexWish, default_cube_size, first_revision, keeps_kind
 from qbeast_core.tree.space.fit_space import ColumnBounds
 from qbeast_core.tree.space.summary import IndexSummary, merge_summaries, summarise, summarise_ends

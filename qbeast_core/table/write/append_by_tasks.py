@@ -1,29 +1,45 @@
-"""Appends by parallel tasks: the plan that they share, and the one commit of the files that they wrote."""
+"""Writes by parallel tasks: the plan that they share, and the one commit of the files that they wrote.
+
+Tasks cannot make a revision: they do not know the rows of others. So the rows of a new table wait for an index, which
+optimize makes. Rows that follow are indexed by the tasks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import polars as pl
 
-from qbeast_core.errors import CommitConflictError, TableNotFoundError, UnsupportedTableError
+from qbeast_core.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
 from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
+from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns.declared_rules import declared_rules
+from qbeast_core.spec.column_spec import ColumnSpec, parse_column_spec
 from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding
 from qbeast_core.table.data.data_files import delete_files
 from qbeast_core.table.data.frames import to_frame
 from qbeast_core.table.data.row_rules import drawn_for
 from qbeast_core.table.engine.tasks.append_task import AppendedPart, AppendTask
+from qbeast_core.table.index.column_choice import resolve_specs
 from qbeast_core.table.index.key_counts import warn_if_growing
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.index.partition_sizes import warn_if_small
 from qbeast_core.table.index.thresholds import fit_blocks
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
-from qbeast_core.table.write.found_table import find_target
-from qbeast_core.table.write.options import WriteOptions
+from qbeast_core.table.write.found_table import find_target, find_target_once_created
+from qbeast_core.table.write.options import WriteOptions, check_options
 from qbeast_core.table.write.planned_table import prepare, rows_intent
+from qbeast_core.table.write.waiting import indexed_metadata, without_index
+from qbeast_core.tree.space.evolve import IndexWish
 
 
 def begin_append(
@@ -31,25 +47,98 @@ def begin_append(
 ) -> AppendTask:
     """Read the table, and plan what tasks need to append to it."""
     location = Location.of(path, storage_options)
-    uri, snapshot = location.uri, find_target(location, "append")
-    if snapshot is None:
+    if find_target(location, "append") is None:
         msg = (
-            f"there is no table at {uri!r}, and tasks cannot create one. Create it with "
-            "qbeast_spark_bridge.write_table(df, path, columns=[...])."
+            f"there is no table at {location.uri!r}. Create it with qbeast_spark_bridge.write_table(df, path, "
+            "columns=[...])."
         )
-        raise TableNotFoundError(msg, path=uri)
-    _refuse_drawn(snapshot, empty.columns)
-    options = WriteOptions(mode="append")
-    refuse_unsafe_locking(uri, location.storage_options)
+        raise TableNotFoundError(msg, path=location.uri)
+    return begin_write(location, empty, WriteOptions(mode="append"))
+
+
+def begin_write(location: Location, empty: pl.DataFrame, options: WriteOptions) -> AppendTask:
+    """Read the table, if there is one, and plan what tasks need to append to it, or to create or replace it."""
+    check_options(options)
+    snapshot = find_target_once_created(location, options.mode)
+    refuse_unsafe_locking(location.uri, location.storage_options)
+    appends = snapshot is not None and options.mode == "append"
+    if snapshot is None and options.columns is None:
+        msg = (
+            f"there is no table at {location.uri!r}, and a new one needs columns to index: "
+            '.option("columnsToIndex", "user,price"), and .option("cubeSize", 100000) for other cubes.'
+        )
+        raise InvalidInputError(msg, argument="columnsToIndex")
+    if snapshot is not None:
+        _refuse_drawn(snapshot, empty.columns)
+        options = _without_index_of_table(snapshot, options)
     planned = prepare(to_frame(empty), snapshot, options)
-    state = planned.state
-    current = None if state is None else state.newest
-    return AppendTask(
+    # The rows that replace others go to the space and the tree of these.
+    state = Index(snapshot) if snapshot is not None and options.columns is None else None
+    current = None if state is None or options.schema_mode == "overwrite" else state.newest
+    task = AppendTask(
         target=planned.target(location, options),
-        version=snapshot.version,
+        version=-1 if snapshot is None else snapshot.version,
         indexed=tuple(planned.wish.names),
         revision=current,
         tree=None if state is None or current is None else state.tree(current),
+    )
+    if appends:
+        return task
+    return replace(
+        task,
+        begins=_NewTable(
+            planned.metadata, planned.schema, planned.wish, options, location.uri, waits=current is None
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _NewTable:
+    """A new table, or one that is replaced. Picklable."""
+
+    metadata: Metadata
+    schema: pl.Schema
+    wish: IndexWish
+    options: WriteOptions
+    uri: str
+    # Whether the rows wait for an index.
+    waits: bool
+
+    def __call__(self, rows: int) -> Metadata:
+        """Return the metadata, given the number of rows."""
+        if not self.waits:
+            return self.metadata
+        wish, bare = self.wish, without_index(self.metadata)
+        options = replace(self.options, cube_size=wish.cube_size, dialect=wish.dialect)
+        return indexed_metadata(bare, self.schema, wish.specs, options, uri=self.uri, rows=rows)
+
+
+def _without_index_of_table(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
+    """Return the options without those of the index that equal the table's; raise if tasks cannot follow them."""
+    config, latest = snapshot.config, snapshot.config.latest
+    stays = options.mode == "append"
+    size = None if latest is None else latest.desired_cube_size
+    listed = config.column_specs or (() if latest is None else latest.column_specs)
+    given = () if options.columns is None else resolve_specs(options.columns, None)
+    same_columns = options.columns is None or _agree(given, listed)
+    same_size = options.cube_size in (None, size)
+    if same_columns and same_size and (stays or options.column_stats is None):
+        return replace(options, columns=None, cube_size=None, column_stats=None)
+    if stays:
+        msg = (
+            f"{snapshot.uri!r} is indexed by {', '.join(listed)}, with cubes of {size} rows, and an append keeps that. "
+            "Omit the options of the index, or change it first: Table.reindex(columns=[...], cube_size=...)."
+        )
+        raise InvalidInputError(msg, argument="cube_size" if same_columns else "columns")
+    return options if options.columns is not None else replace(options, columns=list(listed))
+
+
+def _agree(given: Sequence[ColumnSpec], listed: Sequence[str]) -> bool:
+    """Return whether columns are those of a table; a kind that is left to the writer agrees with any."""
+    own = [parse_column_spec(text) for text in listed]
+    return [spec.name for spec in given] == [spec.name for spec in own] and all(
+        "auto" in (spec.kind, kept.kind) or spec.kind == kept.kind
+        for spec, kept in zip(given, own, strict=True)
     )
 
 
@@ -72,17 +161,21 @@ def publish_parts(
     *,
     txn: tuple[str, int] | None = None,
     operation: str = "",
+    info: Mapping[str, str] = MappingProxyType({}),
 ) -> CommitOutcome | None:
-    """Commit the parts of an append, all of them or none.
+    """Commit the parts of a write, all of them or none. `info` is kept in the history.
 
     Files that do not fit those of other tasks or of another writer (format 8.3) are published without index: their
     rows count, and optimize indexes them later.
     """
+    if task.begins is not None:
+        metadata = task.begins(sum(part.rows for part in parts))
+        return _publish_table(task, metadata, parts, txn=txn, operation=operation, info=info)
     adds = [add for part in parts for add in part.files]
     if not adds:
         return None
     target = task.target
-    options = WriteOptions(mode="append", txn=txn)
+    options = WriteOptions(mode="append", txn=txn, commit_metadata=dict(info))
     rows = sum(part.rows for part in parts)
     intent = rows_intent("append", adds, rows, options, operation=operation)
     revisions = [part.revision for part in parts if part.indexed]
@@ -106,4 +199,34 @@ def publish_parts(
         before = files.filter(~pl.col("path").is_in([add.path for add in adds]))
         warn_if_growing(before, files, outcome.snapshot.config.latest)
         warn_if_small(base, outcome.snapshot)
+    return outcome
+
+
+def _publish_table(
+    task: AppendTask,
+    metadata: Metadata,
+    parts: Sequence[AppendedPart],
+    *,
+    txn: tuple[str, int] | None,
+    operation: str,
+    info: Mapping[str, str],
+) -> CommitOutcome:
+    """Commit a new table, or the rows that replace all others."""
+    target, adds = task.target, [add for part in parts for add in part.files]
+    rows = sum(part.rows for part in parts)
+    options = WriteOptions(mode="overwrite", txn=txn, commit_metadata=dict(info))
+    intent = replace(
+        rows_intent("create" if task.version < 0 else "overwrite", adds, rows, options, operation=operation),
+        metadata=metadata,
+        dialect=target.dialect,
+    )
+    with discarding(target.store, intent.new_paths):
+        base = None if task.version < 0 else load_snapshot(target.location, version=task.version)
+        if base is not None and task.revision is not None:
+            # In the order of the tree that tasks placed rows by; the commit removes the live files.
+            fitted = fit_blocks(replace(intent, mode="append", metadata=None, revision=task.revision), base)
+            intent = replace(fitted, mode="overwrite", metadata=metadata)
+        outcome = commit(target.store, base, intent, storage_options=target.location.storage_options)
+    if outcome.already_applied:
+        delete_files(target.store, intent.new_paths)
     return outcome

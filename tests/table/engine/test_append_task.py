@@ -261,7 +261,7 @@ def test_null_in_required_column_raises_in_part(tmp_path: Path) -> None:
 
 
 def test_no_table_is_created(tmp_path: Path) -> None:
-    with pytest.raises(TableNotFoundError, match="tasks cannot create"):
+    with pytest.raises(TableNotFoundError, match="Create it with"):
         begin_append(str(tmp_path / "none"), numbers(0))
     assert not list(tmp_path.iterdir())
 

@@ -6,13 +6,14 @@ A task cannot make a revision. Rows that need one go to staging files, which opt
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.log.actions import AddFile
+from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import CodedRows, FileSettings, delete_data_files, write_data_files
@@ -59,6 +60,8 @@ class AppendTask:
     # Revision to index in. None: the table has no revision yet, and all rows are staged.
     revision: Revision | None = field(repr=False)
     tree: ExistingTree | None = field(repr=False)
+    # Returns the metadata of a new table, or of one that is replaced, given its rows. None: the task appends.
+    begins: Callable[[int], Metadata] | None = field(default=None, repr=False)
 
     def write(self, data: FrameLike) -> AppendedPart:
         """Write the rows of this task, planned without the rows of other tasks."""
