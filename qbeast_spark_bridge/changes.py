@@ -69,9 +69,7 @@ def read_changes(
     """
     snapshot = open_version(path, None, storage_options).snapshot
     reader, commits = change_reader(snapshot), commits_between(snapshot, since, until)
-    types = (StringType(), LongType(), TimestampType())
-    added = [StructField(name, dtype) for name, dtype in zip(FEED_COLUMNS, types, strict=True)]
-    schema = StructType([*nullable_schema(spark_schema(snapshot.schema_json)).fields, *added])
+    schema = with_feed_columns(nullable_schema(spark_schema(snapshot.schema_json)))
     special = {name: dtype for name, dtype in snapshot.columns.special_types.items() if name in schema.names}
     tasks = [
         ReadTask(ChangeTask(reader, part), arrow_schema(schema), special)
@@ -79,3 +77,10 @@ def read_changes(
         for part in commit.split()
     ]
     return rows_of_tasks(spark, tasks, schema)
+
+
+def with_feed_columns(schema: StructType) -> StructType:
+    """Return the columns of a table and those that changes add."""
+    types = (StringType(), LongType(), TimestampType())
+    added = [StructField(name, dtype) for name, dtype in zip(FEED_COLUMNS, types, strict=True)]
+    return StructType([*schema.fields, *added])

@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import pickle
 from collections.abc import Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from qbeast_core.errors import InvalidInputError, QbeastError
-from qbeast_spark_bridge.datasource.source_options import ReadOptions
+from qbeast_core.errors import QbeastError
+from qbeast_spark_bridge.datasource.source_options import ReadOptions, StreamReadOptions, is_stream
 from qbeast_spark_bridge.worker.call import freeze_modules, use_task_cores
 
 if TYPE_CHECKING:
@@ -47,6 +47,11 @@ class QbeastDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the chosen columns of the table, all nullable."""
+        if is_stream(self.options):
+            use_task_cores()
+            from qbeast_spark_bridge.datasource.source_plan import open_stream, stream_schema
+
+            return stream_schema(open_stream(StreamReadOptions.of(self.options)))
         plan = self._plan()
         freeze_modules()
         self._version = plan.version
@@ -66,9 +71,11 @@ class QbeastDataSource(DataSource):
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
-    def streamReader(self, schema: StructType) -> NoStreamReader:  # noqa: ARG002, N802 -- Spark's signature
-        """Return a reader that raises: a stream would repeat rows that a change or an optimize rewrites."""
-        return NoStreamReader()
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
+        """Return the reader of a stream."""
+        from qbeast_spark_bridge.datasource.streams import stream_reader
+
+        return stream_reader(StreamReadOptions.of(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 -- Spark's signature
         """Return the writer of a micro-batch, which is appended exactly once."""
@@ -103,30 +110,6 @@ class QbeastReader(DataSourceReader):
             task = pickle.loads(partition.value)  # noqa: S301 -- bytes of our own driver
             freeze_modules()
             yield from task.batches()
-
-
-class NoStreamReader(DataSourceStreamReader):
-    """Raises when Spark requests the first offset: Spark hides errors of earlier calls."""
-
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
-        """Raise for a new query."""
-        return self._refuse()
-
-    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: ARG002, N802 -- of 4.2
-        """Raise for a query that continues from a checkpoint."""
-        return self._refuse()
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 -- Spark's signature
-        """Raise; never called."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        msg = (
-            'format("qbeast") cannot be read as a stream. Read it again, as of a version or its '
-            'newest: spark.read.format("qbeast").load(path), or qbeast_spark_bridge.read_table(spark, path, '
-            'version=...). Streams are written to it: df.writeStream.format("qbeast").'
-        )
-        raise InvalidInputError(msg, argument="format")
 
 
 def _open(options: ReadOptions, version: int | None) -> SourcePlan:

@@ -26,6 +26,16 @@ WRITE_OPTIONS: Final = (
     ),
     *("overwriteSchema", "optimize", "userMetadata", "txnAppId", "txnVersion"),
 )
+_STREAM_OPTIONS: Final = (
+    *(
+        "startingVersion",
+        "startingTimestamp",
+        "maxFilesPerTrigger",
+        "maxBytesPerTrigger",
+        "skipChangeCommits",
+    ),
+    *("ignoreDeletes", "readChangeFeed"),
+)
 SINK_OPTIONS: Final = ("path", "txnAppId", "checkpointLocation")
 
 _CATALOG: Final = (
@@ -37,6 +47,7 @@ _CATALOG: Final = (
 _CATALOG_OPTIONS: Final = frozenset({"location", "owner", "provider"})
 _STORAGE: Final = "storage."
 _NUMBER: Final = re.compile(r"\d+")
+_AMOUNT: Final = re.compile(r"(\d{1,18})\s*([kmgt]?)(?:i?b)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +132,60 @@ class ReadOptions:
             columns=_columns(options, "columns"),
             version=int(version) if version and _NUMBER.fullmatch(version) else version or None,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReadOptions:
+    """The options of a stream, with the names that Delta has for them."""
+
+    location: Location
+    # "latest" or a number.
+    starting_version: int | str | None
+    starting_timestamp: str | None
+    max_files: int | None
+    max_bytes: int | None
+    skip_change_commits: bool
+    ignore_deletes: bool
+    read_change_feed: bool
+
+    @staticmethod
+    def of(options: Mapping[str, str]) -> StreamReadOptions:
+        """Parse the options of Spark."""
+        refuse_unknown(options, ("path", "allowAbsolutePaths", *_STREAM_OPTIONS))
+        version, time = options.get("startingVersion"), options.get("startingTimestamp")
+        if version and time:
+            msg = "startingVersion and startingTimestamp exclude each other"
+            raise InvalidInputError(msg, argument="startingVersion")
+        files, size = (_count(options, f"max{what}PerTrigger") for what in ("Files", "Bytes"))
+        return StreamReadOptions(
+            location=location_of(options, allow_absolute_paths=_flag(options, "allowAbsolutePaths")),
+            starting_version=int(version) if version and _NUMBER.fullmatch(version) else version or None,
+            starting_timestamp=time or None,
+            max_files=files,
+            max_bytes=size,
+            skip_change_commits=_flag(options, "skipChangeCommits"),
+            ignore_deletes=_flag(options, "ignoreDeletes"),
+            read_change_feed=_flag(options, "readChangeFeed"),
+        )
+
+
+def is_stream(options: Mapping[str, str]) -> bool:
+    """Return whether an option is one that only streams have: Spark requests the schema before it says which it is."""
+    names = {name.lower() for name in _STREAM_OPTIONS}
+    return any(key.lower() in names for key in options)
+
+
+def _count(options: Mapping[str, str], name: str) -> int | None:
+    """Return a number; one of bytes may have a unit, such as 10g."""
+    text = options.get(name)
+    if not text:
+        return None
+    found = _AMOUNT.fullmatch(text.strip().lower())
+    number = 0 if found is None else int(found[1]) << 10 * (" kmgt".index(found[2] or " "))
+    if number < 1:
+        msg = f"option {name} must be a number of at least 1, not {text!r}"
+        raise InvalidInputError(msg, argument=name)
+    return number
 
 
 def location_of(options: Mapping[str, str], *, allow_absolute_paths: bool = False) -> Location:

@@ -9,9 +9,11 @@ from pyspark.sql.types import StructField, StructType
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.table.read.planner import Planner, sampled_by
+from qbeast_core.table.read.stream import Offset, StreamOptions, TableStream
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from qbeast_spark_bridge.datasource.source_options import ReadOptions
-from qbeast_spark_bridge.engine.tasks import tasks_of
+from qbeast_spark_bridge.changes import with_feed_columns
+from qbeast_spark_bridge.datasource.source_options import ReadOptions, StreamReadOptions
+from qbeast_spark_bridge.engine.tasks import arrow_schema, tasks_of
 from qbeast_spark_bridge.predicates.predicates import polars_filter
 from qbeast_spark_bridge.spark_schema import collated_columns, nullable_schema, spark_schema
 from qbeast_spark_bridge.worker.read_task import ReadTask
@@ -66,6 +68,38 @@ class SourcePlan:
                 f"{'; '.join(other)}. Cast afterwards."
             )
             raise InvalidInputError(msg, argument="schema")
+
+
+def open_stream(options: StreamReadOptions) -> TableStream:
+    """Open a table to read it as a stream."""
+    return TableStream(
+        load_snapshot(options.location),
+        StreamOptions(
+            starting_version=options.starting_version,
+            starting_time=options.starting_timestamp,
+            skips_changes=options.skip_change_commits,
+            ignores_deletes=options.ignore_deletes,
+            reads_feed=options.read_change_feed,
+        ),
+    )
+
+
+def stream_schema(stream: TableStream) -> StructType:
+    """Return the columns of a stream, all nullable."""
+    whole = nullable_schema(spark_schema(stream.snapshot.schema_json))
+    return with_feed_columns(whole) if stream.options.reads_feed else whole
+
+
+def stream_tasks(stream: TableStream, start: Offset, end: Offset, schema: StructType) -> list[ReadTask]:
+    """Return the tasks of a batch."""
+    if [_bare(field) for field in schema.fields] != [_bare(field) for field in stream_schema(stream).fields]:
+        msg = (
+            f"the columns of {stream.snapshot.uri!r} are not those of the stream. Start the query again: it continues "
+            "from its checkpoint, with the columns that the table has now."
+        )
+        raise InvalidInputError(msg, argument="schema")
+    special = stream.snapshot.columns.special_types
+    return [ReadTask(task, arrow_schema(schema), special) for task in stream.tasks(start, end)]
 
 
 def _bare(field: StructField) -> StructField:

@@ -180,10 +180,12 @@ class ChangeTask:
 
     reader: ChangeReader
     commit: CommitChanges
+    # Columns of the rows. None: all, with those of the feed.
+    columns: tuple[str, ...] | None = None
 
     def read(self) -> Iterator[pl.DataFrame]:
         """Yield the rows in frames of bounded size."""
-        yield from self.reader.read(self.commit)
+        yield from self.reader.read(self.commit, self.columns)
 
 
 def _all_rows(schema: pl.Schema, names: Sequence[str]) -> RowFilter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -63,6 +64,17 @@ def change_reader(snapshot: Snapshot) -> ChangeReader:
     return ChangeReader(snapshot.data_files, snapshot.schema)
 
 
+def changes_of_commit(commit: Commit) -> CommitChanges:
+    """Return the files that a commit removes and adds, without those that only move rows; without its time."""
+    return CommitChanges(
+        version=commit.version,
+        timestamp_ms=0,
+        operation=None,
+        removes=tuple(remove for remove in commit.removes if remove.data_change),
+        adds=tuple(add for add in commit.adds if add.data_change),
+    )
+
+
 def plan_frame(commits: Sequence[CommitChanges]) -> pl.DataFrame:
     """Return one row per commit; see `Table.explain_changes`."""
     facts = {
@@ -116,13 +128,11 @@ def _keep_feeds(snapshot: Snapshot, commits: Sequence[Commit]) -> list[bool]:
 
 
 def _changes(commit: Commit, info: dict[str, Any], *, keeps_feed: bool) -> CommitChanges:
-    return CommitChanges(
-        version=commit.version,
+    return replace(
+        changes_of_commit(commit),
         timestamp_ms=info["timestamp"],
         operation=info.get("operation"),
         feed=commit.changes,
-        removes=tuple(remove for remove in commit.removes if remove.data_change),
-        adds=tuple(add for add in commit.adds if add.data_change),
         keeps_feed=keeps_feed,
     )
 
