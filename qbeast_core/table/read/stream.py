@@ -74,10 +74,16 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Maximum size of a batch; at least one file is read. None: no maximum."""
+    """Sizes at which a batch ends; it has at least one file. None: no limit."""
 
     files: int | None = None
     size_bytes: int | None = None
+
+    def reached(self, files: int, size_bytes: int) -> bool:
+        """Return whether a batch of this size ends."""
+        return (self.files is not None and files >= self.files) or (
+            self.size_bytes is not None and size_bytes >= self.size_bytes
+        )
 
 
 NO_LIMITS: Final = Limits()
@@ -123,16 +129,12 @@ class TableStream:
         end = self.end() if until is None else min(until, self.end())
         if limits == NO_LIMITS or start >= end:
             return max(start, end)
-        files, size, place = 0, 0, start
-        for before, after, part in self._between(start, end):
-            files, size = files + 1, size + part.size_bytes
-            full = (limits.files is not None and files > limits.files) or (
-                limits.size_bytes is not None and size > limits.size_bytes
-            )
-            if full and files > 1:
-                return before
-            place = after
-        return max(place, end)
+        files, size_bytes = 0, 0
+        for after, part in self._between(start, end):
+            files, size_bytes = files + 1, size_bytes + part.size_bytes
+            if limits.reached(files, size_bytes):
+                return after
+        return end
 
     def tasks(self, start: Offset, end: Offset) -> list[ChangeTask]:
         """Return the files of a batch, to be read by workers."""
@@ -140,7 +142,7 @@ class TableStream:
             return []
         self._refuse_other_schema()
         columns = tuple(self.schema)
-        return [ChangeTask(self._reader, part, columns) for _, _, part in self._between(start, end)]
+        return [ChangeTask(self._reader, part, columns) for _, part in self._between(start, end)]
 
     @cached_property
     def _reader(self) -> ChangeReader:
@@ -161,22 +163,16 @@ class TableStream:
             )
             raise UnsupportedTableError(msg, path=newest.uri, feature="schema change in a stream")
 
-    def _between(self, start: Offset, end: Offset) -> Iterator[tuple[Offset, Offset, CommitChanges]]:
-        """Yield the files between two offsets, each with the offset before and after it."""
+    def _between(self, start: Offset, end: Offset) -> Iterator[tuple[Offset, CommitChanges]]:
+        """Yield the files between two offsets, each with the offset after it."""
         place = start
         while place < end:
-            parts = self._files_of(place)
-            following = Offset(place.version + 1)
+            parts, following = self._files_of(place), Offset(place.version + 1)
             for index in range(place.index, len(parts)):
-                before = Offset(place.version, index, place.initial)
-                if before >= end:
+                if Offset(place.version, index, place.initial) >= end:
                     return
                 last = index + 1 == len(parts)
-                yield (
-                    before,
-                    following if last else Offset(place.version, index + 1, place.initial),
-                    parts[index],
-                )
+                yield following if last else Offset(place.version, index + 1, place.initial), parts[index]
             place = following
 
     def _files_of(self, place: Offset) -> list[CommitChanges]:
