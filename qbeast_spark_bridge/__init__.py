@@ -12,17 +12,27 @@ if TYPE_CHECKING:
     from qbeast_spark_bridge.change import delete, merge, update
     from qbeast_spark_bridge.changes import read_changes
     from qbeast_spark_bridge.maintenance import add_sample_column, check, convert, optimize, reindex, upgrade
+    from qbeast_spark_bridge.names import (
+        ConvertToQbeastCommand,
+        QbeastTable,
+        computeQuantilesForColumn,
+        register_table,
+    )
     from qbeast_spark_bridge.read import explain, read_table
-    from qbeast_spark_bridge.session import register
+    from qbeast_spark_bridge.session import explain_error, register
     from qbeast_spark_bridge.write import write_table
 
 __all__ = [
+    "ConvertToQbeastCommand",
+    "QbeastTable",
     "add_sample_column",
     "check",
+    "computeQuantilesForColumn",
     "convert",
     "delete",
     "estimate",
     "explain",
+    "explain_error",
     "import_carbondata",
     "merge",
     "optimize",
@@ -30,6 +40,7 @@ __all__ = [
     "read_changes",
     "read_table",
     "register",
+    "register_table",
     "reindex",
     "update",
     "upgrade",
@@ -42,8 +53,9 @@ _HOMES = {
     "change": ("delete", "merge", "update"),
     "changes": ("read_changes",),
     "maintenance": ("add_sample_column", "check", "convert", "optimize", "reindex", "upgrade"),
+    "names": ("ConvertToQbeastCommand", "QbeastTable", "computeQuantilesForColumn", "register_table"),
     "read": ("explain", "read_table"),
-    "session": ("register",),
+    "session": ("explain_error", "register"),
     "write": ("write_table",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}

@@ -13,6 +13,7 @@ from qbeast_core.errors import hints_keywords
 from qbeast_core.table.data.schema import FEED_COLUMNS
 from qbeast_core.table.read.changed_files import ChangeTask
 from qbeast_core.table.read.changes import change_reader, commits_between
+from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.tasks import arrow_schema, rows_of_tasks
 from qbeast_spark_bridge.spark_schema import nullable_schema, spark_schema
@@ -68,15 +69,21 @@ def read_changes(
     [Row(id=1, _change_type='delete')]
     """
     snapshot = open_version(path, None, storage_options).snapshot
+    schema, tasks = change_tasks(snapshot, since, until)
+    return rows_of_tasks(spark, tasks, schema)
+
+
+def change_tasks(
+    snapshot: Snapshot, since: int | str | date, until: int | str | date | None
+) -> tuple[StructType, list[ReadTask]]:
+    """Return the columns of changed rows, and the tasks that read them."""
     reader, commits = change_reader(snapshot), commits_between(snapshot, since, until)
     schema = with_feed_columns(nullable_schema(spark_schema(snapshot.schema_json)))
     special = {name: dtype for name, dtype in snapshot.columns.special_types.items() if name in schema.names}
-    tasks = [
-        ReadTask(ChangeTask(reader, part), arrow_schema(schema), special)
-        for commit in commits
-        for part in commit.split()
+    types = arrow_schema(schema)
+    return schema, [
+        ReadTask(ChangeTask(reader, part), types, special) for commit in commits for part in commit.split()
     ]
-    return rows_of_tasks(spark, tasks, schema)
 
 
 def with_feed_columns(schema: StructType) -> StructType:

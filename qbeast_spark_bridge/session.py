@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import tempfile
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from pyspark.errors import AnalysisException
+from pyspark.sql.functions import udtf
 
 from qbeast_core.errors import InvalidInputError, MissingDependencyError, hints_keywords
 from qbeast_spark_bridge.engine.workers import use_own_python
+
+# The last line of a Python trace in an error of Spark, with lines that continue it.
+_OWN_ERROR: Final = re.compile(
+    r"^qbeast_core\.errors\.\w+: (.*?)(?=^ SQLSTATE|^\s*$|^\S*Traceback|\Z)", re.MULTILINE | re.DOTALL
+)
 
 _ALREADY_REGISTERED: Final = "DATA_SOURCE_ALREADY_EXISTS"  # Spark 4.0 has found the package itself
 
@@ -31,14 +38,17 @@ exec {java} "$@"
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.udtf import UserDefinedTableFunction
 
 
 @hints_keywords
 def register(spark: SparkSession) -> None:
-    """Register the data source ``"qbeast"`` with a session, for reading, appending and streaming.
+    """Register the data source ``"qbeast"`` with a session, for reads, writes and streams, and functions for SQL.
 
-    Rarely needed: PySpark finds the installed package `pyspark_qbeast` itself, unless the import of another package
-    named ``pyspark_*`` fails.
+    Without it PySpark finds the data source itself, as the installed package `pyspark_qbeast`, unless the import of
+    another package named ``pyspark_*`` fails. The table functions exist after this call only:
+    ``qbeast_sample('/path', 0.01)`` returns the rows of a sample, ``qbeast_changes('/path', 5)`` the rows that the
+    versions after 5 changed. A function is one task: `read_table` and `read_changes` have many.
 
     Parameters
     ----------
@@ -58,8 +68,11 @@ def register(spark: SparkSession) -> None:
     >>> import qbeast_spark_bridge as bridge
     >>> written = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "sales", columns=["id"])
     >>> bridge.register(spark)
-    >>> spark.read.format("qbeast").option("where", "id < 10").load(os.path.abspath("sales")).count()
+    >>> path = os.path.abspath("sales")
+    >>> spark.read.format("qbeast").option("where", "id < 10").load(path).count()
     10
+    >>> spark.sql(f"SELECT count(*) FROM qbeast_sample('{path}', 1.0)").collect()
+    [Row(count(1)=1000)]
     """
     try:
         source = import_module("qbeast_spark_bridge.datasource.source")
@@ -77,6 +90,38 @@ def register(spark: SparkSession) -> None:
     except AnalysisException as error:
         if error.getCondition() != _ALREADY_REGISTERED:
             raise
+    for name, function in import_module("qbeast_spark_bridge.datasource.functions").FUNCTIONS.items():
+        spark.udtf.register(name, cast("UserDefinedTableFunction", udtf(function)))
+
+
+def explain_error(error: BaseException) -> str:
+    """Return the message of an error of ``format("qbeast")`` without the traces of Spark and its Python processes.
+
+    Spark wraps errors of a data source into its own, as text with a trace. Errors of the functions of this package
+    need no explanation.
+
+    Parameters
+    ----------
+    error : BaseException
+        What a read, a write or a streaming query raised.
+
+    Returns
+    -------
+    str
+        One message: what happened, what is still true, what to do. The text of the error if it is another one.
+
+    Examples
+    --------
+    >>> import qbeast_spark_bridge as bridge
+    >>> try:
+    ...     spark.read.format("qbeast").load("/no/such/table")
+    ... except Exception as error:
+    ...     print(bridge.explain_error(error)[:33])
+    there is no table at '/no/such/ta
+    """
+    text = str(error)
+    found = _OWN_ERROR.findall(text)
+    return str(found[-1]).strip() if found else text
 
 
 def ensure_java() -> None:

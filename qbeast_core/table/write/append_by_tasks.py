@@ -84,12 +84,9 @@ def begin_write(location: Location, empty: pl.DataFrame, options: WriteOptions) 
     )
     if appends:
         return task
-    return replace(
-        task,
-        begins=_NewTable(
-            planned.metadata, planned.schema, planned.wish, options, location.uri, waits=current is None
-        ),
-    )
+    options = replace(options, storage_options=None)  # the target has them
+    planned_table = planned.metadata, planned.schema, planned.wish
+    return replace(task, begins=_NewTable(*planned_table, options, location.uri, waits=current is None))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

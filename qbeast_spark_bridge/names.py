@@ -1,0 +1,316 @@
+"""The names that users of qbeast-spark type, over the functions of this package."""
+# ruff: noqa: N802, N803 -- the names of qbeast-spark
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from pyspark.sql import functions as F  # noqa: N812 -- as everybody names it
+from pyspark.sql.types import NumericType, StringType
+
+from qbeast_core.api import open_table
+from qbeast_core.errors import InvalidInputError, unknown_columns
+from qbeast_core.io.stores.location import Location
+from qbeast_core.table.maintenance.convert import ConvertResult
+from qbeast_core.table.rewrite.optimize import OptimizeResult
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from qbeast_core.table.table import Table
+from qbeast_spark_bridge.change import delete, merge, update
+from qbeast_spark_bridge.maintenance import convert, optimize
+from qbeast_spark_bridge.read import read_table
+from qbeast_spark_bridge.session import register
+from qbeast_spark_bridge.spark_schema import quoted
+
+if TYPE_CHECKING:
+    import polars as pl
+    from pyspark.sql import DataFrame, SparkSession
+
+    from qbeast_core.table.dml.change_plan import ChangeResult
+    from qbeast_core.table.inspect.metrics import Metrics
+
+_TEXTS: Final = 100_000  # sampled values of a text column
+
+
+class QbeastTable:
+    """A table by the names of qbeast-spark's `QbeastTable`, with Spark as the engine.
+
+    Every call opens the newest version. `qbeast.open_table` has more methods, which use the local machine.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import qbeast
+    >>> import qbeast_spark_bridge as bridge
+    >>> rows = pl.DataFrame({"user": range(1000), "price": [n % 97 / 7 for n in range(1000)]})
+    >>> written = qbeast.write_table(rows, "named", columns=["user", "price"], cube_size=100)
+    >>> table = bridge.QbeastTable.forPath(spark, "named")
+    >>> table.indexedColumns(), table.cubeSize(), table.latestRevisionID()
+    (['user', 'price'], 100, 1)
+    >>> table.optimize(fraction=0.5).committed
+    False
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        self._spark = spark
+        self._path = os.fspath(path)
+        self._storage_options = storage_options
+
+    @staticmethod
+    def forPath(
+        spark: SparkSession,
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, str] | None = None,
+    ) -> QbeastTable:
+        """Return the table at a path.
+
+        Parameters
+        ----------
+        spark : SparkSession
+            Classic or Connect.
+        path : str or path-like
+            Folder or address of the table.
+        storage_options : mapping of str to str, optional
+            Options of the object store, as in `deltalake`.
+
+        Returns
+        -------
+        QbeastTable
+            Raises as `qbeast.open_table` if there is no table.
+        """
+        found = QbeastTable(spark, path, storage_options)
+        found.table()
+        return found
+
+    def table(self) -> Table:
+        """Return the newest version, with all methods of `Table`."""
+        return open_table(self._path, storage_options=self._storage_options)
+
+    def toDF(self, **options: Any) -> DataFrame:
+        """Return the rows; options as in `qbeast_spark_bridge.read_table`, such as ``sample=0.1``."""
+        return read_table(self._spark, self._path, **options, storage_options=self._storage_options)
+
+    def optimize(
+        self,
+        revisionID: int | None = None,
+        fraction: float | None = None,
+        files: Sequence[str] | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> OptimizeResult:
+        """Optimize the table; see `qbeast_spark_bridge.optimize`.
+
+        Parameters
+        ----------
+        revisionID : int, optional
+            Consider files of this revision; by default those of the newest one, and files without index.
+        fraction : float, optional
+            Consider only files that a sample of this fraction opens.
+        files : sequence of str, optional
+            Rewrite these files.
+        options : mapping of str to str, optional
+            ``userMetadata`` is kept in the history.
+
+        Returns
+        -------
+        OptimizeResult
+            `.plan` lists the files and the reasons.
+        """
+        return optimize(
+            self._spark,
+            self._path,
+            revision=revisionID,
+            fraction=fraction,
+            files=files,
+            commit_metadata=options,
+            storage_options=self._storage_options,
+        )
+
+    def indexedColumns(self, revisionID: int | None = None) -> list[str]:
+        """Return the indexed columns of a revision, by default of the newest."""
+        return list(self._revision(revisionID).columns)
+
+    def cubeSize(self, revisionID: int | None = None) -> int:
+        """Return the target number of rows of a cube of a revision, by default of the newest."""
+        return int(self._revision(revisionID).desired_cube_size)
+
+    def revisionsIDs(self) -> list[int]:
+        """Return the numbers of all revisions, ascending; 0 has the files without index."""
+        return [revision.revision_id for revision in self.table().revisions]
+
+    def allRevisions(self) -> list[Any]:
+        """Return all revisions, ascending by number."""
+        return list(self.table().revisions)
+
+    def latestRevisionID(self) -> int:
+        """Return the number of the newest revision."""
+        return self.revisionsIDs()[-1]
+
+    def getIndexMetrics(self, revisionID: int | None = None) -> Metrics:
+        """Return the metrics of the index; see `Table.metrics`."""
+        return self.table().metrics(revision=revisionID)
+
+    def history(self, limit: int | None = None) -> pl.DataFrame:
+        """Return the versions, newest first; see `Table.history`."""
+        return self.table().history(limit)
+
+    def delete(self, condition: Any = True) -> ChangeResult:  # noqa: FBT002 -- as in DeltaTable
+        """Delete rows, by default all; see `qbeast_spark_bridge.delete`."""
+        return delete(self._spark, self._path, condition, storage_options=self._storage_options)
+
+    def update(self, condition: Any, set: Mapping[str, Any]) -> ChangeResult:  # noqa: A002 -- as in DeltaTable
+        """Update rows; see `qbeast_spark_bridge.update`."""
+        return update(self._spark, self._path, condition, set, storage_options=self._storage_options)
+
+    def merge(self, source: DataFrame, on: str | Sequence[str], **clauses: Any) -> ChangeResult:
+        """Merge rows by keys; see `qbeast_spark_bridge.merge`."""
+        return merge(source, self._path, on, **clauses, storage_options=self._storage_options)
+
+    def _revision(self, number: int | None) -> Any:
+        revisions = {revision.revision_id: revision for revision in self.table().revisions}
+        if number is not None and number not in revisions:
+            msg = f"there is no revision {number}; the table has {list(revisions)}"
+            raise InvalidInputError(msg, argument="revisionID", value=number)
+        return revisions[max(revisions) if number is None else number]
+
+
+def ConvertToQbeastCommand(
+    spark: SparkSession, identifier: str, columnsToIndex: Sequence[str], cubeSize: int | None = None
+) -> ConvertResult:
+    """Convert a Delta table or a folder of Parquet files; see `qbeast_spark_bridge.convert`.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    identifier : str
+        A path, or ``parquet.`path` `` or ``delta.`path` ``.
+    columnsToIndex : sequence of str
+        Columns to index, ``name`` or ``name:kind``.
+    cubeSize : int, optional
+        Target number of rows of a cube.
+
+    Returns
+    -------
+    ConvertResult
+        See `qbeast.convert_table`.
+    """
+    path = identifier
+    for kind in ("parquet.", "delta."):
+        path = path.removeprefix(f"{kind}`")
+    return convert(spark, path.removesuffix("`"), list(columnsToIndex), cube_size=cubeSize)
+
+
+def computeQuantilesForColumn(df: DataFrame, columnName: str, numberOfQuantiles: int = 50) -> str:
+    """Return quantiles of a column as JSON, for the option ``columnStats``.
+
+    Quantiles are computed when a table is written, so they are needed only if the rows of a first write are unlike
+    those that follow: ``.option("columnStats", '{"brand_quantiles": %s}')``.
+
+    Parameters
+    ----------
+    df : DataFrame
+        Rows of a classic session or of Spark Connect.
+    columnName : str
+        A column of numbers or strings.
+    numberOfQuantiles : int, default 50
+        Number of values, at least 2.
+
+    Returns
+    -------
+    str
+        A JSON list of different values, ascending.
+    """
+    if columnName not in df.columns:
+        unknown_columns("columnName", [columnName], df.columns)
+    if numberOfQuantiles < 2:
+        msg = f"numberOfQuantiles must be at least 2, not {numberOfQuantiles}"
+        raise InvalidInputError(msg, argument="numberOfQuantiles", value=numberOfQuantiles)
+    dtype, column = df.schema[columnName].dataType, df.select(columnName).dropna()
+    places = np.linspace(0.0, 1.0, numberOfQuantiles).tolist()
+    if isinstance(dtype, NumericType):
+        return json.dumps(sorted(set(column.approxQuantile(columnName, places, 0.001))))
+    if not isinstance(dtype, StringType):
+        msg = f"quantiles are of numbers and strings, and {columnName!r} is {dtype.simpleString()}"
+        raise InvalidInputError(msg, argument="columnName", value=columnName)
+    rows = column.orderBy(F.rand(0)).limit(_TEXTS).collect()
+    values = sorted(row[0] for row in rows)
+    if not values:
+        return "[]"
+    chosen = {values[round(place * (len(values) - 1))] for place in places}
+    return json.dumps(sorted(chosen), ensure_ascii=False)
+
+
+def register_table(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    name: str,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+) -> str:
+    """Give a table a name in SQL.
+
+    Where Spark has Delta, the name is one of its catalog, ``CREATE TABLE ... USING delta LOCATION``: it stays, every
+    reader with this catalog sees it, and Spark reads the files without Python. Elsewhere it is a temporary view of this
+    session over ``format("qbeast")``. Either way no file is written.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    path : str or path-like
+        Folder or address of the table.
+    name : str
+        Such as ``"db.sales"``; a temporary view has no database, so its name is ``"sales"`` then.
+    storage_options : mapping of str to str, optional
+        Options of the object store, for a temporary view. A name of the catalog uses Spark's own.
+
+    Returns
+    -------
+    str
+        The name to use in SQL.
+
+    Examples
+    --------
+    >>> import os
+    >>> import polars as pl
+    >>> import qbeast
+    >>> import qbeast_spark_bridge as bridge
+    >>> written = qbeast.write_table(pl.DataFrame({"id": range(100)}), "some", columns=["id"])
+    >>> name = bridge.register_table(spark, os.path.abspath("some"), "some_ids")
+    >>> spark.sql(f"SELECT count(*) FROM {name} WHERE id < 10").collect()
+    [Row(count(1)=10)]
+    """
+    location = Location.of(path, storage_options)
+    load_snapshot(location)  # raises if there is no table
+    parts = [part.strip("` ") for part in name.split(".")]
+    if not all(parts):
+        msg = f"the name of a table has parts between dots, such as db.sales, not {name!r}"
+        raise InvalidInputError(msg, argument="name", value=name)
+    if _has_delta(spark):
+        quoted_name = ".".join(map(quoted, parts))
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {quoted_name} USING delta LOCATION {_literal(location.uri)}")
+        return quoted_name
+    register(spark)
+    options = {f"storage.{key}": value for key, value in (storage_options or {}).items()}
+    rows = spark.read.format("qbeast").options(**options).load(location.uri)
+    rows.createOrReplaceTempView(parts[-1])
+    return quoted(parts[-1])
+
+
+def _has_delta(spark: SparkSession) -> bool:
+    """Return whether the session has Delta's extension and catalog."""
+    extensions = spark.conf.get("spark.sql.extensions", "") or ""
+    return "io.delta.sql.DeltaSparkSessionExtension" in extensions
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
