@@ -8,10 +8,17 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
 
+import qbeast
 from qbeast_core.errors import InvalidInputError
 from qbeast_spark_bridge.datasource.source import QbeastReader
-from qbeast_spark_bridge.datasource.source_options import ReadOptions
+from qbeast_spark_bridge.datasource.source_options import (
+    ReadOptions,
+    StreamReadOptions,
+    WriteByTasks,
+    is_stream,
+)
 from qbeast_spark_bridge.datasource.writers import application_of
 from tests.spark.sessions import ROOT
 
@@ -47,6 +54,35 @@ def test_column_options_are_parsed(text: str, value: object) -> None:
 @pytest.mark.parametrize(("text", "value"), [("3", 3), ("2026-01-31", "2026-01-31"), ("", None)])
 def test_version_options_are_parsed(text: str, value: object) -> None:
     assert ReadOptions.of({"path": "t", "version": text}).version == value
+
+
+def test_write_options_are_parsed() -> None:
+    given = {
+        "path": "t",
+        "columnstoindex": "a,b:hash",
+        "cubesize": "70",
+        "optimize": "true",
+        "usermetadata": "x",
+    }
+    options = WriteByTasks.of(CaseInsensitiveDict(given | {"txnappid": "job", "txnversion": "3"}))
+    assert (options.columns, options.cube_size, options.txn) == (("a", "b:hash"), 70, ("job", 3))
+    assert (options.optimizes, options.overwrites_schema, options.user_metadata) == (True, False, "x")
+
+
+def test_stream_options_are_parsed() -> None:
+    given = {"path": "t", "startingVersion": "7", "maxFilesPerTrigger": "3", "maxBytesPerTrigger": "2g"}
+    options = StreamReadOptions.of(given | {"skipChangeCommits": "TRUE"})
+    assert (options.starting_version, options.max_files, options.max_bytes) == (7, 3, 2 << 30)
+    assert (options.skip_change_commits, options.ignore_deletes, options.read_change_feed) == (
+        True,
+        False,
+        False,
+    )
+    assert is_stream(given)
+    assert not is_stream({"path": "t", "sample": "0.1"})
+    for wrong in ({"maxFilesPerTrigger": "0"}, {"startingTimestamp": "2026-01-01"}, {"sample": "0.1"}):
+        with pytest.raises(qbeast.InvalidInputError):
+            StreamReadOptions.of(given | wrong)
 
 
 def test_options_of_the_store_go_through() -> None:
