@@ -259,7 +259,8 @@ def register_table(
 
     Where Spark has Delta, the name is one of its catalog, ``CREATE TABLE ... USING delta LOCATION``: it stays, every
     reader with this catalog sees it, and Spark reads the files without Python. Elsewhere it is a temporary view of this
-    session over ``format("qbeast")``. Either way no file is written.
+    session over ``format("qbeast")``. It takes inserts, and shows the version of the table at this call: call it again
+    for a newer one. Either way no file is written.
 
     Parameters
     ----------

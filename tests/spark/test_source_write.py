@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 
 import qbeast
 import qbeast_spark_bridge as bridge
+from examples import qbeast_spark_quickstart
 from tests.helpers.invariants import check_invariants
 from tests.helpers.tables import assert_same_rows
 from tests.spark.frames import to_spark
@@ -101,3 +102,11 @@ def test_other_index_of_existing_table_is_refused(spark: SparkSession, tmp_path:
     with pytest.raises(PySparkException, match="reindex"):
         save(to_spark(spark, rows_of(9), tmp_path / "rows"), tmp_path / "t", columnsToIndex="price")
     assert qbeast.open_table(tmp_path / "t").version == 0
+
+
+def test_quickstart_of_the_jvm_runs_without_its_jar(spark: SparkSession, tmp_path: Path) -> None:
+    printed = qbeast_spark_quickstart.run(spark, tmp_path)
+    assert (printed["rows"], printed["older than 20"], printed["in SQL"]) == (5, ["c", "d", "e"], 210)
+    assert printed["indexed by"] == ["id", "age"]
+    assert printed["operations"] == ["OPTIMIZE", "WRITE", "WRITE", "CREATE TABLE AS SELECT"]
+    assert len(printed) == 8
