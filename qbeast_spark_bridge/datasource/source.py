@@ -73,9 +73,14 @@ class QbeastDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Return the reader of a stream."""
-        from qbeast_spark_bridge.datasource.streams import stream_reader
+        from qbeast_spark_bridge.datasource.streams import LIMITS_BATCHES, StreamReader
 
-        return stream_reader(StreamReadOptions.of(self.options), schema)
+        options = StreamReadOptions.of(self.options)
+        if not LIMITS_BATCHES:
+            return StreamReader(options, schema)
+        from qbeast_spark_bridge.datasource.limited_streams import LimitedStreamReader
+
+        return LimitedStreamReader(options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 -- Spark's signature
         """Return the writer of a micro-batch, which is appended exactly once."""
