@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody names it
 from pyspark.sql.types import NumericType, StringType
 
 from qbeast_core.api import open_table
-from qbeast_core.errors import InvalidInputError, unknown_columns
+from qbeast_core.errors import InvalidInputError, hints_keywords, unknown_columns
 from qbeast_core.io.stores.location import Location
 from qbeast_core.table.maintenance.convert import ConvertResult
 from qbeast_core.table.rewrite.optimize import OptimizeResult
@@ -181,6 +181,7 @@ class QbeastTable:
         return revisions[max(revisions) if number is None else number]
 
 
+@hints_keywords
 def ConvertToQbeastCommand(
     spark: SparkSession, identifier: str, columnsToIndex: Sequence[str], cubeSize: int | None = None
 ) -> ConvertResult:
@@ -208,6 +209,7 @@ def ConvertToQbeastCommand(
     return convert(spark, path.removesuffix("`"), list(columnsToIndex), cube_size=cubeSize)
 
 
+@hints_keywords
 def computeQuantilesForColumn(df: DataFrame, columnName: str, numberOfQuantiles: int = 50) -> str:
     """Return quantiles of a column as JSON, for the option ``columnStats``.
 
@@ -248,6 +250,7 @@ def computeQuantilesForColumn(df: DataFrame, columnName: str, numberOfQuantiles:
     return json.dumps(sorted(chosen), ensure_ascii=False)
 
 
+@hints_keywords
 def register_table(
     spark: SparkSession,
     path: str | os.PathLike[str],

@@ -94,6 +94,7 @@ def register(spark: SparkSession) -> None:
         spark.udtf.register(name, cast("UserDefinedTableFunction", udtf(function)))
 
 
+@hints_keywords
 def explain_error(error: BaseException) -> str:
     """Return the message of an error of ``format("qbeast")`` without the traces of Spark and its Python processes.
 

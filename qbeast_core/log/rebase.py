@@ -291,9 +291,10 @@ def _indexed(
 ) -> tuple[int | None, Metadata] | str:
     """Return the number that our revision has or gets, None without a revision, and the metadata with it."""
     if intent.revision is None:
-        config = TableConfig.from_configuration(metadata.configuration)
-        if intent.mode == "overwrite" and not config.column_specs:  # else its files wait for an index
-            config = config.left_unindexed()
+        # Files that wait for an index have its columns; the configuration in the log may have those of another writer.
+        planned = {} if intent.metadata is None else intent.metadata.configuration
+        if intent.mode == "overwrite" and not TableConfig.from_configuration(planned).column_specs:
+            config = TableConfig.from_configuration(metadata.configuration).left_unindexed()
             metadata = metadata.model_copy(update={"configuration": config.to_configuration()})
         return None, metadata
     ours = intent.revision

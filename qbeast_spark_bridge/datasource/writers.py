@@ -101,7 +101,7 @@ class BatchWriter(AppendWriter, DataSourceArrowWriter):
         info = {} if options.user_metadata is None else {"userMetadata": options.user_metadata}
         self.publish(messages, txn=options.txn, info=info)
         if options.optimizes:
-            optimize_table(options.location)
+            _optimize(options.location)
 
 
 @changing
@@ -132,7 +132,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
     return BatchWriter(pickle.dumps(task), chosen)
 
 
-def optimize_table(location: Location) -> None:
+def _optimize(location: Location) -> None:
     """Index the rows that wait for it, in this process."""
     from qbeast_core.table.engine.choice import local_engine
     from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize

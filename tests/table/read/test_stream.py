@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import qbeast
 from qbeast_core.table.read.stream import NO_LIMITS, Limits, Offset, StreamOptions, TableStream
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from tests.helpers.examples import examples
+from tests.helpers.examples import examples, is_sweep
 from tests.helpers.tables import assert_same_rows, folder, small_files
 
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -64,7 +64,7 @@ def test_stream_begins_with_all_rows_or_a_version(tmp_path: Path) -> None:
             stream_of(tmp_path, **wrong).first()
 
 
-@examples(6, sweep=120, parent=RELAXED)
+@examples(2, sweep=120, parent=RELAXED)
 @given(
     steps=st.lists(
         st.sampled_from(["append", "others", "optimize", "batch", "batch", "restart"]), max_size=14
