@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import qbeast
 from qbeast_core.table.read.stream import NO_LIMITS, Limits, Offset, StreamOptions, TableStream
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from tests.helpers.examples import examples, is_sweep
+from tests.helpers.examples import examples
 from tests.helpers.tables import assert_same_rows, folder, small_files
 
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
