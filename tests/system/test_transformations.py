@@ -17,7 +17,7 @@ from deltalake import write_deltalake
 import qbeast
 import qbeast_core
 from qbeast_core.table.index.choose_revision import growth_of
-from qbeast_core.table.index.live_index import Index, axes_of
+from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.cli.running import run_json
 from tests.helpers.tables import assert_same_rows
@@ -136,7 +136,7 @@ def _restored(_: Example, path: Path, rows: pl.DataFrame) -> None:
     table, snapshot = qbeast.open_table(copy), load_snapshot(copy)
     revision = snapshot.config.latest
     assert revision is not None
-    axes = axes_of(snapshot.files, snapshot.schema, revision)
+    axes = Index(snapshot).axes(revision, 0)
     assert len(axes) == 2
     for axis in axes:
         assert (axis.lowest >= 0).all()

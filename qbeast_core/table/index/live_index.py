@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -15,12 +15,12 @@ from qbeast_core.log.columns.file_values import typed_partitions
 from qbeast_core.log.domains import clustered_by_others, is_clustered
 from qbeast_core.query.index.block_table import NO_REVISION, BlockTable
 from qbeast_core.query.index.decode_tags import fits_schema
-from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.space.index_columns import NumberColumn, number_values
 from qbeast_core.spec.layout import WITHOUT_HIDDEN_WEIGHTS
 from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.transformation import HashTransformation, Transformation
+from qbeast_core.spec.transformation import HashTransformation
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.layout.existing import ExistingTree, broken_order, existing_tree, open_where_broken
 from qbeast_core.tree.layout.gain import Axis
@@ -46,6 +46,10 @@ _BLOCKS: Final = pl.Schema(
 )
 
 
+# The lowest and the highest value of each file along a column, halved; NaN: unknown.
+Ranges: TypeAlias = tuple[F64Array, F64Array]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Disorder:
     """Breaks of the order of weights (format 8.3) after files are removed and blocks are added."""
@@ -64,9 +68,8 @@ class Index:
     """The files of a snapshot by revision, and their blocks."""
 
     snapshot: Snapshot
-    _axes: dict[tuple[int, int], list[Axis]] = field(
-        default_factory=dict[tuple[int, int], list[Axis]], init=False, repr=False
-    )
+    # By number of the revision, see `ranges_of`.
+    _ranges: dict[int, list[Ranges]] = field(default_factory=dict[int, list[Ranges]], init=False, repr=False)
 
     @cached_property
     def newest(self) -> Revision | None:
@@ -108,11 +111,6 @@ class Index:
         order = np.argsort(self.tree_of, kind="stable")
         ends = np.cumsum(np.bincount(self.tree_of, minlength=self.partitions.tree_count))
         return np.split(order, ends[:-1])
-
-    def files_of_tree(self, tree: int) -> pl.DataFrame:
-        """Return the live files of a tree, in the columns of the snapshot."""
-        files = self.snapshot.files
-        return files[pl.Series(self.files_by_tree[tree])] if self.partitions.columns else files
 
     def in_trees(self, blocks: pl.DataFrame) -> pl.DataFrame:
         """Return blocks of live files with the numbers of their trees."""
@@ -233,16 +231,23 @@ class Index:
         )
 
     def axes(self, revision: Revision, tree: int) -> list[Axis]:
-        """Return the dimensions of a tree of a revision, with the ranges of all files of the tree; cached."""
-        key = revision.revision_id, tree
-        if key not in self._axes:
-            files, schema = self.files_of_tree(tree), self.snapshot.schema
-            self._axes[key] = axes_of(files, schema, revision, rehashed=self.snapshot.columns.rehashed)
-        return self._axes[key]
+        """Return the dimensions of a tree of a revision, with the ranges of all files of the tree."""
+        number, here = revision.revision_id, self.files_by_tree[tree]
+        if number not in self._ranges:
+            snapshot = self.snapshot
+            rehashed = snapshot.columns.rehashed
+            self._ranges[number] = ranges_of(snapshot.files, snapshot.schema, revision, rehashed=rehashed)
+        rows = self._rows[here]
+        return [Axis.of(low[here], high[here], rows) for low, high in self._ranges[number]]
+
+    @cached_property
+    def _rows(self) -> I64Array:
+        rows: I64Array = self.snapshot.files["num_records"].fill_null(0).cast(pl.Int64).to_numpy()
+        return rows
 
     def _spreads(self, revision: Revision, files: BoolArray) -> dict[int, float]:
         """Return how widely the rows of some files are spread, see `ExistingTree`."""
-        rows = self.snapshot.files["num_records"].fill_null(0).cast(pl.Float64).to_numpy()
+        rows = self._rows.astype(np.float64)
         spreads: dict[int, float] = {}
         for tree in np.unique(self.tree_of[files]).tolist():
             of_tree = self.files_by_tree[tree]
@@ -349,17 +354,20 @@ def _mask(files: BoolArray) -> pl.Series:
     return pl.Series(files, dtype=pl.Boolean)
 
 
-def axes_of(
+def ranges_of(
     files: pl.DataFrame, schema: pl.Schema, revision: Revision, *, rehashed: Mapping[str, str] | None = None
-) -> list[Axis]:
-    """Return the dimensions of a revision for some files of a snapshot.
+) -> list[Ranges]:
+    """Return the ranges of files of a snapshot along the columns of a revision.
 
     Only columns of numbers, dates and times have known ranges.
     """
     fits = fits_schema(revision, schema, rehashed)
     bounded = bounded_columns(files) if fits else set[str]()
+    unknown = np.full(files.height, np.nan)
     return [
-        _axis(files, name, schema[name], space) if name in bounded else Axis.unknown(files.height)
+        _ranges(files, name, schema[name])
+        if name in bounded and not isinstance(space, HashTransformation)
+        else (unknown, unknown)
         for name, space in zip(revision.columns, revision.transformations, strict=True)
     ]
 
@@ -376,7 +384,7 @@ def bounded_columns(files: pl.DataFrame) -> set[str]:
     return low & high
 
 
-def _axis(files: pl.DataFrame, name: str, dtype: pl.DataType, space: Transformation) -> Axis:
+def _ranges(files: pl.DataFrame, name: str, dtype: pl.DataType) -> Ranges:
     bounds = pl.DataFrame(
         {end: files[end].struct.field(name).cast(dtype, strict=False) for end in ("min", "max")}
     )
@@ -384,11 +392,9 @@ def _axis(files: pl.DataFrame, name: str, dtype: pl.DataType, space: Transformat
         bounds = bounds.with_columns(pl.when(pl.all().is_finite()).then(pl.all()).name.keep())
     known = bounds.select(pl.all_horizontal(pl.all().is_not_null())).to_series().to_numpy()
     both = to_index_column(pl.concat([bounds["min"].filter(known), bounds["max"].filter(known)]))
-    if not isinstance(both, NumberColumn) or isinstance(space, HashTransformation) or not known.any():
-        return Axis.unknown(files.height)
-    low, high = np.split(number_values(both) / 2, 2)  # halved: the range of extreme doubles does not overflow
-    rows = files["num_records"].fill_null(0).cast(pl.Int64).to_numpy()[known]
-    axis = Axis.of(np.minimum(low, high), np.maximum(low, high), rows)
-    lowest, highest = np.zeros(files.height), np.ones(files.height)
-    lowest[known], highest[known] = axis.lowest, axis.highest
-    return Axis(lowest, highest)
+    lowest, highest = np.full(files.height, np.nan), np.full(files.height, np.nan)
+    if isinstance(both, NumberColumn) and known.any():
+        # Halved: the range of extreme doubles does not overflow.
+        low, high = np.split(number_values(both) / 2, 2)
+        lowest[known], highest[known] = np.minimum(low, high), np.maximum(low, high)
+    return lowest, highest

@@ -42,40 +42,42 @@ class Axis:
     lowest: F64Array
     highest: F64Array
 
-    @classmethod
-    def unknown(cls, files: int) -> Axis:
-        """Return a dimension along which all files have all values.
-
-        >>> Axis.unknown(2).highest.tolist()
-        [1.0, 1.0]
-        """
-        return cls(np.zeros(files), np.ones(files))
-
     def at(self, files: I64Array) -> Axis:
         """Return the dimension for some of the files."""
         return Axis(self.lowest[files], self.highest[files])
 
     @classmethod
     def of(cls, low: F64Array, high: F64Array, rows: I64Array) -> Axis:
-        """Return a dimension from the bounds of files. The rows of a file are assumed to spread evenly.
+        """Return a dimension from the bounds of files; NaN: a file may have all values.
 
-        >>> axis = Axis.of(np.array([0.0, 10.0]), np.array([10.0, 40.0]), np.array([50, 50]))
+        The rows of a file are assumed to spread evenly.
+
+        >>> axis = Axis.of(np.array([0.0, 10.0, np.nan]), np.array([10.0, 40.0, np.nan]), np.array([50, 50, 7]))
         >>> axis.lowest.tolist(), axis.highest.tolist()
-        ([0.0, 0.5], [0.5, 1.0])
+        ([0.0, 0.5, 0.0], [0.5, 1.0, 1.0])
         """
-        values, at = np.unique(np.concatenate([low, high]), return_inverse=True)
-        first, last = at[: len(low)], at[len(low) :]
-        widths = values[last] - values[first]
-        is_wide = widths > rows * _NO_WIDTH
-        density = np.divide(rows, widths, out=np.zeros(len(rows)), where=is_wide)
-        slopes = np.bincount(first, density, len(values)) - np.bincount(last, density, len(values))
-        single = np.bincount(first, np.where(is_wide, 0, rows), len(values))
-        steps = np.append(0.0, np.cumsum(slopes)[:-1] * np.diff(values))
-        total = max(float(rows.sum()), 1.0)
-        shares = (np.cumsum(steps) + np.cumsum(single)) / total
-        shares = np.minimum(np.maximum.accumulate(shares), 1.0)
-        below = shares - single / total
-        return cls(below[first], shares[last])
+        lowest, highest = np.zeros(len(rows)), np.ones(len(rows))
+        known = ~np.isnan(low)
+        if known.any():
+            lowest[known], highest[known] = _shares(low[known], high[known], rows[known])
+        return cls(lowest, highest)
+
+
+def _shares(low: F64Array, high: F64Array, rows: I64Array) -> tuple[F64Array, F64Array]:
+    """Return the bounds of files as shares of the rows."""
+    values, at = np.unique(np.concatenate([low, high]), return_inverse=True)
+    first, last = at[: len(low)], at[len(low) :]
+    widths = values[last] - values[first]
+    is_wide = widths > rows * _NO_WIDTH
+    density = np.divide(rows, widths, out=np.zeros(len(rows)), where=is_wide)
+    slopes = np.bincount(first, density, len(values)) - np.bincount(last, density, len(values))
+    single = np.bincount(first, np.where(is_wide, 0, rows), len(values))
+    steps = np.append(0.0, np.cumsum(slopes)[:-1] * np.diff(values))
+    total = max(float(rows.sum()), 1.0)
+    shares = (np.cumsum(steps) + np.cumsum(single)) / total
+    shares = np.minimum(np.maximum.accumulate(shares), 1.0)
+    below = shares - single / total
+    return below[first], shares[last]
 
 
 # The rows of a narrower range count as rows of one value: the number of rows over such a width has no number.
@@ -131,7 +133,7 @@ class Gain:
     def shares(self, boxes: Boxes) -> F64Array:
         """Return the share of the rows that a filter on each column opens, then the share of a sample.
 
-        The shape is (dimensions + 1, boxes). A filter meets values of the box for sure.
+        The shape is (dimensions + 1, boxes). What a file costs counts as rows, so a share may exceed 1.
         """
         rows = np.maximum(boxes.rows, 1.0)
         costs = sizing().opened_file_rows, sizing().listed_file_rows
