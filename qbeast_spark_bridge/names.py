@@ -90,6 +90,30 @@ class QbeastTable:
         found.table()
         return found
 
+    @staticmethod
+    def forName(spark: SparkSession, name: str) -> QbeastTable:
+        """Return a table of the catalog, such as one of `register_table` where Spark has Delta.
+
+        Parameters
+        ----------
+        spark : SparkSession
+            Classic or Connect.
+        name : str
+            Such as ``"db.sales"``.
+
+        Returns
+        -------
+        QbeastTable
+            Raises `InvalidInputError` if the catalog does not know where the table is, as for a temporary view.
+        """
+        quoted_name = _quoted_name(name)
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {quoted_name}").collect() if _is_known(spark, name) else []
+        places = [row["data_type"] for row in rows if row["col_name"] == "Location"]
+        if not places:
+            msg = f"the catalog has no table {name!r} with a location. Use QbeastTable.forPath(spark, path)."
+            raise InvalidInputError(msg, argument="name", value=name)
+        return QbeastTable.forPath(spark, places[-1])
+
     def table(self) -> Table:
         """Return the newest version, with all methods of `Table`."""
         return open_table(self._path, storage_options=self._storage_options)
@@ -294,19 +318,32 @@ def register_table(
     """
     location = Location.of(path, storage_options)
     load_snapshot(location)  # raises if there is no table
-    parts = [part.strip("` ") for part in name.split(".")]
-    if not all(parts):
-        msg = f"the name of a table has parts between dots, such as db.sales, not {name!r}"
-        raise InvalidInputError(msg, argument="name", value=name)
+    quoted_name = _quoted_name(name)
     if _has_delta(spark):
-        quoted_name = ".".join(map(quoted, parts))
         spark.sql(f"CREATE TABLE IF NOT EXISTS {quoted_name} USING delta LOCATION {_literal(location.uri)}")
         return quoted_name
     register(spark)
     options = {f"storage.{key}": value for key, value in (storage_options or {}).items()}
     rows = spark.read.format("qbeast").options(**options).load(location.uri)
-    rows.createOrReplaceTempView(parts[-1])
-    return quoted(parts[-1])
+    view = _parts(name)[-1]
+    rows.createOrReplaceTempView(view)
+    return quoted(view)
+
+
+def _parts(name: str) -> list[str]:
+    parts = [part.strip("` ") for part in name.split(".")]
+    if not all(parts):
+        msg = f"the name of a table has parts between dots, such as db.sales, not {name!r}"
+        raise InvalidInputError(msg, argument="name", value=name)
+    return parts
+
+
+def _quoted_name(name: str) -> str:
+    return ".".join(map(quoted, _parts(name)))
+
+
+def _is_known(spark: SparkSession, name: str) -> bool:
+    return bool(spark.catalog.tableExists(_quoted_name(name)))
 
 
 def _has_delta(spark: SparkSession) -> bool:

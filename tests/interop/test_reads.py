@@ -13,6 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import qbeast
+import qbeast_spark_bridge as bridge
 from qbeast_spark_bridge.predicates.predicates import parse_where
 from tests.helpers.examples import examples
 from tests.helpers.expressions import filters
@@ -226,3 +227,22 @@ def test_history_and_detail_match_delta(spark: SparkSession, tmp_path: Path) -> 
     assert (detail["minReaderVersion"], detail["minWriterVersion"]) == (1, 2)
     assert json.loads(detail["properties"]["qbeast.revision.1"])["revisionID"] == 1
     assert_right(table, rows_from(0, 800), ["row", "a"])
+
+
+def test_registered_names_are_tables_of_the_catalog(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pl.DataFrame({"id": range(500), "x": [n / 7 for n in range(500)]})
+    qbeast.write_table(rows, tmp_path / "t", columns=["id"])
+    spark.sql("CREATE DATABASE IF NOT EXISTS named")
+    name = bridge.register_table(spark, tmp_path / "t", "named.sales")
+    assert name == "`named`.`sales`"
+    assert spark.table("named.sales").where("id < 10").count() == 10
+    spark.createDataFrame([(500, 1.0)], "id bigint, x double").writeTo("named.sales").append()
+    table = bridge.QbeastTable.forName(spark, "named.sales")
+    assert table.toDF().count() == 501
+    assert table.optimize().committed
+    assert bridge.register_table(spark, tmp_path / "t", "named.sales") == name
+    assert spark.sql("SELECT max(id) FROM named.sales").first()[0] == 500
+    with pytest.raises(qbeast.InvalidInputError, match="forPath"):
+        bridge.QbeastTable.forName(spark, "named.nothing")
+    spark.sql("DROP TABLE named.sales")
+    assert qbeast.read_table(tmp_path / "t").height == 501
