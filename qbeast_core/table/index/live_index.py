@@ -68,7 +68,7 @@ class Index:
     """The files of a snapshot by revision, and their blocks."""
 
     snapshot: Snapshot
-    # By number of the revision, see `ranges_of`.
+    # By number of the revision, see `_ranges_of`.
     _ranges: dict[int, list[Ranges]] = field(default_factory=dict[int, list[Ranges]], init=False, repr=False)
 
     @cached_property
@@ -236,7 +236,7 @@ class Index:
         if number not in self._ranges:
             snapshot = self.snapshot
             rehashed = snapshot.columns.rehashed
-            self._ranges[number] = ranges_of(snapshot.files, snapshot.schema, revision, rehashed=rehashed)
+            self._ranges[number] = _ranges_of(snapshot.files, snapshot.schema, revision, rehashed=rehashed)
         rows = self._rows[here]
         return [Axis.of(low[here], high[here], rows) for low, high in self._ranges[number]]
 
@@ -354,7 +354,7 @@ def _mask(files: BoolArray) -> pl.Series:
     return pl.Series(files, dtype=pl.Boolean)
 
 
-def ranges_of(
+def _ranges_of(
     files: pl.DataFrame, schema: pl.Schema, revision: Revision, *, rehashed: Mapping[str, str] | None = None
 ) -> list[Ranges]:
     """Return the ranges of files of a snapshot along the columns of a revision.

@@ -21,7 +21,7 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
-from qbeast_core.log.actions import Metadata
+from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.columns.declared_rules import declared_rules
 from qbeast_core.spec.column_spec import ColumnSpec, parse_column_spec
 from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding
@@ -168,7 +168,7 @@ def publish_parts(
     if task.begins is not None:
         metadata = task.begins(sum(part.rows for part in parts))
         return _publish_table(task, metadata, parts, txn=txn, operation=operation, info=info)
-    adds = [add for part in parts for add in part.files]
+    adds = _files_of(parts)
     if not adds:
         return None
     target = task.target
@@ -199,6 +199,16 @@ def publish_parts(
     return outcome
 
 
+def _files_of(parts: Sequence[AppendedPart]) -> list[AddFile]:
+    """Return the files of all parts. Those of a part have a time of their own: they divide a space of their own."""
+    times = [add.modification_time for part in parts for add in part.files]
+    return [
+        add.model_copy(update={"modification_time": min(times) + number})
+        for number, part in enumerate(parts)
+        for add in part.files
+    ]
+
+
 def _publish_table(
     task: AppendTask,
     metadata: Metadata,
@@ -209,7 +219,7 @@ def _publish_table(
     info: Mapping[str, str],
 ) -> CommitOutcome:
     """Commit a new table, or the rows that replace all others."""
-    target, adds = task.target, [add for part in parts for add in part.files]
+    target, adds = task.target, _files_of(parts)
     rows = sum(part.rows for part in parts)
     options = WriteOptions(mode="overwrite", txn=txn, commit_metadata=dict(info))
     intent = replace(

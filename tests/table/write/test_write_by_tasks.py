@@ -143,3 +143,12 @@ def test_partitions_key_and_compression_of_new_table(tmp_path: Path) -> None:
     assert_same_rows(read, rows, "id")
     half = table.read(sample=0.5)
     assert half["user"].n_unique() * 5 == half.height
+
+
+def test_optimize_joins_the_files_of_tasks(tmp_path: Path) -> None:
+    qbeast.write_table(rows_of(2_000), tmp_path, columns=["id", "x"])
+    write(tmp_path, [rows_of(2_000)[at::8] for at in range(8)], mode="append")
+    table = qbeast.open_table(tmp_path)
+    assert table.files().height == 9
+    result = table.optimize()
+    assert (result.files_removed, result.files, result.rows) == (9, 1, 4_000)
