@@ -474,10 +474,10 @@ def _change_in_place(
         operation=operation,
         returns_rows=engine.shares_memory and engine.has_room(int(needed.sum())),
     )
-    blocks, time_ms = _blocks(snapshot, files), call.target.time_ms
+    blocks, times = _blocks(snapshot, files), snapshot.files["modification_time"]
     items = {
-        file: FileToChange(live_scans(snapshot, [file], names)[0], function, blocks[file], time_ms + at)
-        for at, file in enumerate(files.tolist())
+        file: FileToChange(live_scans(snapshot, [file], names)[0], function, blocks[file], times[file])
+        for file in files.tolist()
         if (function := change.of_file(snapshot.data_paths[file])) is not None
     }
     try:

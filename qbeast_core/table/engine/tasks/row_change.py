@@ -107,7 +107,7 @@ class FileToChange:
     scan: FileScan
     change: RowFunction
     blocks: tuple[Block, ...]
-    # Modification time of the new file, see `FileTarget`.
+    # Modification time, which a new file keeps if its rows keep their places: it stays a part of its write.
     time_ms: int
 
 
