@@ -17,6 +17,7 @@ from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import rounds
 from qbeast_core.table.read.planner import planner_of_estimate
 from qbeast_core.table.table import open_version
+from qbeast_spark_bridge.catalog import located
 from qbeast_spark_bridge.engine.engine import SparkEngine
 
 if TYPE_CHECKING:
@@ -89,7 +90,9 @@ def estimate(
     >>> result.met, result.frame["total"].item() == rows.filter(pl.col("price") < 50)["price"].sum()
     (True, True)
     """
-    planner = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).planner
+    planner = open_version(
+        located(spark, path), version, storage_options, allow_absolute_paths=allow_absolute_paths
+    ).planner
     limits = Limits.of(
         error=error,
         absolute=absolute,

@@ -24,6 +24,7 @@ from qbeast_core.table.dml.merge.clauses import (
 from qbeast_core.table.dml.merge.merge import Merge
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.table import open_version
+from qbeast_spark_bridge.catalog import located
 from qbeast_spark_bridge.engine.engine import SparkEngine, persisted
 from qbeast_spark_bridge.engine.merge_source import SparkMergeSource
 from qbeast_spark_bridge.predicates.columns import ColumnTranslator
@@ -88,7 +89,7 @@ def delete(
     >>> bridge.delete(spark, "sales", "id BETWEEN 10 AND 19").rows_deleted
     10
     """
-    snapshot = open_version(path, None, storage_options).snapshot
+    snapshot = open_version(located(spark, path), None, storage_options).snapshot
     change = Delete(_rows(snapshot, where))
     options = change_options(dry_run, txn, commit_metadata, progress)
     return _run(spark, snapshot, change, options)
@@ -144,7 +145,7 @@ def update(
     >>> bridge.update(spark, "sales", "id < 10", {"price": pl.col("price") * 1.1}).rows_updated
     10
     """
-    snapshot = open_version(path, None, storage_options).snapshot
+    snapshot = open_version(located(spark, path), None, storage_options).snapshot
     values: Any = _translator(snapshot).values(set, "set")
     change = Update(_rows(snapshot, where), values)
     options = change_options(dry_run, txn, commit_metadata, progress)
@@ -233,7 +234,7 @@ def merge(
     if source.isStreaming:
         msg = "source is a stream. Merge its batches, in foreachBatch."
         raise InvalidInputError(msg, argument="source")
-    snapshot = open_version(path, None, storage_options).snapshot
+    snapshot = open_version(located(source.sparkSession, path), None, storage_options).snapshot
     options = change_options(dry_run, txn, commit_metadata, progress)
     with persisted(source, enabled=persist) as df:
         rows = SparkMergeSource(df)

@@ -15,6 +15,7 @@ from qbeast_core.table.read.changed_files import ChangeTask
 from qbeast_core.table.read.changes import change_reader, commits_between
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.table import open_version
+from qbeast_spark_bridge.catalog import located
 from qbeast_spark_bridge.engine.tasks import arrow_schema, rows_of_tasks
 from qbeast_spark_bridge.spark_schema import nullable_schema, spark_schema
 from qbeast_spark_bridge.worker.read_task import ReadTask
@@ -68,7 +69,7 @@ def read_changes(
     >>> bridge.read_changes(spark, "ids", since=0).select("id", "_change_type").collect()
     [Row(id=1, _change_type='delete')]
     """
-    snapshot = open_version(path, None, storage_options).snapshot
+    snapshot = open_version(located(spark, path), None, storage_options).snapshot
     schema, tasks = change_tasks(snapshot, since, until)
     return rows_of_tasks(spark, tasks, schema)
 

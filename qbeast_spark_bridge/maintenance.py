@@ -29,6 +29,7 @@ from qbeast_core.table.rewrite.optimize import optimize as optimize_table
 from qbeast_core.table.table import open_version
 from qbeast_core.table.write.key_columns import SampleBy
 from qbeast_core.table.write.options import WriteOptions, metadata_of
+from qbeast_spark_bridge.catalog import located
 from qbeast_spark_bridge.engine.engine import SparkEngine
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def optimize(
         commit_metadata=metadata_of(commit_metadata),
         progress=callback_of(progress),
     )
-    snapshot = open_version(path, None, storage_options).snapshot
+    snapshot = open_version(located(spark, path), None, storage_options).snapshot
     result, _ = optimize_table(snapshot, options, engine=SparkEngine(spark))
     return replace(result, engine="spark")
 
@@ -168,7 +169,7 @@ def reindex(
         commit_metadata=metadata_of(commit_metadata),
         progress=callback_of(progress),
     )
-    snapshot = open_version(path, None, storage_options).snapshot
+    snapshot = open_version(located(spark, path), None, storage_options).snapshot
     return reindex_table(snapshot, options, engine=SparkEngine(spark))[0]
 
 
@@ -214,7 +215,7 @@ def add_sample_column(
     >>> bridge.read_table(spark, "sales").where("sample < 0.25").count()
     234
     """
-    snapshot = open_version(path, None, storage_options).snapshot
+    snapshot = open_version(located(spark, path), None, storage_options).snapshot
     return add_column(snapshot, name, engine=SparkEngine(spark))[0]
 
 
@@ -289,7 +290,7 @@ def upgrade(
     Parameters
     ----------
     spark : SparkSession
-        Not used, as the upgrade is a single commit; all functions of the bridge have this parameter.
+        Finds a table by its name. The upgrade is a single commit and needs no job.
     path, replicated, storage_options, dry_run
         See `qbeast.upgrade_table`.
 
@@ -312,8 +313,9 @@ def upgrade(
     >>> bridge.upgrade(spark, "sales").committed
     False
     """
-    del spark
-    return upgrade_table(Location.of(path, storage_options), replicated=replicated, dry_run=dry_run)
+    return upgrade_table(
+        Location.of(located(spark, path), storage_options), replicated=replicated, dry_run=dry_run
+    )
 
 
 @hints_keywords

@@ -19,6 +19,7 @@ from qbeast_core.table.maintenance.convert import ConvertResult
 from qbeast_core.table.rewrite.optimize import OptimizeResult
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.table import Table
+from qbeast_spark_bridge.catalog import location_of_name, parts_of, quoted_parts
 from qbeast_spark_bridge.change import delete, merge, update
 from qbeast_spark_bridge.maintenance import convert, optimize
 from qbeast_spark_bridge.read import read_table
@@ -106,13 +107,11 @@ class QbeastTable:
         QbeastTable
             Raises `InvalidInputError` if the catalog does not know where the table is, as for a temporary view.
         """
-        quoted_name = _quoted_name(name)
-        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {quoted_name}").collect() if _is_known(spark, name) else []
-        places = [row["data_type"] for row in rows if row["col_name"] == "Location"]
-        if not places:
+        place = location_of_name(spark, name)
+        if place is None:
             msg = f"the catalog has no table {name!r} with a location. Use QbeastTable.forPath(spark, path)."
             raise InvalidInputError(msg, argument="name", value=name)
-        return QbeastTable.forPath(spark, places[-1])
+        return QbeastTable.forPath(spark, place)
 
     def table(self) -> Table:
         """Return the newest version, with all methods of `Table`."""
@@ -318,32 +317,16 @@ def register_table(
     """
     location = Location.of(path, storage_options)
     load_snapshot(location)  # raises if there is no table
-    quoted_name = _quoted_name(name)
+    quoted_name = quoted_parts(name)
     if _has_delta(spark):
         spark.sql(f"CREATE TABLE IF NOT EXISTS {quoted_name} USING delta LOCATION {_literal(location.uri)}")
         return quoted_name
     register(spark)
     options = {f"storage.{key}": value for key, value in (storage_options or {}).items()}
     rows = spark.read.format("qbeast").options(**options).load(location.uri)
-    view = _parts(name)[-1]
+    view = parts_of(name)[-1]
     rows.createOrReplaceTempView(view)
     return quoted(view)
-
-
-def _parts(name: str) -> list[str]:
-    parts = [part.strip("` ") for part in name.split(".")]
-    if not all(parts):
-        msg = f"the name of a table has parts between dots, such as db.sales, not {name!r}"
-        raise InvalidInputError(msg, argument="name", value=name)
-    return parts
-
-
-def _quoted_name(name: str) -> str:
-    return ".".join(map(quoted, _parts(name)))
-
-
-def _is_known(spark: SparkSession, name: str) -> bool:
-    return bool(spark.catalog.tableExists(_quoted_name(name)))
 
 
 def _has_delta(spark: SparkSession) -> bool:

@@ -32,6 +32,7 @@ from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan, sam
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, max_rows, sampling_weight, warn_of_sample
 from qbeast_core.table.read.some_rows import fraction_of_matches, refuse_rows, sample_of_table
 from qbeast_core.table.table import open_version
+from qbeast_spark_bridge.catalog import located
 from qbeast_spark_bridge.engine.tasks import rows_of_tasks, tasks_of
 from qbeast_spark_bridge.engine.workers import session_settings
 from qbeast_spark_bridge.predicates.predicates import keep_where, parse_where
@@ -100,7 +101,7 @@ def read_table(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, the same for driver and executors.
+        Folder, address or name in Spark's catalog of the table, the same for driver and executors.
     where : str, Column or polars.Expr, optional
         Rows to keep. SQL text and Polars expressions keep the rows of `qbeast.scan_table`, and skip files; a Column
         is applied by Spark only.
@@ -153,7 +154,8 @@ def read_table(
     >>> 700 < few.selectExpr("sum(sampling_weight)").first()[0] < 1300
     True
     """
-    planner = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).planner
+    place = located(spark, path)
+    planner = open_version(place, version, storage_options, allow_absolute_paths=allow_absolute_paths).planner
     planner = sampled_by(planner, sample_by)
     schema = nullable_schema(spark_schema(planner.snapshot.schema_json))
     names = None if columns is None else planner.names_of(columns)

@@ -240,9 +240,11 @@ def test_registered_names_are_tables_of_the_catalog(spark: SparkSession, tmp_pat
     table = bridge.QbeastTable.forName(spark, "named.sales")
     assert table.toDF().count() == 501
     assert table.optimize().committed
+    assert bridge.read_table(spark, "named.sales").count() == 501
+    assert bridge.delete(spark, "named.sales", where="id = 500").rows_deleted == 1
     assert bridge.register_table(spark, tmp_path / "t", "named.sales") == name
-    assert spark.sql("SELECT max(id) FROM named.sales").first()[0] == 500
+    assert spark.sql("SELECT max(id) FROM named.sales").first()[0] == 499
     with pytest.raises(qbeast.InvalidInputError, match="forPath"):
         bridge.QbeastTable.forName(spark, "named.nothing")
     spark.sql("DROP TABLE named.sales")
-    assert qbeast.read_table(tmp_path / "t").height == 501
+    assert qbeast.read_table(tmp_path / "t").height == 500
