@@ -87,7 +87,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         opened = qbeast.open_table(path)
         opened.delete(pl.col("a") > 950)
         opened.update(pl.col("a") < 30, {ROW: pl.col(ROW) + 10_000})
-        opened.optimize()
+        opened.optimize(full=True)
     return path
 
 
