@@ -215,7 +215,7 @@ def ConvertToQbeastCommand(
     spark : SparkSession
         Classic or Connect.
     identifier : str
-        A path, or ``parquet.`path` `` or ``delta.`path` ``.
+        A path, also as Spark writes it for files: the format, a dot, and the path in backticks.
     columnsToIndex : sequence of str
         Columns to index, ``name`` or ``name:kind``.
     cubeSize : int, optional
