@@ -64,4 +64,16 @@ def _unfit(
     """Return the columns in which a value does not have its type."""
     typed = scan(infer_schema=False, schema_overrides=types, ignore_errors=True).select(names)
     missing = [rows.select(pl.all().null_count()).collect(engine="streaming") for rows in (texts, typed)]
-    return {name for name in names if missing[0][name].item() != missing[1][name].item()}
+    unfit = {name for name in names if missing[0][name].item() != missing[1][name].item()}
+    mixed = [_is_mixed(name, types[name]).any() for name in names]
+    return unfit | {column.name for column in texts.select(mixed).collect(engine="streaming") if column.item()}
+
+
+def _is_mixed(name: str, dtype: pl.DataType) -> pl.Expr:
+    """Return whether a value fits the type, but alone has one that Polars does not join with it, such as a date."""
+    text = pl.col(name)
+    if isinstance(dtype, pl.Datetime):
+        return ~text.str.contains(":", literal=True)
+    if dtype == pl.Float64:  # a whole number beyond 64 bits
+        return (text.str.len_bytes() > 18) & ~text.str.contains(".", literal=True)
+    return pl.lit(value=False).alias(name)
