@@ -66,7 +66,9 @@ def _unfit(
     missing = [rows.select(pl.all().null_count()).collect(engine="streaming") for rows in (texts, typed)]
     unfit = {name for name in names if missing[0][name].item() != missing[1][name].item()}
     mixed = [_is_mixed(name, types[name]).any() for name in names]
-    return unfit | {column.name for column in texts.select(mixed).collect(engine="streaming") if column.item()}
+    return unfit | {
+        column.name for column in texts.select(mixed).collect(engine="streaming") if column.item()
+    }
 
 
 def _is_mixed(name: str, dtype: pl.DataType) -> pl.Expr:

@@ -1,5 +1,5 @@
 # ruff: noqa: PLC0415 -- Polars must not be imported before its threads are set
-"""Table functions for SQL: a sample of a table, and its changes.
+"""Table functions for SQL: a sample of a table, its changes, and estimates of aggregates.
 
 Spark asks `analyze` for the columns, with the literal arguments, and calls `eval` in one task.
 """
@@ -16,9 +16,13 @@ from qbeast_spark_bridge.datasource.source_options import ReadOptions
 from qbeast_spark_bridge.worker.call import use_task_cores
 
 if TYPE_CHECKING:
+    import polars as pl
     from pyspark.sql.types import StructType
 
     from qbeast_spark_bridge.worker.read_task import ReadTask
+
+# A sample of a few rows at most: it has the columns of an estimate.
+_FEWEST: Final = 1e-9
 
 
 class QbeastSample:
@@ -47,7 +51,30 @@ class QbeastChanges:
         yield from _rows(_changes(path, since)[1])
 
 
-FUNCTIONS: Final = {"qbeast_sample": QbeastSample, "qbeast_changes": QbeastChanges}
+class QbeastEstimate:
+    """``qbeast_estimate(path, aggregates, by, error)``: the frame of `qbeast.estimate`, of as few rows as it needs."""
+
+    @staticmethod
+    def analyze(
+        path: AnalyzeArgument, aggregates: AnalyzeArgument, by: AnalyzeArgument, error: AnalyzeArgument
+    ) -> AnalyzeResult:
+        """Return the columns of the answers."""
+        names = ("path", "aggregates", "by", "error")
+        values = [
+            _literal(value, name) for value, name in zip((path, aggregates, by, error), names, strict=True)
+        ]
+        return AnalyzeResult(_columns(_estimate(*values[:3], sample=_FEWEST)))
+
+    def eval(self, path: str, aggregates: str, by: str, error: Any) -> Iterator[tuple[Any, ...]]:
+        """Yield a row per group."""
+        yield from _estimate(path, aggregates, by, error=str(error)).iter_rows()
+
+
+FUNCTIONS: Final = {
+    "qbeast_sample": QbeastSample,
+    "qbeast_changes": QbeastChanges,
+    "qbeast_estimate": QbeastEstimate,
+}
 
 
 def _literal(argument: AnalyzeArgument, name: str) -> Any:
@@ -72,6 +99,22 @@ def _changes(path: str, since: Any) -> tuple[StructType, list[ReadTask]]:
     from qbeast_spark_bridge.changes import change_tasks
 
     return change_tasks(open_version(path, None, None).snapshot, since, None)
+
+
+def _estimate(path: str, aggregates: str, by: str, **options: Any) -> pl.DataFrame:
+    use_task_cores()
+    import polars as pl
+
+    from qbeast_core.api import estimate
+
+    frame = estimate(path, aggregates, by=by or None, **options).frame
+    return frame.with_columns(pl.col(pl.Int128).cast(pl.Int64))  # groups such as id % 3, as in Spark
+
+
+def _columns(frame: pl.DataFrame) -> StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(frame.to_arrow().schema, prefer_timestamp_ntz=True)
 
 
 def _rows(tasks: list[ReadTask]) -> Iterator[tuple[Any, ...]]:

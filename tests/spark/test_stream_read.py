@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 from pyspark.errors import PySparkException
 
 import qbeast
@@ -92,6 +93,23 @@ def test_functions_of_sql_read_samples_and_changes(spark: SparkSession, tmp_path
     assert sorted(row.id for row in changed) == list(range(2_000, 2_050))
     with pytest.raises(PySparkException, match="constant"):
         spark.sql("SELECT * FROM VALUES (0.1) AS v(f), LATERAL qbeast_sample(:path, f)", args=place).collect()
+
+
+def test_estimate_of_sql_equals_that_of_python(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    append(path, 0, 2_000)
+    bridge.register(spark)
+    text = "SELECT * FROM qbeast_estimate(:path, 'avg(x) AS mean', :by, 0.05)"
+    for by in ("", "id % 3 AS third"):
+        answer = spark.sql(text, args={"path": str(path), "by": by})
+        rows = [tuple(row) for row in answer.collect()]
+        expected = qbeast.estimate(path, "avg(x) AS mean", by=by or None, error=0.05).frame
+        expected = expected.with_columns(pl.col(pl.Int128).cast(pl.Int64))
+        assert answer.columns == expected.columns
+        actual = pl.DataFrame(rows, schema=expected.schema, orient="row")
+        assert_frame_equal(actual, expected, check_row_order=False)
+    with pytest.raises(PySparkException, match="Max depends on single rows"):
+        spark.sql("SELECT * FROM qbeast_estimate(:path, 'max(x)', '', 0.05)", args={"path": str(path)})
 
 
 def test_registered_name_reads_the_table(spark: SparkSession, tmp_path: Path) -> None:
