@@ -225,6 +225,16 @@ def ConvertToQbeastCommand(
     -------
     ConvertResult
         See `qbeast.convert_table`.
+
+    Examples
+    --------
+    >>> import os
+    >>> import polars as pl
+    >>> import qbeast_spark_bridge as bridge
+    >>> os.mkdir("files")
+    >>> pl.DataFrame({"id": range(1000)}).write_parquet("files/part.parquet")
+    >>> bridge.ConvertToQbeastCommand(spark, "parquet.`files`", ["id"]).committed
+    True
     """
     path = identifier
     for kind in ("parquet.", "delta."):
@@ -252,6 +262,12 @@ def computeQuantilesForColumn(df: DataFrame, columnName: str, numberOfQuantiles:
     -------
     str
         A JSON list of different values, ascending.
+
+    Examples
+    --------
+    >>> import qbeast_spark_bridge as bridge
+    >>> bridge.computeQuantilesForColumn(spark.range(101), "id", 5)
+    '[0.0, 25.0, 50.0, 75.0, 100.0]'
     """
     if columnName not in df.columns:
         unknown_columns("columnName", [columnName], df.columns)

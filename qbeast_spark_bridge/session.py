@@ -118,8 +118,8 @@ def explain_error(error: BaseException) -> str:
     >>> try:
     ...     spark.read.format("qbeast").load("/no/such/table")
     ... except Exception as error:
-    ...     print(bridge.explain_error(error)[:33])
-    there is no table at '/no/such/ta
+    ...     print(bridge.explain_error(error)[:35])
+    there is no table at /no/such/table
     """
     text = str(error)
     found = _OWN_ERROR.findall(text)
