@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_spark_bridge.spark_schema import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+# A part of a name, with backticks around it or without.
+_PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
+_NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))*")
 
 
 def located(spark: SparkSession, path: str | os.PathLike[str]) -> str | os.PathLike[str]:
@@ -26,7 +32,7 @@ def located(spark: SparkSession, path: str | os.PathLike[str]) -> str | os.PathL
 
 
 def location_of_name(spark: SparkSession, name: str) -> str | None:
-    """Return the location of a table of the catalog; None if there is none, as for temporary views."""
+    """Return the location of a table of the catalog; None if it is unknown, as for temporary views."""
     quoted_name = quoted_parts(name)
     if not spark.catalog.tableExists(quoted_name):
         return None
@@ -36,9 +42,13 @@ def location_of_name(spark: SparkSession, name: str) -> str | None:
 
 
 def parts_of(name: str) -> list[str]:
-    """Return the parts of a name, such as db.sales."""
-    parts = [part.strip("` ") for part in name.split(".")]
-    if not all(parts):
+    """Return the parts of a name, such as db.sales.
+
+    >>> parts_of("db.sales"), parts_of("`my.db`.`a``b`")
+    (['db', 'sales'], ['my.db', 'a`b'])
+    """
+    parts = [text.replace("``", "`") or bare for text, bare in _PART.findall(name)]
+    if not parts or not _NAME.fullmatch(name):
         msg = f"the name of a table has parts between dots, such as db.sales, not {name!r}"
         raise InvalidInputError(msg, argument="name", value=name)
     return parts

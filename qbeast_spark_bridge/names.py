@@ -13,7 +13,13 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody names it
 from pyspark.sql.types import NumericType, StringType
 
 from qbeast_core.api import open_table
-from qbeast_core.errors import InvalidInputError, hints_keywords, unknown_columns
+from qbeast_core.errors import (
+    InvalidInputError,
+    check_whole_number,
+    hints_keywords,
+    invalid_argument,
+    unknown_columns,
+)
 from qbeast_core.io.stores.location import Location
 from qbeast_core.table.maintenance.convert import ConvertResult
 from qbeast_core.table.rewrite.optimize import OptimizeResult
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
     import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
+    from qbeast_core.spec.revision import Revision
     from qbeast_core.table.dml.change_plan import ChangeResult
     from qbeast_core.table.inspect.metrics import Metrics
 
@@ -85,7 +92,11 @@ class QbeastTable:
         Returns
         -------
         QbeastTable
-            Raises as `qbeast.open_table` if there is no table.
+
+        Raises
+        ------
+        QbeastError
+            As `qbeast.open_table`.
         """
         found = QbeastTable(spark, path, storage_options)
         found.table()
@@ -105,7 +116,13 @@ class QbeastTable:
         Returns
         -------
         QbeastTable
-            Raises `InvalidInputError` if the catalog does not know where the table is, as for a temporary view.
+
+        Raises
+        ------
+        InvalidInputError
+            If the catalog does not have the table or its location, as for a temporary view.
+        QbeastError
+            As `qbeast.open_table`.
         """
         place = location_of_name(spark, name)
         if place is None:
@@ -145,6 +162,11 @@ class QbeastTable:
         -------
         OptimizeResult
             `.plan` lists the files and the reasons.
+
+        Raises
+        ------
+        QbeastError
+            As `qbeast_spark_bridge.optimize`.
         """
         return optimize(
             self._spark,
@@ -162,13 +184,13 @@ class QbeastTable:
 
     def cubeSize(self, revisionID: int | None = None) -> int:
         """Return the target number of rows of a cube of a revision, by default of the newest."""
-        return int(self._revision(revisionID).desired_cube_size)
+        return self._revision(revisionID).desired_cube_size
 
     def revisionsIDs(self) -> list[int]:
         """Return the numbers of all revisions, ascending; 0 has the files without index."""
         return [revision.revision_id for revision in self.table().revisions]
 
-    def allRevisions(self) -> list[Any]:
+    def allRevisions(self) -> list[Revision]:
         """Return all revisions, ascending by number."""
         return list(self.table().revisions)
 
@@ -196,11 +218,11 @@ class QbeastTable:
         """Merge rows by keys; see `qbeast_spark_bridge.merge`."""
         return merge(source, self._path, on, **clauses, storage_options=self._storage_options)
 
-    def _revision(self, number: int | None) -> Any:
+    def _revision(self, number: int | None) -> Revision:
         revisions = {revision.revision_id: revision for revision in self.table().revisions}
         if number is not None and number not in revisions:
-            msg = f"there is no revision {number}; the table has {list(revisions)}"
-            raise InvalidInputError(msg, argument="revisionID", value=number)
+            problem = f"must be one of the table's, {list(revisions)}"
+            invalid_argument("revisionID", problem, value=number, known=list(revisions))
         return revisions[max(revisions) if number is None else number]
 
 
@@ -225,6 +247,11 @@ def ConvertToQbeastCommand(
     -------
     ConvertResult
         See `qbeast.convert_table`.
+
+    Raises
+    ------
+    QbeastError
+        As `qbeast_spark_bridge.convert`.
 
     Examples
     --------
@@ -263,6 +290,11 @@ def computeQuantilesForColumn(df: DataFrame, columnName: str, numberOfQuantiles:
     str
         A JSON list of different values, ascending.
 
+    Raises
+    ------
+    InvalidInputError
+        If the column is unknown or not of numbers or strings, or if fewer than two quantiles are requested.
+
     Examples
     --------
     >>> import qbeast_spark_bridge as bridge
@@ -271,9 +303,7 @@ def computeQuantilesForColumn(df: DataFrame, columnName: str, numberOfQuantiles:
     """
     if columnName not in df.columns:
         unknown_columns("columnName", [columnName], df.columns)
-    if numberOfQuantiles < 2:
-        msg = f"numberOfQuantiles must be at least 2, not {numberOfQuantiles}"
-        raise InvalidInputError(msg, argument="numberOfQuantiles", value=numberOfQuantiles)
+    check_whole_number("numberOfQuantiles", numberOfQuantiles, 2)
     dtype, column = df.schema[columnName].dataType, df.select(columnName).dropna()
     places = np.linspace(0.0, 1.0, numberOfQuantiles).tolist()
     if isinstance(dtype, NumericType):
@@ -320,6 +350,13 @@ def register_table(
     str
         The name to use in SQL.
 
+    Raises
+    ------
+    TableNotFoundError
+        If no table is at the path.
+    InvalidInputError
+        If the catalog has another table of this name.
+
     Examples
     --------
     >>> import os
@@ -332,10 +369,17 @@ def register_table(
     [Row(count(1)=10)]
     """
     location = Location.of(path, storage_options)
-    load_snapshot(location)  # raises if there is no table
+    load_snapshot(location)  # raises if the path has no table
     quoted_name = quoted_parts(name)
     if _has_delta(spark):
         spark.sql(f"CREATE TABLE IF NOT EXISTS {quoted_name} USING delta LOCATION {_literal(location.uri)}")
+        found = location_of_name(spark, name)
+        if found is None or Location.of(found, storage_options).uri != location.uri:
+            msg = (
+                f"the catalog has another table of the name {name!r}, at {found}. Choose another name, or remove that "
+                f"one first: DROP TABLE {quoted_name}. Nothing was changed."
+            )
+            raise InvalidInputError(msg, argument="name", value=name)
         return quoted_name
     register(spark)
     options = {f"storage.{key}": value for key, value in (storage_options or {}).items()}
@@ -346,7 +390,7 @@ def register_table(
 
 
 def _has_delta(spark: SparkSession) -> bool:
-    """Return whether the session has Delta's extension and catalog."""
+    """Return whether the session has Delta's extension."""
     extensions = spark.conf.get("spark.sql.extensions", "") or ""
     return "io.delta.sql.DeltaSparkSessionExtension" in extensions
 

@@ -24,8 +24,10 @@ def scan_typed(
     """
     texts = scan(infer_schema=False)
     names = [name for name in texts.collect_schema() if name not in known]
+    if not names:
+        return scan(infer_schema=False, schema_overrides=known)
     try:
-        types = _sampled_types(texts.select(names), names, step) if names else {}
+        types = _sampled_types(texts.select(names), names, step)
         step()
         unfit = _unfit(scan, texts.select(names), {**known, **types}, names)
     except pl.exceptions.PolarsError:  # such as lines that do not fit: reading all rows reports them
@@ -63,12 +65,11 @@ def _unfit(
 ) -> set[str]:
     """Return the columns in which a value does not have its type."""
     typed = scan(infer_schema=False, schema_overrides=types, ignore_errors=True).select(names)
-    missing = [rows.select(pl.all().null_count()).collect(engine="streaming") for rows in (texts, typed)]
-    unfit = {name for name in names if missing[0][name].item() != missing[1][name].item()}
     mixed = [_is_mixed(name, types[name]).any() for name in names]
-    return unfit | {
-        column.name for column in texts.select(mixed).collect(engine="streaming") if column.item()
-    }
+    parts = pl.struct(pl.all().null_count()).alias("missing"), pl.struct(mixed).alias("mixed")
+    found = texts.select(parts).collect(engine="streaming").row(0, named=True)
+    missing = typed.select(pl.all().null_count()).collect(engine="streaming").row(0, named=True)
+    return {name for name in names if found["mixed"][name] or found["missing"][name] != missing[name]}
 
 
 def _is_mixed(name: str, dtype: pl.DataType) -> pl.Expr:

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 from qbeast_core.errors import QbeastError
 from qbeast_spark_bridge.datasource.source_options import ReadOptions, StreamReadOptions, is_stream
-from qbeast_spark_bridge.worker.call import freeze_modules, use_task_cores
+from qbeast_spark_bridge.worker.call import batches_of_task, freeze_modules, use_task_cores
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,12 +109,8 @@ class QbeastReader(DataSourceReader):
         return [InputPartition(pickle.dumps(task)) for task in plan.tasks(self._schema)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a task; for a read without tasks, Spark passes one partition without value."""
-        use_task_cores()
-        if partition.value is not None:
-            task = pickle.loads(partition.value)  # noqa: S301 -- bytes of our own driver
-            freeze_modules()
-            yield from task.batches()
+        """Read the rows of a task."""
+        yield from batches_of_task(partition.value)
 
 
 def _open(options: ReadOptions, version: int | None) -> SourcePlan:

@@ -14,27 +14,12 @@ from qbeast_core.query.plan.weight_range import fractions_of
 
 _READ_OPTIONS: Final = ("path", "sample", "sampleBy", "where", "columns", "version", "allowAbsolutePaths")
 WRITE_OPTIONS: Final = (
-    *(
-        "path",
-        "columnsToIndex",
-        "cubeSize",
-        "columnStats",
-        "partitionBy",
-        "sampleBy",
-        "sampleColumn",
-        "compression",
-    ),
-    *("overwriteSchema", "optimize", "userMetadata", "txnAppId", "txnVersion"),
+    *("path", "columnsToIndex", "cubeSize", "columnStats", "partitionBy", "sampleBy", "sampleColumn"),
+    *("compression", "overwriteSchema", "optimize", "userMetadata", "txnAppId", "txnVersion"),
 )
 _STREAM_OPTIONS: Final = (
-    *(
-        "startingVersion",
-        "startingTimestamp",
-        "maxFilesPerTrigger",
-        "maxBytesPerTrigger",
-        "skipChangeCommits",
-    ),
-    *("ignoreDeletes", "readChangeFeed"),
+    *("startingVersion", "startingTimestamp", "maxFilesPerTrigger", "maxBytesPerTrigger"),
+    *("skipChangeCommits", "ignoreDeletes", "readChangeFeed"),
 )
 SINK_OPTIONS: Final = ("path", "txnAppId", "checkpointLocation")
 

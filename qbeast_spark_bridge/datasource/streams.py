@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_spark_bridge.datasource.source_options import StreamReadOptions
-from qbeast_spark_bridge.worker.call import freeze_modules, use_task_cores
+from qbeast_spark_bridge.worker.call import batches_of_task, freeze_modules, use_task_cores
 
 # Before Spark 4.2 a batch has all there is.
 LIMITS_BATCHES: Final = find_spec("pyspark.sql.streaming.datasource") is not None
@@ -57,11 +57,7 @@ class StreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of a task."""
-        use_task_cores()
-        if partition.value is not None:
-            task = pickle.loads(partition.value)  # noqa: S301 -- bytes of our own driver
-            freeze_modules()
-            yield from task.batches()
+        yield from batches_of_task(partition.value)
 
     @property
     def stream(self) -> TableStream:

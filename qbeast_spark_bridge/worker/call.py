@@ -68,6 +68,15 @@ def use_task_cores() -> None:
     importlib.import_module("pyarrow").set_cpu_count(int(cores))
 
 
+def batches_of_task(pickled: bytes | None) -> Iterator[Any]:
+    """Read the rows of a task of the data source. Spark passes None for a read without tasks."""
+    use_task_cores()
+    if pickled is not None:
+        task = pickle.loads(pickled)  # noqa: S301 -- bytes of our own driver
+        freeze_modules()
+        yield from task.batches()
+
+
 def freeze_modules() -> None:
     """Exempt all loaded modules from garbage collection; call it after the imports of a task.
 

@@ -244,6 +244,9 @@ def test_registered_names_are_tables_of_the_catalog(spark: SparkSession, tmp_pat
     assert bridge.delete(spark, "named.sales", where="id = 500").rows_deleted == 1
     assert bridge.register_table(spark, tmp_path / "t", "named.sales") == name
     assert spark.sql("SELECT max(id) FROM named.sales").first()[0] == 499
+    qbeast.write_table(rows, tmp_path / "other", columns=["id"])
+    with pytest.raises(qbeast.InvalidInputError, match="another table of the name"):
+        bridge.register_table(spark, tmp_path / "other", "named.sales")
     with pytest.raises(qbeast.InvalidInputError, match="forPath"):
         bridge.QbeastTable.forName(spark, "named.nothing")
     spark.sql("DROP TABLE named.sales")

@@ -237,17 +237,18 @@ class Index:
             snapshot = self.snapshot
             rehashed = snapshot.columns.rehashed
             self._ranges[number] = _ranges_of(snapshot.files, snapshot.schema, revision, rehashed=rehashed)
-        rows = self._rows[here]
+        rows = self.rows[here]
         return [Axis.of(low[here], high[here], rows) for low, high in self._ranges[number]]
 
     @cached_property
-    def _rows(self) -> I64Array:
+    def rows(self) -> I64Array:
+        """Rows of each live file, with those that deletion vectors hide; 0 if the log does not have the number."""
         rows: I64Array = self.snapshot.files["num_records"].fill_null(0).cast(pl.Int64).to_numpy()
         return rows
 
     def _spreads(self, revision: Revision, files: BoolArray) -> dict[int, float]:
         """Return how widely the rows of some files are spread, see `ExistingTree`."""
-        rows = self._rows.astype(np.float64)
+        rows = self.rows.astype(np.float64)
         spreads: dict[int, float] = {}
         for tree in np.unique(self.tree_of[files]).tolist():
             of_tree = self.files_by_tree[tree]

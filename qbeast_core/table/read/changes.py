@@ -32,21 +32,26 @@ def commits_between(snapshot: Snapshot, since: VersionLike, until: VersionLike |
         last = _number(snapshot, until, "until")
     if first > last:
         return []
-    try:
-        bodies = read_log(snapshot.store, last, after=first - 1).commits
-    except FileNotFoundError as error:
-        msg = (
-            f"the log of {snapshot.uri} does not have all versions from {first} to {last} any more. Begin with a "
-            "later version; Table.versions() lists them."
-        )
-        raise VersionNotFoundError(msg, path=snapshot.uri, version=first) from error
-    commits = [parse_commit(body, version=number) for number, body in enumerate(bodies, start=first)]
+    commits = read_commits(snapshot, first, last, cure="Begin with a later version")
     feeds = _keep_feeds(snapshot, commits)
     infos = {info["version"]: info for info in read_history(snapshot.store, version=last)}
     return [
         _changes(commit, infos[commit.version], keeps_feed=keeps_feed)
         for commit, keeps_feed in zip(commits, feeds, strict=True)
     ]
+
+
+def read_commits(snapshot: Snapshot, first: int, last: int, *, cure: str) -> list[Commit]:
+    """Read the commits of versions; raise with `cure` if the log does not have all of them any more."""
+    try:
+        bodies = read_log(snapshot.store, last, after=first - 1).commits
+    except FileNotFoundError as error:
+        msg = (
+            f"the log of {snapshot.uri} does not have all versions from {first} to {last} any more. {cure}; "
+            "Table.versions() lists the versions."
+        )
+        raise VersionNotFoundError(msg, path=snapshot.uri, version=first) from error
+    return [parse_commit(body, version=number) for number, body in enumerate(bodies, start=first)]
 
 
 def changes_of(snapshot: Snapshot, commits: Sequence[CommitChanges]) -> pl.LazyFrame:

@@ -17,13 +17,16 @@ import polars as pl
 from qbeast_core.errors import (
     InvalidInputError,
     UnsupportedTableError,
-    VersionNotFoundError,
     invalid_argument,
 )
-from qbeast_core.log.actions import parse_commit
 from qbeast_core.table.read.changed_files import ChangeReader, ChangeTask, CommitChanges
-from qbeast_core.table.read.changes import change_reader, changes_of_commit, commits_between
-from qbeast_core.table.snapshot.log_files import read_log, version_at
+from qbeast_core.table.read.changes import (
+    change_reader,
+    changes_of_commit,
+    commits_between,
+    read_commits,
+)
+from qbeast_core.table.snapshot.log_files import version_at
 from qbeast_core.table.snapshot.snapshot import Snapshot, live_adds, load_snapshot, refresh, version_or_time
 
 # Offsets in the checkpoint of a query: keys and whole numbers.
@@ -87,6 +90,9 @@ class Limits:
 
 
 NO_LIMITS: Final = Limits()
+
+# Versions whose lists of files are read and kept at once.
+_CACHED_VERSIONS: Final = 200
 
 
 @dataclass(eq=False)  # no slots: derived values are cached
@@ -202,17 +208,8 @@ class TableStream:
         newest = self._newest()
         if self.options.reads_feed:
             return commits_between(newest, first - 1, last)
-        try:
-            bodies = read_log(newest.store, last, after=first - 1).commits
-        except FileNotFoundError as error:
-            msg = (
-                f"the log of {newest.uri} does not have version {first} any more, at which the stream continues. Begin "
-                "a new stream with another checkpoint; Table.versions() lists the versions."
-            )
-            raise VersionNotFoundError(msg, path=newest.uri, version=first) from error
-        return [
-            changes_of_commit(parse_commit(body, version=at)) for at, body in enumerate(bodies, start=first)
-        ]
+        commits = read_commits(newest, first, last, cure="Begin a new stream with another checkpoint")
+        return [changes_of_commit(commit) for commit in commits]
 
     def _appended(self, commit: CommitChanges) -> CommitChanges:
         """Return a commit that adds rows only; raise if it changes rows, and the options do not pass over it."""
@@ -236,7 +233,3 @@ class TableStream:
             invalid_argument("startingTimestamp", "must be a time such as 2026-11-28 06:00:00", value=time)
         before, _ = version_at(self.snapshot.store, int(moment.timestamp() * 1000) - 1)
         return 0 if before is None else before + 1
-
-
-# Versions whose lists of files are kept.
-_CACHED_VERSIONS: Final = 200

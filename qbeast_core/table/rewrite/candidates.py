@@ -124,7 +124,7 @@ def choose_files(state: Index, scope: Scope) -> Choice:
         groups = _groups(state, scope, certain=certain, others=others, moved=moved)
     chosen = np.zeros_like(certain)
     chosen[np.concatenate([*groups, np.zeros(0, np.int64)])] = True
-    small = _is_small(files)
+    small = _is_small(state)
     reasons |= {"small file": small, "wide pages": ~small}
     numbers = np.flatnonzero(chosen)
     names = list(reasons)
@@ -134,7 +134,7 @@ def choose_files(state: Index, scope: Scope) -> Choice:
 
 def _choose_without_index(state: Index, scope: Scope) -> Choice:
     """Return the files of a table without index to rewrite: only files of one partition are joined."""
-    files, sizes = state.snapshot.files, _sizes(state.snapshot.files)
+    files, sizes = state.snapshot.files, _sizes(state)
     named = np.full(files.height, scope.full)
     if scope.paths is not None:
         named = state.files["path"].is_in(list(scope.paths)).to_numpy()
@@ -156,7 +156,7 @@ def _hides_rows(state: Index, scope: Scope) -> BoolArray:
     if scope.purge or not has_vector.any() or dialect_of(state.snapshot) == "qbeast-spark":
         return has_vector
     hidden = logged_counts(files)
-    few = (hidden != UNKNOWN) & (hidden < _MIN_HIDDEN_SHARE * _rows(files))
+    few = (hidden != UNKNOWN) & (hidden < _MIN_HIDDEN_SHARE * state.rows)
     chosen: BoolArray = has_vector & ~few
     return chosen
 
@@ -204,14 +204,9 @@ def _lacks_samples(state: Index) -> BoolArray:
     return ~state.has_samples if has_column else np.zeros(state.snapshot.files.height, np.bool_)
 
 
-def _rows(files: pl.DataFrame) -> I64Array:
-    rows: I64Array = files["num_records"].fill_null(0).cast(pl.Int64).to_numpy()
-    return rows
-
-
-def _sizes(files: pl.DataFrame) -> I64Array:
+def _sizes(state: Index) -> I64Array:
     """Return the rows and the bytes of each file, shape (2, files)."""
-    return np.stack([_rows(files), files["size_bytes"].cast(pl.Int64).to_numpy()])
+    return np.stack([state.rows, state.snapshot.files["size_bytes"].cast(pl.Int64).to_numpy()])
 
 
 def _small(sizes: I64Array, among: BoolArray, anyway: int) -> BoolArray:
@@ -236,10 +231,10 @@ def _small(sizes: I64Array, among: BoolArray, anyway: int) -> BoolArray:
     return chosen
 
 
-def _is_small(files: pl.DataFrame) -> BoolArray:
-    """Return which files are small: in a table, or beside its largest file."""
-    rows = _rows(files)
-    small: BoolArray = rows < max(sizing().small_file_rows, _SMALL_SHARE * int(rows.max(initial=0)))
+def _is_small(state: Index) -> BoolArray:
+    """Return which files are small: in any table, or beside the largest file of this one."""
+    smallest = max(sizing().small_file_rows, _SMALL_SHARE * int(state.rows.max(initial=0)))
+    small: BoolArray = state.rows < smallest
     return small
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.spec.revision import Revision
@@ -30,10 +29,10 @@ class Grouping:
         revision = snapshot.config.revisions.get(number) if number else state.newest
         if revision is None or not revision.columns:
             return None
-        rows = _rows(snapshot.files)
         names = map(snapshot.columns.stored_name, revision.columns)
         importance = [snapshot.config.importance.get(name, 1.0) for name in names]
-        gain = Gain(int(rows.sum()), importance, float(max(rows.max(initial=0), sizing().min_file_rows)))
+        largest = max(int(state.rows.max(initial=0)), sizing().min_file_rows)
+        gain = Gain(int(state.rows.sum()), importance, float(largest))
         return Grouping(state, revision, gain)
 
     def sets(self, tree: int, files: I64Array, units: I64Array, is_certain: BoolArray) -> list[I64Array]:
@@ -86,7 +85,7 @@ class Grouping:
         """Return the boxes of files of a tree, by the number of their unit."""
         at = np.searchsorted(self.state.files_by_tree[tree], files)
         axes = [axis.at(at) for axis in self.state.axes(self.revision, tree)]
-        return Boxes.of_groups(axes, _rows(self.state.snapshot.files)[files], unit, count)
+        return Boxes.of_groups(axes, self.state.rows[files], unit, count)
 
 
 def opened_shares(state: Index, groups: Sequence[I64Array] = ()) -> dict[str, float]:
@@ -101,22 +100,9 @@ def shares_text(before: Mapping[str, float], after: Mapping[str, float]) -> str:
     >>> shares_text({"day": 0.3, "user": 0.05}, {"day": 0.1, "user": 0.05})
     'day 30 % -> 10 %, user 5 %'
     """
-    texts = [
-        f"{name} {_percent(share)}"
-        + (
-            f" -> {_percent(after[name])}"
-            if name in after and _percent(after[name]) != _percent(share)
-            else ""
-        )
-        for name, share in before.items()
-    ]
-    return ", ".join(texts)
+    pairs = {name: (_percent(share), _percent(after.get(name, share))) for name, share in before.items()}
+    return ", ".join(f"{name} {' -> '.join(dict.fromkeys(pair))}" for name, pair in pairs.items())
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share < 0.0995 and round(1000 * share) % 10 else f"{100 * share:.0f} %"
-
-
-def _rows(files: pl.DataFrame) -> I64Array:
-    rows: I64Array = files["num_records"].fill_null(0).cast(pl.Int64).to_numpy()
-    return rows

@@ -110,10 +110,10 @@ def _scopes(snapshot: Snapshot, options: OptimizeOptions) -> list[Scope]:
     shared: dict[str, Any] = {"fraction": fraction, "full": options.full, "purge": options.purge}
     if options.into == "new":
         return [Scope(newest=True, full=True, older=True, purge=options.purge)]
-    older = options.into == "newest" or (options.full and options.revision is None)
+    older = options.into == "newest"
     if options.files is not None:
-        older = options.into == "newest"
         return [Scope(newest=True, older=older, paths=_paths(snapshot, options.files), **shared)]
+    older |= options.full and options.revision is None
     if options.revision in (None, "all"):
         return [replace(DEFAULT_SCOPE, older=older, **shared)]
     revisions = sorted(snapshot.config.revisions)

@@ -49,7 +49,7 @@ def begin_append(
     location = Location.of(path, storage_options)
     if find_target(location, "append") is None:
         msg = (
-            f"there is no table at {location.uri!r}. Create it with qbeast_spark_bridge.write_table(df, path, "
+            f"no table found at {location.uri!r}. Create it with qbeast_spark_bridge.write_table(df, path, "
             "columns=[...])."
         )
         raise TableNotFoundError(msg, path=location.uri)
@@ -64,7 +64,7 @@ def begin_write(location: Location, empty: pl.DataFrame, options: WriteOptions) 
     appends = snapshot is not None and options.mode == "append"
     if snapshot is None and options.columns is None:
         msg = (
-            f"there is no table at {location.uri!r}, and a new one needs columns to index: "
+            f"no table found at {location.uri!r}, and a new one needs columns to index: "
             '.option("columnsToIndex", "user,price"), and .option("cubeSize", 100000) for other cubes.'
         )
         raise InvalidInputError(msg, argument="columnsToIndex")

@@ -31,7 +31,9 @@ WORTH: Final = 0.12
 _MAX_WIDER: Final = 1.6
 # Rows that are written together, over those of the largest write among them: a row is rewritten once per doubling.
 _TIMES: Final = 2
+# Runs of up to this many boxes are tried with all lengths, longer ones with some.
 _ALL_LENGTHS: Final = 64
+# Rows that a filter opens count as at least this many: their logarithm exists.
 _NO_EXTENT: Final = 1e-9
 
 
@@ -165,7 +167,7 @@ class Gain:
         The rows of the boxes `is_free` are rewritten in any case. Neighbours along the narrowest column are joined, or
         boxes of similar size, depending on what saves more.
         """
-        if len(boxes) < _TIMES:
+        if len(boxes) < 2:
             return []
         extents = (boxes.highest - boxes.lowest) * boxes.rows[:, None]
         narrowest = int(extents.sum(axis=0).argmin())
