@@ -53,6 +53,7 @@ _HOMES = {
     "change": ("delete", "merge", "update"),
     "changes": ("read_changes",),
     "maintenance": ("add_sample_column", "check", "convert", "optimize", "reindex", "upgrade"),
+    "notebook": ("load_ipython_extension",),  # what %load_ext calls
     "names": ("ConvertToQbeastCommand", "QbeastTable", "computeQuantilesForColumn", "register_table"),
     "read": ("explain", "read_table"),
     "session": ("explain_error", "register"),

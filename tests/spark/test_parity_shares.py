@@ -92,6 +92,17 @@ def test_both_tables_have_about_the_same_size(twins: Twins) -> None:
     assert_same_size(twins)
 
 
+def test_source_opens_the_same_after_one_optimize(spark: SparkSession, twins: Twins, tmp_path: Path) -> None:
+    rows = spark.read.format("qbeast").load(twins.polars.uri)
+    options = {"columnsToIndex": ",".join(twins.polars.indexed_columns)}
+    rows.write.format("qbeast").mode("append").options(**options).save(str(tmp_path / "t"))
+    qbeast.open_table(tmp_path / "t").optimize()
+    table = qbeast.open_table(tmp_path / "t")
+    assert_same_size(Twins(table, twins.polars))
+    for asked in ASKED.values():
+        assert table.explain(**asked).share == pytest.approx(twins.polars.explain(**asked).share, rel=0.05)
+
+
 @pytest.fixture(scope="module")
 def pairs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[Twins]:
     """Large tables: Spark's trees are drawn from one row in sixteen."""
