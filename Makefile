@@ -173,14 +173,14 @@ $(VENV)/stores/.done: | $(VENV)/.pip
 # The lowest versions that pyproject.toml allows. Other packages, and those of the tests, are as new as these permit.
 LOWEST   = import re, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	extras = project["optional-dependencies"]; \
-	print(*[re.sub(r">=([\w.]+).*", r"==\1", one) for one in project["dependencies"] + extras["cli"] + extras["plot"]], sep="\n")
+	print(*[re.sub(r">=([\w.]+).*", r"==\1", one) for one in project["dependencies"] + extras["cli"] + extras["glue"] + extras["plot"]], sep="\n")
 
 $(VENV)-floors/.done: $(VENV)/.pip pyproject.toml
 	rm -rf $(@D)
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --upgrade -c constraints.txt pip
 	$(BIN)/python -c '$(LOWEST)' > $(@D)/lowest.txt
-	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --no-compile -c $(@D)/lowest.txt -e '.[cli,plot]' --group test --group docs --group spark
+	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --no-compile -c $(@D)/lowest.txt -e '.[cli,glue,plot]' --group test --group docs --group spark
 	@touch $@
 
 $(VENV)/.power: $(VENV)/.pip pyproject.toml

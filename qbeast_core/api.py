@@ -81,7 +81,8 @@ def write_table(
         fields inside of columns, and all columns of other rows, allow nulls. A PySpark DataFrame is written by its
         executors, see `qbeast_spark_bridge.write_table`.
     path : str or path-like
-        Folder or address (``s3://``, ``gs://``, ``az://`` ...) of the table. It is created if it does not exist.
+        Folder or address (``s3://``, ``gs://``, ``az://`` ...) of the table. It is created if it does not exist. The
+        name of a table in AWS Glue, ``glue://db.table``, stands for its address.
     columns : sequence of str or mapping of str to str, optional
         Columns to index, in order: ``"name"`` or ``"name:kind"`` with kind ``linear``, ``quantiles`` or
         ``hash``. Without a kind, it is chosen from the data. ``("name", "hash")``, ``pl.col("name")`` and
@@ -259,7 +260,7 @@ def open_table(
     Parameters
     ----------
     path : str or path-like
-        Folder or address of the table.
+        Folder or address of the table, or its name in AWS Glue: ``glue://db.table``, see docs/object-stores.md.
     version : int, date, datetime or str, optional
         Version number; or a time, for the newest version at this time, by the times that `Table.versions` shows. A date
         is its first moment. Times without a zone are in UTC. Texts are accepted too, times in ISO 8601.

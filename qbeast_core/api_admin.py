@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from qbeast_core.errors import changing, hints_keywords
+from qbeast_core.errors import TableNotFoundError, changing, hints_keywords
 from qbeast_core.io.stores.location import Location
 from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
@@ -170,7 +170,7 @@ def table_exists(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
     Parameters
     ----------
     path : str or path-like
-        Folder or address.
+        Folder or address, or a name in AWS Glue.
     storage_options : mapping of str to str, optional
         Options for object stores, as in `deltalake`.
 
@@ -186,7 +186,11 @@ def table_exists(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
     >>> qbeast.table_exists("there"), qbeast.table_exists("elsewhere")
     (True, False)
     """
-    return newest_version(Location.of(path, storage_options).store) is not None
+    try:
+        location = Location.of(path, storage_options)
+    except TableNotFoundError:  # no such name in a catalog
+        return False
+    return newest_version(location.store) is not None
 
 
 @changing

@@ -154,9 +154,10 @@ def write_frame(
         engine, source = SparkEngine(df.sparkSession), SparkSource(rows)
         if options.where is None:
             return replace(write_rows(source, path, options, engine=engine), engine="spark")
-        keeper = SparkKeeper(Location.of(path, options.storage_options))
+        location = Location.of(path, options.storage_options)
+        keeper = SparkKeeper(location)
         try:
-            result = replace_where(source, path, options, engine=engine, keeper=keeper)
+            result = replace_where(source, location, options, engine=engine, keeper=keeper)
         finally:
             keeper.clear()
         return replace(result, engine="spark")

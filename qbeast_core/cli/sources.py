@@ -20,6 +20,7 @@ import qbeast
 from qbeast_core.cli.csv_types import scan_typed
 from qbeast_core.cli.output_file import ENDINGS
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.io.stores.resolve import GLUE
 from qbeast_core.log.type_names import NAMES, type_of
 from qbeast_core.resources import Resources
 from qbeast_core.support.runtime import Progress, ProgressCallback, report
@@ -94,6 +95,8 @@ def _read(source: str, options: SourceOptions, stdin: StandardInput) -> pl.LazyF
             raise InvalidInputError(msg, argument="format")
         content = stdin()
         return _scan([content] if isinstance(content, Path) else content, file_format, options)
+    if source.lower().startswith(GLUE):
+        return _scan(source, file_format or "delta", options)
     if "://" in source:
         return _scan(source, file_format or _format_of([source], source), options)
     if path.is_dir():

@@ -44,7 +44,7 @@ def refuse_forked(uri: str) -> None:
 
 
 # The extra of each package, as in pyproject.toml.
-_EXTRAS: Final = {"click": "cli", "matplotlib": "plot", "pyspark": "spark", "rich": "cli"}
+_EXTRAS: Final = {"boto3": "glue", "click": "cli", "matplotlib": "plot", "pyspark": "spark", "rich": "cli"}
 
 
 def require(package: str, what: str) -> None:
@@ -54,6 +54,6 @@ def require(package: str, what: str) -> None:
     """
     if find_spec(package) is None:
         extra = _EXTRAS.get(package)
-        part = "" if extra is None else f" (it is in qbeast's extra {extra!r})"
+        part = "" if extra is None else f" (it is in qbeast's extra {extra!r}: pip install 'qbeast[{extra}]')"
         msg = f"{what} needs {package}, which is not installed: pip install {package}{part}"
         raise MissingDependencyError(msg, dependency=package, extra=extra)

@@ -9,6 +9,7 @@ import pytest
 
 import qbeast
 import qbeast_spark_bridge as bridge
+from tests.helpers.glue_service import ENTRIES, glue_client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,3 +48,20 @@ def test_options_of_the_store_reach_the_workers(
     result = bridge.optimize(spark, address, full=True, storage_options=options)
     assert (result.rows, result.committed) == (3_000, True)
     assert sorted(qbeast.read_table(address, storage_options=options)["key"]) == list(range(3_000))
+
+
+def test_name_of_glue_stands_for_a_path(
+    spark: SparkSession, bucket: str, s3_options: dict[str, str], options: dict[str, str]
+) -> None:
+    address = f"s3://{bucket}/named"
+    qbeast.write_table(pl.DataFrame({"key": range(100)}), address, columns=["key"], storage_options=options)
+    glue, database = glue_client(s3_options), f"of_{bucket}"
+    glue.create_database(DatabaseInput={"Name": database})
+    glue.create_table(DatabaseName=database, TableInput={"Name": "named", **ENTRIES["spark"](address)})
+    name = f"glue://{database}.named"
+
+    assert bridge.delete(spark, name, "key < 50", storage_options=options).rows_deleted == 50
+    bridge.register(spark)
+    stored = {f"storage.{key}": value for key, value in options.items()}
+    assert spark.read.format("qbeast").options(**stored).load(name).count() == 50
+    assert len(qbeast.open_table(address, storage_options=options)) == 50

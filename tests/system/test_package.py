@@ -125,13 +125,14 @@ def test_wheel_works_without_the_repository(built: Path, tmp_path: Path) -> None
 NEEDS = {
     "plot": ("qbeast.open_table('table').plot('tree')", "matplotlib"),
     "cli": ("from qbeast_core.cli.program import program", "click"),
+    "glue": ("import qbeast_core.io.stores.glue_client", "boto3"),
     "spark": ("import qbeast_spark_bridge as bridge; bridge.register", "pyspark"),
 }
 """What an extra is for, and the package that its absence is told by."""
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("extra", ["", "cli", "plot", "spark", "sdist"])
+@pytest.mark.parametrize("extra", ["", "cli", "glue", "plot", "spark", "sdist"])
 def test_wheel_installs_in_clean_environment(extra: str, built: Path, tmp_path: Path) -> None:
     """By pip, from the index, with the versions that are tested: each extra brings what it is for, and no more."""
     place = tmp_path / "env"

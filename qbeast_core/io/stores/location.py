@@ -9,7 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from qbeast_core.io.stores.local import LocalStore
-from qbeast_core.io.stores.resolve import is_address, resolve_location
+from qbeast_core.io.stores.resolve import GLUE, is_address, resolve_location
 from qbeast_core.io.stores.store import Store, checked_options
 
 
@@ -22,6 +22,8 @@ class Location:
     storage_options: Mapping[str, str] = field(repr=False)
     # Whether the log may name files by absolute paths.
     trusts_absolute: bool = False
+    # The options as they were passed, if the credentials of a catalog replace some; not pickled.
+    passed_storage_options: Mapping[str, str] | None = field(default=None, repr=False, compare=False)
 
     @staticmethod
     def of(
@@ -30,7 +32,9 @@ class Location:
         *,
         allow_absolute_paths: bool = False,
     ) -> Location:
-        """Resolve the path or address of a table, and check the options; a location is returned as it is.
+        """Resolve the path or address of a table, or its name in a catalog, and check the options.
+
+        A location is returned as it is. A name becomes an address here, so nothing else handles names.
 
         >>> Location.of("file:///tables/my%20orders").uri
         '/tables/my orders'
@@ -38,7 +42,13 @@ class Location:
         if isinstance(path, Location):
             return path
         checked = MappingProxyType(checked_options(storage_options))
-        return Location(resolve_location(path), checked, allow_absolute_paths)
+        uri = resolve_location(path)
+        if not uri.startswith(GLUE):
+            return Location(uri, checked, allow_absolute_paths)
+        from qbeast_core.io.stores.glue import find_table  # noqa: PLC0415 - only for names
+
+        address, options = find_table(uri, checked)
+        return Location(address, MappingProxyType(dict(options)), allow_absolute_paths, checked)
 
     @cached_property
     def store(self) -> Store:
@@ -48,6 +58,11 @@ class Location:
         from qbeast_core.io.stores.remote import RemoteStore  # noqa: PLC0415 - loads obstore, only for object stores
 
         return RemoteStore(self.uri, self.storage_options, allow_absolute_paths=self.trusts_absolute)
+
+    @property
+    def options_of_others(self) -> Mapping[str, str]:
+        """Options to open other tables with: the credentials of a catalog are for one table."""
+        return self.storage_options if self.passed_storage_options is None else self.passed_storage_options
 
     @property
     def key(self) -> tuple[str, bool, tuple[tuple[str, str], ...]]:

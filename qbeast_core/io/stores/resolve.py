@@ -15,6 +15,9 @@ from qbeast_core.spec.file_path import FilePath
 # Schemes of addresses of tables.
 SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "file", "memory")
 
+# Begins a name of AWS Glue's catalog.
+GLUE: Final = "glue://"
+
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//)?")
 _FILE: Final = re.compile(r"file:(?://(?:localhost)?)?(/(?:[^/].*)?)", re.IGNORECASE | re.DOTALL)
 # Control characters, and halves of characters, which cannot be encoded.
@@ -23,6 +26,10 @@ _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 # obstore and deltalake cut an address off at the first two; deltalake panics at the others; Polars accepts all.
 _CUT: Final = "#?"
 _BROKEN: Final = "\\[]^|"
+_GLUE_NAME: Final = re.compile(
+    rf"{GLUE}(?:(?P<catalog>[0-9]{{12}})/)?(?P<database>[\w-]{{1,255}})\.(?P<table>[\w-]{{1,255}})"
+)
+_UNITY: Final = "uc"
 
 
 def is_address(text: str) -> bool:
@@ -39,7 +46,7 @@ def resolve_location(location: str | os.PathLike[str]) -> str:
     """Return the canonical form of a table's path or address.
 
     A local path becomes absolute in the current working directory, symbolic links are followed, ``~`` is the
-    home folder, and ``file://`` is removed. An address loses a slash at its end.
+    home folder, and ``file://`` is removed. An address loses a slash at its end. A name of a catalog stays a name.
 
     >>> resolve_location("file:///tables/my%20orders"), resolve_location("S3://bucket/orders/")
     ('/tables/my orders', 's3://bucket/orders')
@@ -60,7 +67,31 @@ def resolve_location(location: str | os.PathLike[str]) -> str:
     if scheme[2] is None:
         cure = f"write {scheme[0]}//... for an address (as a text: path objects lose a slash), ./{text} for a folder"
         raise _invalid_path(repr(text), "it may be an address or the name of a folder", cure)
-    return _resolve_address(scheme[1].lower(), text[scheme.end() :])
+    kind, rest = scheme[1].lower(), text[scheme.end() :]
+    if kind == _UNITY:
+        cure = "open the table by its path, which the catalog shows as its location"
+        raise _invalid_path(repr(text), "names of Unity Catalog are not supported", cure)
+    if f"{kind}://" == GLUE:
+        parts_of_name(name := f"{GLUE}{rest}".lower())  # Glue stores names in lower case
+        return name
+    return _resolve_address(kind, rest)
+
+
+def parts_of_name(name: str) -> tuple[str | None, str, str]:
+    """Return the catalog id (None: of the account), the database and the table of a name of AWS Glue.
+
+    >>> parts_of_name("glue://123456789012/shop.orders"), parts_of_name("glue://shop.orders")
+    (('123456789012', 'shop', 'orders'), (None, 'shop', 'orders'))
+    """
+    match = _GLUE_NAME.fullmatch(name)
+    if match is None:
+        cause = "it is not a name of AWS Glue's catalog"
+        cure = (
+            f"write {GLUE}database.table or {GLUE}123456789012/database.table: names have up to 255 letters, digits, "
+            "_ and -, a catalog id has 12 digits"
+        )
+        raise _invalid_path(repr(name), cause, cure)
+    return match["catalog"], match["database"], match["table"]
 
 
 def locate_file(root: str, path: str, *, allow_absolute: bool) -> str:

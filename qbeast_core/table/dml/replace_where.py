@@ -126,7 +126,7 @@ class ReplaceWhere(Delete):
 
 def replace_where(
     source: Source,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Location,
     options: WriteOptions,
     *,
     engine: Engine,

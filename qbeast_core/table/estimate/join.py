@@ -162,7 +162,9 @@ def _planner_of(other: object, planner: Planner) -> Planner | None:
     if isinstance(other, str | os.PathLike):
         path, own = cast("str | os.PathLike[str]", other), planner.snapshot.location
         return Planner(
-            newest_snapshot(Location.of(path, own.storage_options, allow_absolute_paths=own.trusts_absolute))
+            newest_snapshot(
+                Location.of(path, own.options_of_others, allow_absolute_paths=own.trusts_absolute)
+            )
         )
     found = getattr(other, "planner", None)
     return found if isinstance(found, Planner) else None

@@ -1,0 +1,159 @@
+"""Requests to AWS Glue and Lake Formation, through boto3."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Final
+
+import boto3.session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.session import get_session
+
+from qbeast_core.errors import InvalidInputError, QbeastError, StorageError, TableNotFoundError, shown_cause
+from qbeast_core.io.stores.resolve import parts_of_name
+from qbeast_core.support.plain_text import excerpt, first_line
+
+# Arguments of boto3, and the names that options of stores have for them, in lower case.
+_CREDENTIALS: Final = {
+    "aws_access_key_id": ("aws_access_key_id", "access_key_id"),
+    "aws_secret_access_key": ("aws_secret_access_key", "secret_access_key"),
+    "aws_session_token": ("aws_session_token", "session_token", "aws_token", "token"),
+}
+_REGION: Final = ("aws_region", "region", "aws_default_region", "default_region")
+_ENDPOINT: Final = ("aws_endpoint_url", "endpoint_url", "aws_endpoint", "endpoint")
+
+# For all changes of a table; where they are denied, for reads.
+_CHANGES: Final = ("SELECT", "INSERT", "DELETE", "DESCRIBE", "ALTER")
+_READS: Final = ("SELECT",)
+
+_GLUE: Final = "AWS Glue did not return the table"
+_LAKE: Final = "Lake Formation did not return credentials for the table"
+_PERMISSIONS: Final = {_GLUE: "glue:GetTable", _LAKE: "lakeformation:GetDataAccess and for the whole table"}
+_CURES: Final = (
+    (r"Region", "Set the region in `storage_options` or the environment (AWS_REGION)."),
+    (
+        r"Credential|Token|AccessDenied|UnrecognizedClient|Signature|Profile|SSO|PermissionTypeMismatch",
+        "Check the credentials in `storage_options` or the environment, and their permission for {permission}.",
+    ),
+    (r"Throttl|TooMany|LimitExceeded|InternalService|Unavailable|OperationTimeout", "Try again later."),
+)
+_OTHER_CURE: Final = (
+    "Check the endpoint (AWS_ENDPOINT_URL_GLUE, or that in `storage_options`) and the network."
+)
+
+
+class GlueClient:
+    """Requests for one table, with the options of its store."""
+
+    def __init__(self, name: str, storage_options: Mapping[str, str]) -> None:
+        self._name = name
+        self._given = storage_options
+        self._options = {key.lower(): value for key, value in storage_options.items()}
+
+    def entry(self) -> Mapping[str, Any]:
+        """Return the entry of the table."""
+        catalog, database, table = parts_of_name(self._name)
+        owner = {} if catalog is None else {"CatalogId": catalog}
+        with _errors(_GLUE, self._name):
+            reply: Any = self._client("glue").get_table(DatabaseName=database, Name=table, **owner)
+        return reply.get("Table") or {}
+
+    def options_of_lake(self, catalog_id: str) -> dict[str, str]:
+        """Return the options with the temporary credentials that Lake Formation has for the table."""
+        with _errors(_LAKE, self._name):
+            reply = self._credentials(catalog_id)
+        parts = ("AccessKeyId", "SecretAccessKey", "SessionToken")
+        if not all(reply.get(part) for part in parts):
+            msg = f"{_LAKE} {self._name!r}. Open the table by its path, with credentials of your own."
+            raise StorageError(msg, path=self._name)
+        replaced = {key for keys in _CREDENTIALS.values() for key in keys}
+        others = {key: value for key, value in self._given.items() if key.lower() not in replaced}
+        return {**others, **{key: reply[part] for key, part in zip(_CREDENTIALS, parts, strict=True)}}
+
+    def _credentials(self, catalog_id: str) -> Any:
+        _, database, table = parts_of_name(self._name)
+        client = self._client("lakeformation")
+        region = client.meta.region_name
+        arn = f"arn:{client.meta.partition}:glue:{region}:{catalog_id}:table/{database}/{table}"
+        # No `SupportedPermissionTypes`: nothing here filters the rows and columns of a table for Lake Formation.
+        request = client.get_temporary_glue_table_credentials
+        try:
+            return request(TableArn=arn, Permissions=_CHANGES)
+        except ClientError as error:
+            if _code(error) != "AccessDeniedException":
+                raise
+        return request(TableArn=arn, Permissions=_READS)
+
+    def _client(self, service: str) -> Any:
+        core = get_session()
+        core.register_component("data_loader", _loader())
+        session = boto3.session.Session(
+            **self._credentials_of_user(),
+            region_name=self._option(_REGION) or os.environ.get("AWS_REGION"),  # boto3 does not read this one
+            botocore_session=core,
+        )
+        has_own = f"AWS_ENDPOINT_URL_{service.upper()}" in os.environ  # boto3 reads it
+        endpoint = None if has_own else self._option(_ENDPOINT)
+        retries = self._options.get("max_retries", "")
+        config = Config(retries={"total_max_attempts": int(retries) + 1} if retries.isdecimal() else None)
+        return session.client(service, endpoint_url=endpoint, config=config)
+
+    def _credentials_of_user(self) -> dict[str, str]:
+        """Return the credentials in the options; boto3 finds others, and fails oddly if a half is missing."""
+        values = {key: self._option(names) for key, names in _CREDENTIALS.items()}
+        credentials = {key: value for key, value in values.items() if value}
+        if credentials and not {"aws_access_key_id", "aws_secret_access_key"} <= credentials.keys():
+            msg = (
+                "`storage_options` has a part of the credentials for AWS Glue: aws_access_key_id and "
+                "aws_secret_access_key go together. Add the other part, or leave both to the environment."
+            )
+            raise InvalidInputError(msg, argument="storage_options")
+        return credentials
+
+    def _option(self, names: tuple[str, ...]) -> str | None:
+        return next((self._options[name] for name in names if name in self._options), None)
+
+
+@cache
+def _loader() -> Any:
+    """Return what reads the descriptions of services, which take long to read."""
+    return get_session().get_component("data_loader")
+
+
+@contextmanager
+def _errors(problem: str, name: str) -> Generator[None]:
+    try:
+        yield
+    except QbeastError:
+        raise
+    except (BotoCoreError, ClientError, ValueError) as error:  # ValueError: the endpoint is no address
+        raise _translated(problem, name, error) from shown_cause(error)
+
+
+def _translated(problem: str, name: str, error: BotoCoreError | ClientError | ValueError) -> QbeastError:
+    code = _code(error)
+    text = (
+        error.response.get("Error", {}).get("Message", "") if isinstance(error, ClientError) else str(error)
+    )
+    cause = f"{excerpt(first_line(text)).rstrip('.')} ({code})".strip()
+    if code == "EntityNotFoundException":
+        msg = (
+            f"there is no table {name!r} in AWS Glue: {cause}. Check the name, the region and the catalog. Write a new "
+            "table to its path, and register it then (docs/object-stores.md)."
+        )
+        return TableNotFoundError(msg, path=name)
+    cure = next((cure for pattern, cure in _CURES if re.search(pattern, code)), _OTHER_CURE)
+    cure = cure.format(permission=_PERMISSIONS[problem])
+    argument = "storage_options" if "`" in cure else None
+    return StorageError(f"{problem} {name!r}: {cause}. {cure}", path=name, argument=argument)
+
+
+def _code(error: BaseException) -> str:
+    """Return the code of a service's error, or the kind of an error before it."""
+    code = error.response.get("Error", {}).get("Code") if isinstance(error, ClientError) else None
+    return str(code or type(error).__name__)
