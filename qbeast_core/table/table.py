@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, cast, overload
 
 import polars as pl
 
@@ -41,6 +41,14 @@ from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
 from qbeast_core.table.read.planner import Planner, planner_of_estimate, sampled_by
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, known_rows, scan, warn_of_sample
 from qbeast_core.table.read.scan_task import ScanTask
+from qbeast_core.table.read.shuffled import (
+    BUFFER_BYTES,
+    SHUFFLED_ROWS,
+    ShuffledBatches,
+    ShuffledRead,
+    State,
+    order_of,
+)
 from qbeast_core.table.read.some_rows import sample_of_rows
 from qbeast_core.table.snapshot.log_files import read_history
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, newest_snapshot, refresh
@@ -340,6 +348,7 @@ class Table:
             )
             return lazy.collect()
 
+    @overload
     def iter_batches(
         self,
         where: Predicate | None = None,
@@ -349,14 +358,69 @@ class Table:
         sample_by: Sequence[str] | None = None,
         rows: int | None = None,
         expand: bool = False,
+        batch_rows: int | None = None,
         batch_bytes: int = 64 << 20,
+    ) -> Iterator[pl.DataFrame]: ...
+
+    @overload
+    def iter_batches(
+        self,
+        where: Predicate | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        sample: Sample | None = None,
+        sample_by: Sequence[str] | None = None,
+        rows: int | None = None,
+        expand: bool = False,
+        batch_rows: int | None = None,
+        shuffle: int,
+        epoch: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        buffer_bytes: int = BUFFER_BYTES,
+        resume: State | None = None,
+    ) -> ShuffledBatches: ...
+
+    def iter_batches(
+        self,
+        where: Predicate | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        sample: Sample | None = None,
+        sample_by: Sequence[str] | None = None,
+        rows: int | None = None,
+        expand: bool = False,
+        batch_rows: int | None = None,
+        batch_bytes: int = 64 << 20,
+        shuffle: int | None = None,
+        epoch: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        buffer_bytes: int = BUFFER_BYTES,
+        resume: State | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """Read the table in batches, in bounded memory. Rows are in the order of the index, not shuffled.
+        """Read the table in batches, in bounded memory: in the order of the index, or shuffled for training.
 
         Parameters
         ----------
+        batch_rows : int, optional
+            Rows of a batch; the last one may have fewer. By default 1,024 with `shuffle`, else as `batch_bytes` says.
         batch_bytes : int, default 64 MiB
-            Approximate maximum size of a batch in memory. A batch has at least one row.
+            Approximate maximum size of a batch in memory, without `shuffle`. A batch has at least one row.
+        shuffle : int, optional
+            Seed of a random order. Each row is returned once. The same seed, epoch, version and arguments return the
+            same batches.
+        epoch : int, default 0
+            Each epoch has another order.
+        rank, world_size : int, default 0 and 1
+            Which of how many readers this one is. Readers have no row in common, and the same number of rows: up to
+            ``world_size - 1`` rows are left out, other rows in each epoch. With a filter, a sample or deleted rows,
+            each reader counts the rows first, from the columns of the filter.
+        buffer_bytes : int, default 256 MiB
+            Rows that are shuffled in memory at a time. A read takes about twice as much memory.
+        resume : Mapping, optional
+            Result of ``state_dict()`` of the batches of an earlier read with the same arguments: continue after its
+            last batch. The buffer is read again.
 
         Yields
         ------
@@ -366,23 +430,49 @@ class Table:
         Raises
         ------
         InvalidInputError
-            As for `read`, or `batch_bytes` is not a positive integer.
+            As for `read`; or an argument is not a whole number in its range; or `resume` is of another read.
+
+        Notes
+        -----
+        A shuffled read opens each page once. The buffer holds rows from everywhere in the table, and a table that fits
+        in it is shuffled completely. A file without an index is one piece: optimize a table first if such files are
+        large.
 
         Examples
         --------
         >>> import polars as pl, qbeast
         >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
-        >>> [batch.height for batch in qbeast.open_table("ids").iter_batches(batch_bytes=4000)]
+        >>> table = qbeast.open_table("ids")
+        >>> [batch.height for batch in table.iter_batches(batch_bytes=4000)]
         [500, 500]
+        >>> batches = table.iter_batches(batch_rows=300, shuffle=7)
+        >>> next(batches).height, next(batches).height
+        (300, 300)
+        >>> state = batches.state_dict()  # after a restart, the other 400 rows follow
+        >>> [batch.height for batch in table.iter_batches(batch_rows=300, shuffle=7, resume=state)]
+        [300, 100]
         """
-        from qbeast_core.table.data.query_batches import batches_within
-
         check_whole_number("batch_bytes", batch_bytes, 1)
+        check_whole_number("batch_rows", 1 if batch_rows is None else batch_rows, 1)
+        order = order_of(shuffle, epoch, rank, world_size, resume)
+        if order is not None:
+            planner = sampled_by(self._planner, sample_by)
+            names, condition = planner.names_of(columns), filter_of(where, self.schema)
+            chosen = sample_of_rows(planner, rows, sample, where)
+            read = ShuffledRead(
+                planner, condition, names, chosen, order, buffer_bytes=buffer_bytes, expand=expand
+            )
+            return ShuffledBatches(read, batch_rows or SHUFFLED_ROWS, resume)
         lazy = self.scan(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
 
         def batches() -> Iterator[pl.DataFrame]:
+            from qbeast_core.table.data.query_batches import batches_within, query_batches
+
             with evaluating(where):
-                yield from batches_within(lazy, size_bytes=batch_bytes)
+                if batch_rows is not None:
+                    yield from query_batches(lazy, batch_rows=batch_rows)
+                else:
+                    yield from batches_within(lazy, size_bytes=batch_bytes)
 
         return batches()
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -27,6 +27,10 @@ _WINDOW: Final = 512  # files whose tails are read at once and kept in memory
 
 # A budget of stored bytes allows for this many decompressed bytes per stored byte. Ordinary columns stay below it.
 _EXPANSION: Final = 4
+
+
+# First row and end; None: the end of the file.
+Span: TypeAlias = tuple[int, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ class PageReader:
     ) -> Iterator[tuple[pl.DataFrame | None, list[PageRequest]]]:
         """Yield the rows of the requested pages in frames of limited size, in order, with the requests of each frame.
 
-        Requests may be split. None: the pages of the request cannot be read, see `PageRequest.rows`.
+        Requests may be split. None: the pages of the request cannot be read, see `PageRequest.spans`.
         """
         batch: list[PagePlan] = []
         for request, plan in self._plans(requests, columns):
@@ -211,9 +215,9 @@ class PageRequest:
     tail_bytes: int
     # int64, page numbers from 0, strictly ascending.
     pages: I64Array
-    # First row and end of the rows to read instead if the pages cannot be read; None: up to the end of the file. Parts
-    # of a request share the rows of the file.
-    rows: tuple[int, int | None] = (0, None)
+    # Runs of rows to read instead if the pages cannot be read: first row and end; None: the end of the file. Parts of a
+    # request share the rows of the file.
+    spans: tuple[Span, ...] = ((0, None),)
 
     @property
     def row_count(self) -> int:
@@ -223,9 +227,33 @@ class PageRequest:
     def split(self, parts: Sequence[I64Array]) -> list[PageRequest]:
         """Return a request for each part of the pages."""
         starts = self.cuts.starts()
-        firsts = [self.rows[0], *(int(starts[part[0]]) for part in parts[1:])]
-        bounds = zip(firsts, [*firsts[1:], self.rows[1]], strict=True)
-        return [replace(self, pages=part, rows=rows) for part, rows in zip(parts, bounds, strict=True)]
+        firsts = [0, *(int(starts[part[0]]) for part in parts[1:])]
+        bounds = zip(firsts, [*firsts[1:], None], strict=True)
+        return [
+            replace(self, pages=part, spans=_within(self.spans, *span))
+            for part, span in zip(parts, bounds, strict=True)
+        ]
+
+    def at(self, positions: I64Array) -> PageRequest:
+        """Return a request for some of all pages to read, by ascending positions. Others share the remaining rows."""
+        starts = self.cuts.starts()[self.pages]
+        breaks = np.flatnonzero(np.diff(positions) != 1)
+        firsts = positions[np.concatenate(([0], breaks + 1))]
+        after = positions[np.concatenate((breaks, [len(positions) - 1]))] + 1
+        begins = np.where(firsts == 0, 0, starts[firsts]).tolist()
+        ends = [int(starts[end]) if end < len(starts) else None for end in after]
+        return replace(self, pages=self.pages[positions], spans=tuple(zip(begins, ends, strict=True)))
+
+
+def _within(spans: Sequence[Span], first: int, end: int | None) -> tuple[Span, ...]:
+    """Return the rows of spans from `first` on and before `end`.
+
+    >>> _within([(0, 10), (20, None)], 5, 25), _within([(0, 10), (20, None)], 22, None)
+    (((5, 10), (20, 25)), ((22, None),))
+    """
+    ends = [min((e for e in (last, end) if e is not None), default=None) for _, last in spans]
+    cut = zip((max(begin, first) for begin, _ in spans), ends, strict=True)
+    return tuple((begin, last) for begin, last in cut if last is None or begin < last)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

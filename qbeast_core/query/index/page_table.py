@@ -83,16 +83,17 @@ class PageTable:
 
     def rows(self, pages: I64Array) -> I64Array:
         """Return the rows of some pages."""
-        band = self._bands_of(pages)
+        band = self.bands_of(pages)
         before = (pages - self._band_page[band]) * self.band_page_rows[band]
         return np.minimum(self.band_page_rows[band], self.band_rows[band] - before)
 
     def first_rows(self, pages: I64Array) -> I64Array:
         """Return the first row of some pages in their files."""
-        band = self._bands_of(pages)
+        band = self.bands_of(pages)
         return self._band_row[band] + (pages - self._band_page[band]) * self.band_page_rows[band]
 
-    def _bands_of(self, pages: I64Array) -> I64Array:
+    def bands_of(self, pages: I64Array) -> I64Array:
+        """Return the band of some pages."""
         bands: I64Array = np.searchsorted(self._band_page, pages, side="right") - 1
         return bands
 

@@ -60,8 +60,10 @@ class FileScan:
             replace(
                 self,
                 pages=part,
-                hidden=None if self.hidden is None else _within(self.hidden, *part.rows),
-                only=None if self.only is None else _within(self.only, *part.rows),
+                hidden=None
+                if self.hidden is None
+                else _within(self.hidden, part.spans[0][0], part.spans[-1][1]),
+                only=None if self.only is None else _within(self.only, part.spans[0][0], part.spans[-1][1]),
             )
             for part in self.pages.split(np.array_split(self.pages.pages, count))
         ]

@@ -213,9 +213,9 @@ def _rows_of_pages(scans: Sequence[FileScan], keep: RowFilter, files: TableFiles
     for stored, read in frames:
         parts = [scan_of[request.path] for request in read]
         if stored is None:
-            first, end = read[0].rows
-            frame = _every_row(parts[0], keep, files)[first:end]
-            yield _placed(frame, parts[0], np.arange(first, first + frame.height), place_column)
+            every = _every_row(parts[0], keep, files)
+            rows = np.concatenate([np.arange(every.height)[first:end] for first, end in read[0].spans])
+            yield _placed(every[rows], parts[0], rows, place_column)
             continue
         needs_places = place_column is not None or any(scan.needs_places for scan in parts)
         counts = [request.row_count for request in read] if needs_places or codec.constant_names else []

@@ -1,0 +1,325 @@
+"""Read the rows of a snapshot once in a random order, in bounded memory, from any place again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Final, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError, check_whole_number, invalid_argument
+from qbeast_core.query.plan.rounds import Pieces, Share, cut, deal, share_of
+from qbeast_core.query.plan.weight_range import Sample
+from qbeast_core.space.arrays import I64Array
+from qbeast_core.support.joins import own_column
+from qbeast_core.table.data.file_scan import FileScan
+from qbeast_core.table.data.query_batches import has_any_width
+from qbeast_core.table.read.file_scans import all_pages, scans_of
+from qbeast_core.table.read.planner import Planner
+from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sampling_weight, warn_of_sample
+from qbeast_core.table.read.scan_task import RowFilter, read_scans
+
+# What `ShuffledBatches.state_dict` returns: numbers and texts, for JSON.
+State: TypeAlias = Mapping[str, int | str]
+
+BUFFER_BYTES: Final = 256 << 20
+SHUFFLED_ROWS: Final = 1024  # of a batch
+
+# Of the rows that fit in memory, a round is planned to have this share: rows are of any width.
+_FILLED: Final = 0.75
+# A round has about this many pieces: as many places of the table are in each batch.
+_PIECES: Final = 256
+# Rows that are put in order at once: they fit the caches of the processor.
+_CHUNK_ROWS: Final = 1 << 16
+_PROBES: Final = 4
+_EXPANSION: Final = 4  # of stored bytes in memory, where no page can be measured
+_PLACE: Final = own_column("place")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Which order, and which part of the rows."""
+
+    seed: int
+    epoch: int
+    rank: int
+    world_size: int
+
+    def random(self, *of: int) -> np.random.Generator:
+        """Return random numbers of this order."""
+        return np.random.default_rng([self.seed, self.epoch, *of])
+
+
+def order_of(
+    shuffle: int | None, epoch: int, rank: int, world_size: int, resume: State | None
+) -> Order | None:
+    """Return the order of a read. None: it is not shuffled."""
+    given = {"epoch": epoch, "rank": rank, "world_size": world_size - 1, "resume": resume is not None}
+    if shuffle is None:
+        if any(given.values()):
+            names = ", ".join(f"`{name}`" for name, value in given.items() if value)
+            msg = f"{names} is for shuffled batches: add shuffle=0, or another seed"
+            raise InvalidInputError(msg, argument="shuffle")
+        return None
+    for name, value, least in (
+        ("shuffle", shuffle, 0),
+        ("epoch", epoch, 0),
+        ("rank", rank, 0),
+        ("world_size", world_size, 1),
+    ):
+        check_whole_number(name, value, least)
+    if rank >= world_size:
+        invalid_argument("rank", f"must be a whole number below world_size={world_size}", value=rank)
+    return Order(shuffle, epoch, rank, world_size)
+
+
+class ShuffledBatches(Iterator[pl.DataFrame]):
+    """Batches of rows in a random order, which `Table.iter_batches` returns with ``shuffle=``."""
+
+    def __init__(self, read: ShuffledRead, batch_rows: int, resume: State | None) -> None:
+        self._read, self._rows = read, batch_rows
+        self._round, self._row = (0, 0) if resume is None else read.place_of(resume)
+        self._batches = self._from_here()
+
+    def __next__(self) -> pl.DataFrame:
+        """Return the next batch."""
+        batch, self._round, self._row = next(self._batches)
+        return batch
+
+    def state_dict(self) -> dict[str, int | str]:
+        """Return where the next batch begins, for ``iter_batches(resume=)``. It can be written as JSON."""
+        return {**self._read.identity, "round": self._round, "row": self._row}
+
+    def _from_here(self) -> Iterator[tuple[pl.DataFrame, int, int]]:
+        """Yield batches with the round and the row in it where the next batch begins."""
+        waiting, skipped = pl.DataFrame(), self._row
+        for number in range(self._round, self._read.rounds):
+            row = 0
+            for chunk in self._read.chunks(number):
+                new = chunk[max(skipped - row, 0) :]
+                row += chunk.height
+                frame = pl.concat([waiting, new]) if waiting.height else new
+                full = frame.height - frame.height % self._rows
+                for at in range(self._rows, full + 1, self._rows):
+                    yield frame[at - self._rows : at], number, row - (frame.height - at)
+                waiting = frame[full:]
+            skipped = 0
+        if waiting.height:
+            yield waiting, self._read.rounds, 0
+
+
+class ShuffledRead:
+    """The rounds of one order: each is read as a whole, and its rows are shuffled in memory."""
+
+    def __init__(
+        self,
+        planner: Planner,
+        condition: pl.Expr | None,
+        columns: list[str],
+        sample: Sample | None,
+        order: Order,
+        *,
+        buffer_bytes: int,
+        expand: bool,
+    ) -> None:
+        check_whole_number("buffer_bytes", buffer_bytes, 1)
+        self._planner, self._order, self._buffer_bytes = planner, order, buffer_bytes
+        self._plan = planner.plan(condition, sample)
+        warn_of_sample(planner, sample, self._plan)
+        self._keep = planner.row_filter(self._plan, columns)
+        # Value of the column that `expand` adds.
+        self._weight = sampling_weight(planner, sample) if expand else None
+
+    @cached_property
+    def identity(self) -> dict[str, int | str]:
+        """What must be equal to continue: the version, the order and the read."""
+        keep, metadata = self._keep, self._planner.snapshot.metadata
+        read = (
+            keep.columns,
+            str(keep.predicate),
+            keep.weights,
+            keep.indexed,
+            self._buffer_bytes,
+            self._weight,
+        )
+        digest = hashlib.sha256(repr(read).encode()).hexdigest()[:16]
+        version = self._planner.snapshot.version
+        return {"table": metadata.id, "version": version, "read": digest, **asdict(self._order)}
+
+    def place_of(self, state: State) -> tuple[int, int]:
+        """Return the round and the row of a state. Raise unless it is of this read."""
+        number, row = state.get("round"), state.get("row")
+        if not (isinstance(number, int) and isinstance(row, int)) or min(number, row) < 0:
+            msg = "`resume` must be what state_dict() of the batches returned"
+            raise InvalidInputError(msg, argument="resume", value=state)
+        other = [name for name, value in self.identity.items() if state.get(name) != value]
+        if other:
+            then = {name: state.get(name) for name in other}
+            now = {name: self.identity[name] for name in other}
+            msg = (
+                f"`resume` is of another read: its {then}, here {now}. Nothing was read. Give the arguments of the "
+                "first read, and open its version: qbeast.open_table(path, version=...)"
+            )
+            raise InvalidInputError(msg, argument="resume", value=state)
+        return number, row
+
+    def chunks(self, number: int) -> Iterator[pl.DataFrame]:
+        """Yield the rows of a round, shuffled. Rows beyond the buffer are shuffled by themselves."""
+        random = self._order.random(self._order.rank, number)
+        frames, size = list[pl.DataFrame](), 0
+        for frame in self._frames(number):
+            frames.append(frame)
+            size += int(frame.estimated_size())
+            if size > self._buffer_bytes:
+                yield from _shuffled(frames, random)
+                size = 0
+        yield from _shuffled(frames, random)
+
+    def _frames(self, number: int) -> Iterator[pl.DataFrame]:
+        together, divided = self._scans(number)
+        for scans in ([together] if together else []) + [[scan] for scan in divided]:
+            for frame in read_scans(scans, self._keep, self._planner.files):
+                yield (
+                    frame
+                    if self._weight is None
+                    else frame.with_columns(pl.lit(self._weight).alias(SAMPLING_WEIGHT))
+                )
+
+    def _scans(self, number: int) -> tuple[list[FileScan], list[FileScan]]:
+        """Return what to read for a round: pages or files, and parts of pieces, which are read one by one."""
+        share, pieces = self._share, self._pieces
+        mine = share.round == number
+        whole = np.sort(share.piece[mine & (share.first < 0)])
+        by_file = np.split(whole, np.flatnonzero(np.diff(pieces.file[whole])) + 1) if len(whole) else []
+        together = [self._scan(int(pieces.file[some[0]]), some) for some in by_file]
+        divided = np.flatnonzero(mine & (share.first >= 0))
+        return together, [self._part(share, at) for at in divided.tolist()]
+
+    def _scan(self, file: int, whole: I64Array) -> FileScan:
+        """Return the scan of some pieces of a file."""
+        scan = self._scan_of[file]
+        first, end = self._pieces.first[whole], self._pieces.end[whole]
+        if scan.pages is None or (end - first).sum() == len(scan.pages.pages):
+            return self._whole_scan_of[file]
+        chosen = np.concatenate([np.arange(*bounds) for bounds in zip(first, end, strict=True)])
+        return replace(scan, pages=scan.pages.at(np.sort(chosen)))
+
+    def _part(self, share: Share, at: int) -> FileScan:
+        """Return the scan of a part of a piece."""
+        scan = self._scan(int(self._pieces.file[share.piece[at]]), share.piece[at : at + 1])
+        return replace(scan, only=self._places(scan)[share.first[at] : share.end[at]])
+
+    def _places(self, scan: FileScan) -> I64Array:
+        """Return which rows of a file the read returns, ascending."""
+        keep = self._keep
+        others = [] if keep.predicate is None else keep.predicate.meta.root_names()
+        column = next(iter([*others, *(keep.indexed if keep.hashes_rows else ()), *keep.columns]))
+        frames = read_scans(
+            [scan], replace(keep, columns=(column,), place_column=_PLACE), self._planner.files
+        )
+        places = [frame[_PLACE] for frame in frames]
+        return np.sort(pl.concat(places).to_numpy()) if places else np.empty(0, np.int64)
+
+    @cached_property
+    def _whole_scan_of(self) -> dict[int, FileScan]:
+        numbers = np.flatnonzero(self._plan.selection.opened).tolist()
+        return dict(zip(numbers, scans_of(self._planner, self._plan, numbers), strict=True))
+
+    @cached_property
+    def _scan_of(self) -> dict[int, FileScan]:
+        """The scan of each file by pages, if they are known."""
+        snapshot, blocks = self._planner.snapshot, self._plan.selection.table
+        return {
+            number: replace(scan, pages=scan.pages or all_pages(snapshot, blocks, number))
+            for number, scan in self._whole_scan_of.items()
+        }
+
+    @cached_property
+    def _rounds_and_pieces(self) -> tuple[int, Pieces]:
+        selection = self._plan.selection
+        is_remote = self._planner.store.local_root is None
+        rows = int(selection.rows_opened.sum())
+        round_rows = max(int(_FILLED * self._buffer_bytes / self._row_bytes), 1)
+        rounds = max(-(-rows // (round_rows * self._order.world_size)), 1)
+        pieces = cut(selection, piece_rows=max(round_rows // _PIECES, 1), whole_bands=is_remote)
+        return min(rounds, max(len(pieces), 1)), pieces
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds."""
+        return self._rounds_and_pieces[0]
+
+    @property
+    def _pieces(self) -> Pieces:
+        return self._rounds_and_pieces[1]
+
+    @cached_property
+    def _share(self) -> Share:
+        order, pieces = self._order, self._pieces
+        dealt = deal(len(pieces), self.rounds * order.world_size, order.random())
+        rows = np.ones(len(pieces), np.int64) if order.world_size == 1 else self._returned_rows
+        return share_of(dealt, rows, rank=order.rank, world_size=order.world_size, rounds=self.rounds)
+
+    @cached_property
+    def _returned_rows(self) -> I64Array:
+        """Rows of each piece that the read returns. They are counted if the log does not know them."""
+        keep, pieces = self._keep, self._pieces
+        filters = keep.predicate is not None or keep.hashes_rows
+        counts = pieces.rows.copy()
+        for file in np.unique(pieces.file).tolist():
+            scan, of_file = self._scan_of[file], np.flatnonzero(pieces.file == file)
+            if not (filters or scan.needs_places or (counts[of_file] < 0).any()):
+                continue
+            places = self._places(self._whole_scan_of[file])
+            if scan.pages is None:
+                counts[of_file] = len(places)
+                continue
+            starts = scan.pages.cuts.starts()
+            pages = scan.pages.pages
+            firsts = starts[pages[pieces.first[of_file]]]
+            ends = starts[pages[pieces.end[of_file] - 1] + 1]
+            counts[of_file] = np.searchsorted(places, ends) - np.searchsorted(places, firsts)
+        return counts
+
+    @cached_property
+    def _row_bytes(self) -> float:
+        """Bytes in memory of a row: known for types of fixed width, else those of some pages."""
+        types = [self._keep.schema[name] for name in self._keep.columns]
+        if not any(map(has_any_width, types)):
+            nulls = [pl.repeat(None, 8, dtype=dtype, eager=True) for dtype in types]
+            return max(sum(int(column.estimated_size()) for column in nulls) / 8, 1.0)
+        files = self._plan.selection.table.files
+        rows, size = int(self._plan.selection.rows_opened.sum()), _EXPANSION * int(files["size_bytes"].sum())
+        probes = list(self._probes())
+        if probes:
+            frames = list(read_scans(probes, self._unfiltered(), self._planner.files))
+            rows, size = sum(frame.height for frame in frames), sum(int(f.estimated_size()) for f in frames)
+        return max(size / max(rows, 1), 1.0)
+
+    def _unfiltered(self) -> RowFilter:
+        planner, plan = self._planner, self._plan
+        return replace(planner.row_filter(plan, self._keep.columns), predicate=None)
+
+    def _probes(self) -> Iterator[FileScan]:
+        """Yield a page of a few files."""
+        numbers = list(self._scan_of)
+        for number in numbers[:: max(len(numbers) // _PROBES, 1)][:_PROBES]:
+            scan = self._scan_of[number]
+            if scan.pages is not None:
+                middle = len(scan.pages.pages) // 2
+                yield replace(scan, pages=scan.pages.split([scan.pages.pages[middle : middle + 1]])[0])
+
+
+def _shuffled(frames: list[pl.DataFrame], random: np.random.Generator) -> Iterator[pl.DataFrame]:
+    """Yield the rows of frames in a random order, chunk by chunk. The list is emptied: rows are in memory once."""
+    if not frames:
+        return
+    rows = pl.concat(frames).rechunk()
+    frames.clear()
+    order = random.permutation(np.arange(rows.height, dtype=np.uint32))
+    for at in range(0, rows.height, _CHUNK_ROWS):
+        yield rows[order[at : at + _CHUNK_ROWS]]

@@ -1,0 +1,274 @@
+"""Shuffled batches: each row once, in an order that no test of randomness tells from a shuffled frame."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import qbeast
+from qbeast_core.table.read import shuffled
+from tests.helpers.small_files import resized, small_files
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.UnindexedSampleWarning")
+
+ROWS = 60_000
+BUFFER = 400_000  # bytes: about a seventh of the rows
+
+
+@cache
+def rows() -> pl.DataFrame:
+    """Return rows in groups: sorted, clustered and random columns, with nulls and strings."""
+    random = np.random.default_rng(3)
+    return pl.DataFrame(
+        {
+            "id": np.arange(ROWS),
+            "walk": random.normal(size=ROWS).cumsum(),
+            "group": np.sort(random.integers(0, 40, ROWS)),
+            "noise": random.random(ROWS),
+            "name": pl.Series(random.integers(0, 3_000, ROWS)).cast(pl.String),
+        }
+    ).with_columns(noise=pl.when(pl.col("id") % 11 > 0).then("noise"))
+
+
+def write(path: Path, **options: Any) -> None:
+    with small_files(file_rows=8_000, page_rows=16):
+        qbeast.write_table(rows(), path, **{"columns": ["walk", "id"], "cube_size": 2_000, **options})
+
+
+def plain(path: Path) -> None:
+    write(path)
+
+
+def deleted(path: Path) -> None:
+    write(path, deletion_vectors=True)
+    qbeast.open_table(path).delete("id % 7 = 3")
+
+
+def partitioned(path: Path) -> None:
+    write(path, partition_by=["group"], cube_size=1_000)
+
+
+def keyed(path: Path) -> None:
+    write(path, sample_by=["group", "name"])
+
+
+def appended(path: Path) -> None:
+    """Add files of another writer, without an index."""
+    write(path)
+    rows().with_columns(id=pl.col("id") + ROWS).head(300).write_delta(path, mode="append")
+
+
+def foreign(path: Path) -> None:
+    rows().write_delta(path)
+
+
+KINDS: list[Callable[[Path], None]] = [plain, deleted, partitioned, keyed, appended, foreign]
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Path], None]], qbeast.Table]:
+    @cache
+    def make(kind: Callable[[Path], None]) -> qbeast.Table:
+        path = tmp_path_factory.mktemp("shuffled") / kind.__name__
+        kind(path)
+        return qbeast.open_table(path)
+
+    return make
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(kind, marks=[pytest.mark.sweep] * (kind not in (deleted, appended)), id=kind.__name__)
+        for kind in KINDS
+    ]
+)
+def table(request: pytest.FixtureRequest, tables: Callable[..., qbeast.Table]) -> qbeast.Table:
+    actual: qbeast.Table = tables(request.param)
+    return actual
+
+
+def batches(table: qbeast.Table, **options: Any) -> list[pl.DataFrame]:
+    return list(table.iter_batches(**{"batch_rows": 500, "shuffle": 7, "buffer_bytes": BUFFER, **options}))
+
+
+def test_each_row_is_returned_once(table: qbeast.Table) -> None:
+    expected = table.read().sort("id")
+    for options in ({}, {"epoch": 1}, {"buffer_bytes": 1 << 30}, {"batch_rows": 7_001}):
+        found = batches(table, **options)
+        assert pl.concat(found).sort("id").equals(expected)
+        assert {batch.height for batch in found[:-1]} == {options.get("batch_rows", 500)}
+
+
+def test_order_depends_on_seed_and_epoch_alone(table: qbeast.Table) -> None:
+    def ids(**options: Any) -> list[int]:
+        return pl.concat(batches(table, columns=["id"], **options))["id"].to_list()
+
+    first = ids()
+    assert ids(batch_rows=333) == first
+    others = [ids(epoch=1), ids(shuffle=8), ids(shuffle=8, epoch=1)]
+    for number, other in enumerate(others):
+        assert sum(a == b for a, b in zip(first, other, strict=True)) < 20
+        assert other not in others[:number]
+
+
+READS: dict[str, dict[str, Any]] = {
+    "all": {},
+    "filter": {"where": "walk > 20 AND name < '2'"},
+    "sample": {"sample": 0.3},
+    "both": {"where": pl.col("noise").is_null(), "sample": (0.2, 0.9), "columns": ["id", "name"]},
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("world_size", [3, *(pytest.param(n, marks=pytest.mark.sweep) for n in (1, 8))])
+def test_ranks_have_equal_numbers_of_other_rows(
+    table: qbeast.Table, read: dict[str, Any], world_size: int
+) -> None:
+    if "sample" in read and table.uri.endswith("foreign"):
+        read = {**read, "sample_by": ["id"]}
+    expected = table.read(**read)
+    ranks = [
+        pl.concat(batches(table, rank=rank, world_size=world_size, **read)) for rank in range(world_size)
+    ]
+    assert {rank.height for rank in ranks} == {expected.height // world_size}
+    found = pl.concat(ranks)
+    assert found["id"].is_unique().all()
+    assert found.join(expected, on="id", how="anti").is_empty()
+    matched = expected.join(found, on="id", how="semi").sort("id")
+    assert found.sort("id").equals(matched)
+
+
+def test_read_continues_where_a_state_was_taken(table: qbeast.Table) -> None:
+    random = np.random.default_rng(5)
+    for options in ({}, {"where": "noise > 0.5"}, {"rank": 1, "world_size": 3}):
+        whole = batches(table, **options)
+        for stop in random.integers(0, len(whole) + 1, 4).tolist():
+            started = table.iter_batches(batch_rows=500, shuffle=7, buffer_bytes=BUFFER, **options)
+            for _ in range(stop):
+                next(started)
+            state = json.loads(json.dumps(started.state_dict()))
+            rest = batches(qbeast.open_table(table.uri), resume=state, **options)
+            assert len(rest) == len(whole) - stop
+            assert all(one.equals(other) for one, other in zip(rest, whole[stop:], strict=True))
+
+
+def test_rows_beyond_the_buffer_are_shuffled_in_parts(
+    tables: Callable[..., qbeast.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, sizes = tables(plain), list[int]()
+    rechunk = pl.DataFrame.rechunk
+    monkeypatch.setattr(pl.DataFrame, "rechunk", lambda self: sizes.append(self.height) or rechunk(self))
+    monkeypatch.setattr(shuffled, "_FILLED", 10.0)  # as if rows were ten times as wide as expected
+    with resized(batch_bytes=20_000):
+        found = batches(table)
+        assert pl.concat(found).sort("id").equals(table.read().sort("id"))
+        assert len(sizes) > 4
+        assert max(sizes) < ROWS / 4
+        started = table.iter_batches(batch_rows=500, shuffle=7, buffer_bytes=BUFFER)
+        for _ in range(50):
+            next(started)
+        rest = batches(table, resume=started.state_dict())
+    assert pl.concat(rest).equals(pl.concat(found[50:]))
+
+
+def lag_correlation(values: pl.Series) -> float:
+    array = values.fill_null(strategy="mean").to_numpy()
+    return float(np.corrcoef(array[:-1], array[1:])[0, 1])
+
+
+NUMBERS = ["id", "walk", "group", "noise"]
+
+
+@pytest.mark.parametrize(
+    "kind", [plain, deleted, partitioned, keyed, appended], ids=lambda kind: kind.__name__
+)
+def test_order_is_that_of_a_shuffled_frame(
+    tables: Callable[..., qbeast.Table], kind: Callable[[Path], None]
+) -> None:
+    table = tables(kind)
+    expected = table.read(columns=NUMBERS)
+    found = batches(table, columns=NUMBERS, batch_rows=256)
+    frame = pl.concat(found)
+    for name in NUMBERS:
+        assert abs(lag_correlation(frame[name])) < 0.02, name
+        mean, deviation = expected[name].mean(), expected[name].std()
+        assert isinstance(mean, float)
+        assert isinstance(deviation, float)
+        means = np.array([batch[name].mean() for batch in found[:-1]])
+        assert (np.abs(means - mean) < 4 * deviation / 16).mean() >= 0.99, name
+    assert chi_square(frame) < 81 * 64 / 3, "pages have 64 rows: a third of what random pages would give"
+    whole = batches(table, columns=NUMBERS, buffer_bytes=1 << 30)
+    assert chi_square(pl.concat(whole)) < 150
+
+
+def chi_square(frame: pl.DataFrame) -> float:
+    """Compare the tenths of a column in tenths of the order: 81 degrees of freedom, so about 81 by chance."""
+    tenth = frame["walk"].rank("ordinal").to_numpy() * 10 // (frame.height + 1)
+    counts = np.histogram2d(tenth, np.arange(frame.height), bins=10)[0]
+    expected = frame.height / 100
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+def test_pages_are_read_once(tables: Callable[..., qbeast.Table], monkeypatch: pytest.MonkeyPatch) -> None:
+    from qbeast_core.io.stores.local import LocalStore  # noqa: PLC0415
+
+    table, read = tables(plain), []
+    ranges = LocalStore.get_ranges
+    monkeypatch.setattr(
+        LocalStore,
+        "get_ranges",
+        lambda self, path, wanted: (
+            read.extend((path, *item) for item in wanted) or ranges(self, path, wanted)
+        ),
+    )
+    batches(table, columns=["id", "walk"])
+    starts = [(path, start) for path, start, _ in read]
+    assert len(starts) > 100
+    total = table.explain().bytes_total
+    assert sum(length for *_, length in read) < 1.2 * total
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"shuffle": -1}, "`shuffle` must be a whole number, 0 or more"),
+        ({"shuffle": 1, "epoch": 0.5}, "`epoch` must be a whole number"),
+        ({"shuffle": 1, "rank": 2, "world_size": 2}, "`rank` must be a whole number below world_size=2"),
+        ({"shuffle": 1, "world_size": 0}, "`world_size` must be a whole number, 1 or more"),
+        ({"shuffle": 1, "buffer_bytes": 0}, "`buffer_bytes` must be a whole number, 1 or more"),
+        ({"rank": 1, "world_size": 2}, "`rank`, `world_size` is for shuffled batches: add shuffle=0"),
+        ({"batch_rows": 0}, "`batch_rows` must be a whole number, 1 or more"),
+        ({"shuffle": 1, "resume": {}}, "`resume` must be what state_dict"),
+        ({"shuffle": 1, "where": "nothing > 1"}, "nothing"),
+    ],
+)
+def test_invalid_arguments_are_named(
+    tables: Callable[..., qbeast.Table], options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(qbeast.InvalidInputError) as caught:
+        tables(plain).iter_batches(**options)
+    assert words in str(caught.value)
+
+
+def test_state_of_another_read_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "t")
+    table = qbeast.open_table(tmp_path / "t")
+    state = table.iter_batches(shuffle=1).state_dict()
+    for options in ({"shuffle": 2}, {"shuffle": 1, "epoch": 3}, {"shuffle": 1, "where": "id > 3"}):
+        with pytest.raises(qbeast.InvalidInputError, match="is of another read"):
+            table.iter_batches(**options, resume=state)
+    table.delete("id = 5")
+    with pytest.raises(qbeast.InvalidInputError, match=r"'version': 0\}, here \{'version': 1\}"):
+        table.refresh().iter_batches(shuffle=1, resume=state)
+
+
+def test_unshuffled_batches_have_exact_rows(tables: Callable[..., qbeast.Table]) -> None:
+    found = list(tables(plain).iter_batches(batch_rows=7_000))
+    assert [batch.height for batch in found] == [7_000] * 8 + [4_000]
