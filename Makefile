@@ -31,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-spark docs pictures notebooks test sweep mutants pytest spark stores readers older-sparks delta-jars \
+.PHONY: help demo demo-spark docs pictures notebooks test sweep mutants pytest spark stores readers torch older-sparks delta-jars \
         floors pytest-floors journeys bench bench-large checks lint types mypy pyright format install clean
 
 help: ## list these targets
@@ -82,6 +82,8 @@ delta-jars: $(VENV)/.dev $(VENV)/.jdk $(VENV)/pyspark-$(DELTA)/.done # for `make
 	PYTHONPATH=$(VENV)/pyspark-$(DELTA) $(BIN)/python -m tests.interop.session
 
 readers: $(VENV)/readers/.done # for `make sweep`
+
+torch: $(VENV)/torch/.done # for `make sweep`: 5 GB, as PyPI has PyTorch for Linux with CUDA only
 
 floors: $(VENV)-floors/.done # for `make sweep`
 
@@ -162,6 +164,11 @@ $(VENV)/pyspark-%/.done: tests/spark/versions/pyspark-%.txt | $(VENV)/.pip
 $(VENV)/readers/.done: constraints.txt | $(VENV)/.pip
 	rm -rf $(@D)
 	$(PINNED) --no-deps --target $(@D) $(READERS)
+	@touch $@
+
+$(VENV)/torch/.done: constraints.txt pyproject.toml | $(VENV)/.pip
+	rm -rf $(@D)
+	$(PINNED) --target $(@D) --group torch
 	@touch $@
 
 $(VENV)/stores/.done: | $(VENV)/.pip

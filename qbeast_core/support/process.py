@@ -10,7 +10,8 @@ from qbeast_core.errors import MissingDependencyError, StorageError
 
 FORKED: Final = (
     "this process was forked from one that had used the library, whose threads are missing here. Start processes "
-    "with the method 'spawn': multiprocessing.get_context('spawn'), or mp_context= of an executor"
+    "with the method 'spawn': multiprocessing.get_context('spawn'), mp_context= of an executor, or "
+    'multiprocessing_context="spawn" of a DataLoader'
 )
 
 

@@ -41,15 +41,17 @@ from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
 from qbeast_core.table.read.planner import Planner, planner_of_estimate, sampled_by
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, known_rows, scan, warn_of_sample
 from qbeast_core.table.read.scan_task import ScanTask
-from qbeast_core.table.read.shuffled import (
+from qbeast_core.table.read.some_rows import sample_of_rows
+from qbeast_core.table.read.training.shuffled import (
     BUFFER_BYTES,
     SHUFFLED_ROWS,
+    Order,
     ShuffledBatches,
     ShuffledRead,
     State,
+    batches_of,
     order_of,
 )
-from qbeast_core.table.read.some_rows import sample_of_rows
 from qbeast_core.table.snapshot.log_files import read_history
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, newest_snapshot, refresh
 
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.maintenance.removal import VacuumResult
     from qbeast_core.table.maintenance.restore import RestoreResult
     from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
+    from qbeast_core.table.read.training.torch_dataset import TorchDataset
     from qbeast_core.table.rewrite.optimize import Into, OptimizeResult
 
 _ResultT = TypeVar("_ResultT")
@@ -475,6 +478,57 @@ class Table:
                     yield from batches_within(lazy, size_bytes=batch_bytes)
 
         return batches()
+
+    def to_torch(
+        self,
+        where: Predicate | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        sample: Sample | None = None,
+        sample_by: Sequence[str] | None = None,
+        batch_rows: int = SHUFFLED_ROWS,
+        shuffle: int = 0,
+        epoch: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        buffer_bytes: int = BUFFER_BYTES,
+        convert: Callable[[pl.DataFrame], Any] | None = None,
+    ) -> TorchDataset:
+        """Return shuffled batches as a PyTorch ``IterableDataset``, for a ``DataLoader`` with ``batch_size=None``.
+
+        The arguments are those of `iter_batches`.
+
+        Parameters
+        ----------
+        rank, world_size : int, optional
+            By default those of the process group of ``torch.distributed``, if there is one now. The workers of a loader
+            divide the rows of a rank among them.
+        convert : callable, optional
+            Turns a frame into a batch. By default, a dict has a tensor for each column of numbers or of lists of equal
+            length, and a list for each other column.
+
+        Returns
+        -------
+        TorchDataset
+            ``set_epoch(n)`` chooses the order of the next iteration; ``state_dict()`` and ``load_state_dict`` continue
+            one, also in a ``StatefulDataLoader`` of torchdata. A loader with workers needs
+            ``multiprocessing_context="spawn"``.
+
+        Raises
+        ------
+        MissingDependencyError
+            If PyTorch is not installed.
+        InvalidInputError
+            As for `iter_batches`. While iterating: a column of whole numbers or booleans has nulls.
+        """
+        require("torch", "Table.to_torch")
+        from qbeast_core.table.read.training.torch_dataset import TorchDataset, rank_of
+
+        read = partial(self.iter_batches, where, columns=columns, sample=sample, sample_by=sample_by)
+        read = partial(read, batch_rows=batch_rows, buffer_bytes=buffer_bytes)
+        rank, world_size = rank_of(rank, world_size)
+        order = Order.checked(shuffle, epoch, rank, world_size)
+        return TorchDataset(partial(batches_of, read), order, convert)
 
     def head(
         self,

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table.read import shuffled
+from qbeast_core.table.read.training import shuffled
 from tests.helpers.small_files import resized, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.UnindexedSampleWarning")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import numpy as np
 import polars as pl
@@ -49,6 +49,20 @@ class Order:
     rank: int
     world_size: int
 
+    @staticmethod
+    def checked(seed: int, epoch: int, rank: int, world_size: int) -> Order:
+        """Return an order; raise unless its numbers are in their ranges."""
+        for name, value in {"shuffle": seed, "epoch": epoch, "rank": rank}.items():
+            check_whole_number(name, value, 0)
+        check_whole_number("world_size", world_size, 1)
+        if rank >= world_size:
+            invalid_argument("rank", f"must be a whole number below world_size={world_size}", value=rank)
+        return Order(seed, epoch, rank, world_size)
+
+    def part(self, epoch: int, number: int, parts: int) -> Order:
+        """Return the order of one of some equal parts of this rank."""
+        return Order(self.seed, epoch, self.rank * parts + number, self.world_size * parts)
+
     def random(self, *of: int) -> np.random.Generator:
         """Return random numbers of this order."""
         return np.random.default_rng([self.seed, self.epoch, *of])
@@ -65,16 +79,20 @@ def order_of(
             msg = f"{names} is for shuffled batches: add shuffle=0, or another seed"
             raise InvalidInputError(msg, argument="shuffle")
         return None
-    for name, value, least in (
-        ("shuffle", shuffle, 0),
-        ("epoch", epoch, 0),
-        ("rank", rank, 0),
-        ("world_size", world_size, 1),
-    ):
-        check_whole_number(name, value, least)
-    if rank >= world_size:
-        invalid_argument("rank", f"must be a whole number below world_size={world_size}", value=rank)
-    return Order(shuffle, epoch, rank, world_size)
+    return Order.checked(shuffle, epoch, rank, world_size)
+
+
+def batches_of(
+    read: Callable[..., Iterator[pl.DataFrame]], order: Order, resume: State | None
+) -> ShuffledBatches:
+    """Return the batches of an order; `read` is `Table.iter_batches` with the other arguments."""
+    numbers = {
+        "shuffle": order.seed,
+        "epoch": order.epoch,
+        "rank": order.rank,
+        "world_size": order.world_size,
+    }
+    return cast("ShuffledBatches", read(**numbers, resume=resume))
 
 
 class ShuffledBatches(Iterator[pl.DataFrame]):
