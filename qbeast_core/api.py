@@ -306,6 +306,7 @@ def scan_table(
     sample_by: Sequence[str] | None = None,
     version: int | str | date | None = None,
     rows: int | None = None,
+    seed: int = 0,
     expand: bool = False,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
@@ -338,6 +339,10 @@ def scan_table(
         see `Table.design_effect`. With `where` it is the minimum number of matching rows: all are returned if fewer
         match, and more if the last rows share an index key; the call then reads the weights of matching rows. A later
         ``.filter(...)`` filters the rows of the sample.
+    seed : int, default 0
+        Another sample of the same size, at a fraction of 1/2 or less. The samples of the first seeds are disjoint:
+        ``sample=0.01, seed=3`` is ``sample=(0.03, 0.04)``. A read opens more than its share, as bands grow with the
+        fraction: small seeds are cheaper.
     expand : bool, default False
         Add a last column `sampling_weight`: the number of rows of the table that a row represents, 1 over its
         probability to be in the sample. Its sum estimates a count, and the sum of ``x * sampling_weight`` a sum.
@@ -384,7 +389,9 @@ def scan_table(
     (480, 9600)
     """
     table = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
-    return table.scan(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
+    return table.scan(
+        where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, seed=seed, expand=expand
+    )
 
 
 @hints_keywords
@@ -397,6 +404,8 @@ def read_table(
     sample_by: Sequence[str] | None = None,
     version: int | str | date | None = None,
     rows: int | None = None,
+    by: str | Sequence[str] | None = None,
+    seed: int = 0,
     expand: bool = False,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
@@ -405,8 +414,12 @@ def read_table(
 
     Parameters
     ----------
-    path, where, columns, sample, sample_by, version, rows, expand, storage_options, allow_absolute_paths
+    path, where, columns, sample, sample_by, version, rows, seed, expand, storage_options, allow_absolute_paths
         See `scan_table`.
+    by : str or sequence of str, optional
+        Columns of groups. The number of rows is divided equally among the groups, and groups that have fewer rows give
+        all of them (a stratified sample). With `expand`, the weights make sums over the sample unbiased. The columns
+        `by` are read completely, and rare groups open more of the table than others if these columns are not indexed.
 
     Returns
     -------
@@ -427,7 +440,9 @@ def read_table(
     [2]
     """
     table = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
-    return table.read(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
+    return table.read(
+        where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, by=by, seed=seed, expand=expand
+    )
 
 
 @hints_keywords

@@ -52,6 +52,7 @@ from qbeast_core.table.read.training.shuffled import (
     batches_of,
     order_of,
 )
+from qbeast_core.table.read.training.splits import another_sample, parts_of
 from qbeast_core.table.snapshot.log_files import read_history
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, newest_snapshot, refresh
 
@@ -306,6 +307,7 @@ class Table:
         sample: Sample | None = None,
         sample_by: Sequence[str] | None = None,
         rows: int | None = None,
+        seed: int = 0,
         expand: bool = False,
     ) -> pl.LazyFrame:
         """Return the table as a Polars LazyFrame. Only the data that a query needs is read.
@@ -321,7 +323,8 @@ class Table:
         condition = filter_of(where, self.schema)
         names = None if columns is None else self._planner.names_of(columns)
         planner = sampled_by(self._planner, sample_by)
-        lazy = scan(planner, sample_of_rows(planner, rows, sample, where), expand=expand)
+        chosen = another_sample(sample_of_rows(planner, rows, sample, where), seed)
+        lazy = scan(planner, chosen, expand=expand)
         if condition is not None:
             lazy = lazy.filter(condition)
         return lazy if names is None else lazy.select([*names, *([SAMPLING_WEIGHT] if expand else [])])
@@ -334,6 +337,8 @@ class Table:
         sample: Sample | None = None,
         sample_by: Sequence[str] | None = None,
         rows: int | None = None,
+        by: str | Sequence[str] | None = None,
+        seed: int = 0,
         expand: bool = False,
     ) -> pl.DataFrame:
         """Read the table into memory.
@@ -346,10 +351,131 @@ class Table:
         [0, 1, 2]
         """
         with evaluating(where):
+            if by is not None:
+                return self._strata(
+                    where, columns, sample_by, rows, by, sample=sample, seed=seed, expand=expand
+                )
             lazy = self.scan(
-                where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand
+                where,
+                columns=columns,
+                sample=sample,
+                sample_by=sample_by,
+                rows=rows,
+                seed=seed,
+                expand=expand,
             )
             return lazy.collect()
+
+    def _strata(
+        self,
+        where: Predicate | None,
+        columns: Sequence[str] | None,
+        sample_by: Sequence[str] | None,
+        rows: int | None,
+        by: str | Sequence[str],
+        *,
+        sample: Sample | None,
+        seed: int,
+        expand: bool,
+    ) -> pl.DataFrame:
+        from qbeast_core.table.read.training.strata import read_strata
+
+        if rows is None or sample is not None or seed:
+            msg = "`by` divides a number of rows among groups: give `rows`, without `sample` and `seed`"
+            raise InvalidInputError(msg, argument="by")
+        planner, names = sampled_by(self._planner, sample_by), self._planner.names_of(columns)
+        return read_strata(planner, filter_of(where, self.schema), names, rows, by, expand=expand)
+
+    def split(
+        self,
+        shares: Mapping[str, float],
+        *,
+        seed: int = 0,
+        where: Predicate | None = None,
+        columns: Sequence[str] | None = None,
+        sample_by: Sequence[str] | None = None,
+    ) -> dict[str, pl.LazyFrame]:
+        """Return disjoint random parts of the table, such as rows for training, validation and test.
+
+        A part holds about its share of the rows, the same ones each time, also after appends and optimizes. Rows of one
+        key (the indexed columns, the sampling key or `sample_by`) are in one part together.
+
+        Parameters
+        ----------
+        shares : mapping of str to float
+            Name and share of each part. Shares are above 0 and add up to 1, or less.
+        seed : int, default 0
+            Another division of the rows.
+        where, columns, sample_by
+            See `qbeast.scan_table`.
+
+        Returns
+        -------
+        dict of str to polars.LazyFrame
+            The parts, in the order of `shares`.
+
+        Raises
+        ------
+        InvalidInputError
+            The shares are not numbers above 0, or add up to more than 1; or as for `qbeast.scan_table`.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(10_000)}), "ids", columns=["id"])
+        >>> parts = qbeast.open_table("ids").split({"train": 0.8, "valid": 0.1, "test": 0.1})
+        >>> {name: part.collect().height for name, part in parts.items()}
+        {'train': 8010, 'valid': 1025, 'test': 965}
+        """
+        read = partial(self.scan, where, columns=columns, sample_by=sample_by)
+        return {
+            name: pl.concat([read(sample=bounds) for bounds in ranges])
+            for name, ranges in parts_of(shares, seed).items()
+        }
+
+    def folds(
+        self,
+        count: int,
+        *,
+        seed: int = 0,
+        where: Predicate | None = None,
+        columns: Sequence[str] | None = None,
+        sample_by: Sequence[str] | None = None,
+    ) -> list[tuple[pl.LazyFrame, pl.LazyFrame]]:
+        """Return the folds of a cross-validation: pairs of rows for training and for validation.
+
+        Each row is in the validation of one fold. The other arguments are those of `split`.
+
+        Parameters
+        ----------
+        count : int
+            Number of folds, 2 or more.
+
+        Returns
+        -------
+        list of tuple
+            ``(training, validation)`` for each fold.
+
+        Raises
+        ------
+        InvalidInputError
+            `count` is not a whole number, 2 or more; or as for `split`.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(10_000)}), "ids", columns=["id"])
+        >>> folds = qbeast.open_table("ids").folds(5)
+        >>> sum(validation.collect().height for _, validation in folds)
+        10000
+        """
+        check_whole_number("count", count, 2)
+        shares = {str(number): 1 / count for number in range(count)}
+        parts = self.split(shares, seed=seed, where=where, columns=columns, sample_by=sample_by)
+        return [
+            (pl.concat([part for other, part in parts.items() if other != name]), validation)
+            for name, validation in parts.items()
+        ]
 
     @overload
     def iter_batches(
