@@ -47,6 +47,7 @@ NAMES = (
     "log",
     "stores",
     "memory",
+    "training",
     "carbondata",
     "users",
     "spark_write",
