@@ -32,6 +32,7 @@ DEAR = {
     *(
         "tutorial.md",
         "tutorial-retention.md",
+        "tutorial-training.md",
         "choosing-columns.md",
         "sampling.md",
         "samples-in-any-engine.md",
