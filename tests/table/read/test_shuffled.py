@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -272,3 +274,26 @@ def test_state_of_another_read_is_refused(tmp_path: Path) -> None:
 def test_unshuffled_batches_have_exact_rows(tables: Callable[..., qbeast.Table]) -> None:
     found = list(tables(plain).iter_batches(batch_rows=7_000))
     assert [batch.height for batch in found] == [7_000] * 8 + [4_000]
+
+
+JOB = """
+import json, sys
+import qbeast
+
+batches = qbeast.open_table(sys.argv[1]).iter_batches(batch_rows=500, shuffle=7, buffer_bytes=400_000)
+for batch in batches:
+    print(json.dumps([batch["id"].to_list(), batches.state_dict()]), flush=True)
+"""
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("count", [1, 40, 97])
+def test_killed_job_continues_bit_by_bit(tables: Callable[..., qbeast.Table], count: int) -> None:
+    table = tables(deleted)
+    with subprocess.Popen([sys.executable, "-c", JOB, table.uri], stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout is not None
+        lines = [json.loads(job.stdout.readline()) for _ in range(count)]
+        job.kill()
+    rest = batches(table, resume=lines[-1][1])
+    ids = [*(line[0] for line in lines), *(batch["id"].to_list() for batch in rest)]
+    assert ids == [batch["id"].to_list() for batch in batches(table)]
