@@ -77,6 +77,7 @@ if _typing.TYPE_CHECKING:
     from qbeast_core.table.maintenance.upgrade import UpgradeResult
     from qbeast_core.table.read.explain import Plan
     from qbeast_core.table.read.scan_task import ScanTask
+    from qbeast_core.table.read.training.shuffled import ShuffledBatches
     from qbeast_core.table.rewrite.optimize import OptimizeResult
     from qbeast_core.table.table import Table
     from qbeast_core.table.write.write_rows import WriteResult
@@ -123,6 +124,7 @@ __all__ = [
     "ScanTask",
     "SchemaMismatchError",
     "SessionLostError",
+    "ShuffledBatches",
     "SmallPartitionsWarning",
     "StorageError",
     "SuggestedColumns",
@@ -183,6 +185,7 @@ _HOMES = {
     "qbeast_core.table.maintenance.upgrade": ("UpgradeResult",),
     "qbeast_core.table.read.explain": ("Plan",),
     "qbeast_core.table.read.scan_task": ("ScanTask",),
+    "qbeast_core.table.read.training.shuffled": ("ShuffledBatches",),
     "qbeast_core.table.rewrite.optimize": ("OptimizeResult",),
     "qbeast_core.table.table": ("Table",),
     "qbeast_core.table.write.write_rows": ("WriteResult",),

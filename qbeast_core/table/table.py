@@ -586,10 +586,10 @@ class Table:
         order = order_of(shuffle, epoch, rank, world_size, resume)
         if order is not None:
             planner = sampled_by(self._planner, sample_by)
-            names, condition = planner.names_of(columns), filter_of(where, self.schema)
             chosen = sample_of_rows(planner, rows, sample, where)
+            names = planner.names_of(columns)
             read = ShuffledRead(
-                planner, condition, names, chosen, order, buffer_bytes=buffer_bytes, expand=expand
+                planner, where, names, chosen, order, buffer_bytes=buffer_bytes, expand=expand
             )
             return ShuffledBatches(read, batch_rows or SHUFFLED_ROWS, resume)
         lazy = self.scan(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)

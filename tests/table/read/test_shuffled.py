@@ -259,6 +259,14 @@ def test_invalid_arguments_are_named(
     assert words in str(caught.value)
 
 
+def test_condition_that_fails_is_named(tables: Callable[..., qbeast.Table]) -> None:
+    found = tables(plain).iter_batches(
+        "CAST(name AS INTEGER) / 0 > 1 OR CAST(name || 'x' AS INTEGER) > 1", shuffle=1
+    )
+    with pytest.raises(qbeast.InvalidInputError, match="cannot be evaluated"):
+        next(found)
+
+
 def test_state_of_another_read_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Final, TypeAlias, cast
@@ -16,6 +16,7 @@ from qbeast_core.query.plan.rounds import Pieces, Share, cut, deal, share_of
 from qbeast_core.query.plan.weight_range import Sample
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.support.joins import own_column
+from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
 from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.data.query_batches import has_any_width
 from qbeast_core.table.read.file_scans import all_pages, scans_of
@@ -137,7 +138,7 @@ class ShuffledRead:
     def __init__(
         self,
         planner: Planner,
-        condition: pl.Expr | None,
+        where: Predicate | None,
         columns: list[str],
         sample: Sample | None,
         order: Order,
@@ -147,7 +148,7 @@ class ShuffledRead:
     ) -> None:
         check_whole_number("buffer_bytes", buffer_bytes, 1)
         self._planner, self._order, self._buffer_bytes = planner, order, buffer_bytes
-        self._plan = planner.plan(condition, sample)
+        self._where, self._plan = where, planner.plan(filter_of(where, planner.snapshot.schema), sample)
         warn_of_sample(planner, sample, self._plan)
         self._keep = planner.row_filter(self._plan, columns)
         # Value of the column that `expand` adds.
@@ -201,12 +202,13 @@ class ShuffledRead:
     def _frames(self, number: int) -> Iterator[pl.DataFrame]:
         together, divided = self._scans(number)
         for scans in ([together] if together else []) + [[scan] for scan in divided]:
-            for frame in read_scans(scans, self._keep, self._planner.files):
-                yield (
-                    frame
-                    if self._weight is None
-                    else frame.with_columns(pl.lit(self._weight).alias(SAMPLING_WEIGHT))
-                )
+            for frame in self._read(scans, self._keep):
+                weight = [] if self._weight is None else [pl.lit(self._weight).alias(SAMPLING_WEIGHT)]
+                yield frame.with_columns(weight)
+
+    def _read(self, scans: Sequence[FileScan], keep: RowFilter) -> Iterator[pl.DataFrame]:
+        with evaluating(self._where):
+            yield from read_scans(scans, keep, self._planner.files)
 
     def _scans(self, number: int) -> tuple[list[FileScan], list[FileScan]]:
         """Return what to read for a round: pages or files, and parts of pieces, which are read one by one."""
@@ -315,13 +317,9 @@ class ShuffledRead:
         rows, size = int(self._plan.selection.rows_opened.sum()), _EXPANSION * int(files["size_bytes"].sum())
         probes = list(self._probes())
         if probes:
-            frames = list(read_scans(probes, self._unfiltered(), self._planner.files))
+            frames = list(self._read(probes, replace(self._keep, predicate=None)))
             rows, size = sum(frame.height for frame in frames), sum(int(f.estimated_size()) for f in frames)
         return max(size / max(rows, 1), 1.0)
-
-    def _unfiltered(self) -> RowFilter:
-        planner, plan = self._planner, self._plan
-        return replace(planner.row_filter(plan, self._keep.columns), predicate=None)
 
     def _probes(self) -> Iterator[FileScan]:
         """Yield a page of a few files."""
