@@ -49,9 +49,12 @@ docs: $(VENV)/.dev ## build the documentation (build/site); an unresolved link i
 pictures: $(VENV)/.dev ## draw every picture of the documentation (docs/images)
 	$(BIN)/python docs/rooms.py
 	$(BIN)/python docs/included.py
+	$(BIN)/python -m benchmarks.idea
 	$(BIN)/python -m benchmarks.pictures
+	$(BIN)/python -m benchmarks.amplification
+	$(BIN)/python -m benchmarks.bench_growth picture
 	$(BIN)/python -m examples.demo
-	cp demo-output/demo.png docs/images
+	$(BIN)/python -m benchmarks.drawn demo-output/demo.png
 
 notebooks: $(VENV)/.dev ## run the notebooks of examples/ and keep their outputs
 	$(BIN)/jupyter execute --inplace examples/*.ipynb

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import qbeast
-from benchmarks import rivals
+from benchmarks import drawn, rivals
 from qbeast_core.space.weights import fraction_to_weight
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 
@@ -22,7 +22,6 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 CURVES = Path(__file__).parent / "amplification.json"
-PICTURE = Path(__file__).parent.parent / "docs" / "images" / "amplification.png"
 FRACTIONS = np.geomspace(0.005, 0.9, 60).tolist()
 BEFORE, NOW = "pages of 2,048 rows", "bands"
 COLOURS = {BEFORE: "#e07a3f", NOW: "#1f6f8b"}
@@ -56,7 +55,7 @@ def record(columns: str, curve: list[float]) -> None:
 
 
 def _draw(curves: dict[str, dict[str, list[float]]]) -> None:
-    drawn, axes = plt.subplots(figsize=(8.4, 4.2), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8.4, 4.2), layout="constrained")
     for layout, tables in curves.items():
         for columns, curve in tables.items():
             style = "-" if columns == "16 columns" else ":"
@@ -67,5 +66,5 @@ def _draw(curves: dict[str, dict[str, list[float]]]) -> None:
     axes.xaxis.set_major_formatter("{x:g}")
     axes.legend(frameon=False, fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
-    drawn.savefig(PICTURE, dpi=110)
-    plt.close(drawn)
+    drawn.save(figure, "amplification.png")
+    plt.close(figure)

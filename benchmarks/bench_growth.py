@@ -43,7 +43,7 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 
-PICTURE = Path(__file__).parent.parent / "docs" / "images" / "growth.png"
+PICTURE = Path(__file__).parent / "out" / "growth.png"
 FRACTIONS = np.geomspace(0.005, 0.9, 20).tolist()
 OPTIMIZE_EVERY, COMPARE_EVERY = 10, 20
 MOST_OPTIMIZES = 20

@@ -1,4 +1,4 @@
-"""The pictures of docs/sampling.md, made from a year of flights.
+"""The pictures of estimates, made from a year of flights, and of a table that grows.
 
 python -m benchmarks.pictures
 """
@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 import polars as pl
 
 import qbeast
-from benchmarks import data
+from benchmarks import data, drawn
 from qbeast_core.tree.key_sketch import design_effect
 from qbeast_core.tree.space.index_values import frame_weights
 
@@ -22,7 +21,6 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 
-IMAGES = Path(__file__).parent.parent / "docs" / "images"
 INK, BLUE, ORANGE = "#333333", "#1f6f8b", "#e07a3f"
 INDEXES = {
     "carrier": ["carrier"],
@@ -32,6 +30,8 @@ INDEXES = {
     "tailnum, month": ["tailnum", "month"],
     "tailnum, time_hour": ["tailnum", "time_hour"],
 }
+QUESTIONS = {"day": "One day", "users": "One user in a hundred", "sample": "A sample of 1 %"}
+NIGHTS, NIGHT_ROWS = 60, 20_000
 WINDOWS = 400
 FRACTION = 0.05
 
@@ -40,11 +40,12 @@ def main() -> None:
     flights = data.flights().filter(pl.col("dep_delay").is_not_null())
     save_estimate(flights)
     save_coverage(flights)
+    save_growth()
 
 
 def save_estimate(flights: pl.DataFrame) -> None:
     """Draw an estimate that improves with the sample, and estimates of groups with error bars."""
-    drawn, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6), layout="constrained")
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", qbeast.DesignEffectWarning)
         qbeast.write_table(flights, f"{folder}/t", columns=["dep_time", "distance", "tailnum"])
@@ -64,14 +65,59 @@ def save_estimate(flights: pl.DataFrame) -> None:
     left.legend(frameon=False, fontsize=9)
     left.spines[["top", "right"]].set_visible(False)
     by_carrier.plot("delay", axes=right)
-    drawn.savefig(IMAGES / "estimate.png", dpi=110)
-    plt.close(drawn)
+    drawn.save(figure, "estimate.png")
+    plt.close(figure)
+
+
+def save_growth() -> None:
+    """Draw what a day and a sample open of a table that gets a day of rows each night."""
+    kinds = {"append and optimize": True, "append only": False}
+    lives = {name: nightly(optimizes=optimizes) for name, optimizes in kinds.items()}
+    figure, panels = plt.subplots(3, 1, figsize=(7.2, 8.4), sharex=True, layout="constrained")
+    for panel, (what, title) in zip(panels, QUESTIONS.items(), strict=True):
+        for (name, life), colour in zip(lives.items(), (BLUE, ORANGE), strict=True):
+            panel.plot(range(1, NIGHTS + 1), life[what], color=colour, lw=2, label=name)
+        panel.set_title(title, fontsize=14)
+        panel.set_ylabel("MB opened", fontsize=13)
+        panel.set_ylim(0, None)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0].legend(frameon=False, fontsize=13)
+    panels[-1].set_xlabel("nights", fontsize=13)
+    drawn.save(figure, "growth.png")
+    plt.close(figure)
+
+
+def nightly(*, optimizes: bool) -> dict[str, list[float]]:
+    """Return the MB that each question opens after each night."""
+    random, life = np.random.default_rng(4), {what: list[float]() for what in QUESTIONS}
+    with tempfile.TemporaryDirectory() as folder:
+        for night in range(NIGHTS):
+            seconds = np.sort(random.uniform(0, 86_400, NIGHT_ROWS)) + night * 86_400
+            values = {
+                "at": seconds,
+                "user": random.integers(0, 5_000, NIGHT_ROWS),
+                "x": random.random(NIGHT_ROWS),
+            }
+            qbeast.write_table(pl.DataFrame(values), folder, columns=["at", "user"], mode="append")
+            table = qbeast.open_table(folder)
+            if optimizes:
+                table.optimize()
+            day = pl.col("at").is_between((night // 2) * 86_400, (night // 2 + 1) * 86_400)
+            users = pl.col("user").is_between(2_000, 2_049)
+            plans = {
+                "day": table.explain(day),
+                "users": table.explain(users),
+                "sample": table.explain(sample=0.01),
+            }
+            for what, plan in plans.items():
+                life[what].append(plan.bytes_opened / 1e6)
+    return life
 
 
 def save_coverage(flights: pl.DataFrame) -> None:
     """Draw how often 95 % intervals contain the truth: by a formula for independent rows, and by sums of keys."""
     results = {name: coverage(flights, columns) for name, columns in INDEXES.items()}
-    drawn, axes = plt.subplots(figsize=(8.4, 4.2), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8.4, 4.2), layout="constrained")
     effects = [result[0] for result in results.values()]
     axes.axhline(95, color=INK, lw=0.8, ls="--")
     axes.plot(
@@ -106,8 +152,8 @@ def save_coverage(flights: pl.DataFrame) -> None:
     axes.xaxis.set_major_formatter("{x:g}")
     axes.legend(frameon=False, loc="lower left", fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
-    drawn.savefig(IMAGES / "design-effect.png", dpi=110)
-    plt.close(drawn)
+    drawn.save(figure, "design-effect.png")
+    plt.close(figure)
     for name, (effect, of_rows, of_keys, keys) in results.items():
         print(
             f"{name}: design effect {effect:,.1f}, rows {of_rows:.1f} %, keys {of_keys:.1f} %, {keys:,.0f} keys sampled"

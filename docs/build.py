@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +23,7 @@ STRICT = ("--fail-on-warning", "--keep-going", "--quiet", "--doctree-dir", str(R
 
 
 def main() -> None:
+    runpy.run_path(str(ROOT / "docs" / "notebooks.py"))["write_pages"]()
     site = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "site"
     failed = build_main([*STRICT, str(ROOT / "docs"), str(site / version("qbeast"))])
     if failed:

@@ -13,9 +13,10 @@ extensions = [
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "images", "templates"]
+exclude_patterns = ["_build", "images", "static"]
 nitpicky = False  # docstrings name types of Polars and Python, whose inventories a build without a network cannot ask
 show_warning_types = True
 
@@ -32,14 +33,19 @@ numpydoc_class_members_toctree = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"qbeast {release}"
-templates_path = ["templates"]
-html_sidebars = {"**": ["pages"]}  # all pages, by their captions
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_logo = "static/logo.svg"
+html_favicon = "static/logo.svg"
+html_sidebars = {"index": [], "recipes": []}
+autosummary_generate = False
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
     "navigation_with_keys": False,
-    "show_toc_level": 2,
-    "navbar_center": [],
+    "show_toc_level": 1,
+    "navbar_center": ["navbar-nav"],  # a tab for each page in the list of index.md
+    "logo": {"text": f"qbeast {release}"},
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],

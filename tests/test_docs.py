@@ -17,9 +17,11 @@ import pytest
 
 import qbeast
 import qbeast_spark_bridge
+from benchmarks import drawn
 from qbeast_core import errors
 from qbeast_core.io.parquet import footer
 from qbeast_core.query.sql import parse
+from qbeast_core.spec.layout import LAYOUT_VERSION
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index import column_choice
 from qbeast_core.table.write import options
@@ -135,6 +137,14 @@ def test_reference_has_every_public_name(page: str, public: list[str]) -> None:
     )  # all errors stand on a page of their own
 
 
+def test_reference_groups_every_member_of_table() -> None:
+    page = (API / "table.md").read_text()
+    members = {name for name in vars(qbeast.Table) if not name.startswith("_")}
+    for pattern in (r"^   Table\.(\w+)$", r"^\.\. auto(?:method|property):: Table\.(\w+)$"):
+        found = re.findall(pattern, page, re.MULTILINE)
+        assert sorted(found) == sorted(members)
+
+
 PICTURES = sorted((ROOT / "docs" / "images").iterdir())
 
 
@@ -147,6 +157,13 @@ def test_pictures_are_used_and_made_here(picture: Path) -> None:
         ROOT / "examples" / "pictures.py",
     ]
     assert any(f'"{picture.name}"' in maker.read_text() for maker in makers)
+
+
+@pytest.mark.parametrize(
+    "picture", [path for path in PICTURES if path.suffix == ".png"], ids=lambda path: path.name
+)
+def test_pictures_are_of_todays_layout(picture: Path) -> None:
+    assert drawn.layout_of(picture) == str(LAYOUT_VERSION), "make pictures"
 
 
 def test_package_diagram_is_up_to_date() -> None:

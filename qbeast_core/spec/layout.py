@@ -118,7 +118,7 @@ WITHOUT_HIDDEN_WEIGHTS: Final = '"hidden":false'
 # What the copy of the tag in a file leaves out: the file itself gives it. Any valid values take its place.
 _OF_FILE: Final[dict[str, Any]] = {"tail": 8, "box": [], "p": pack_boxes(b"")}
 
-_VERSION: Final = 3
+LAYOUT_VERSION: Final = 3
 _LAYOUT: Final = TypeAdapter(Layout)
 
 
@@ -136,7 +136,7 @@ def parse_layout(text: str) -> Layout | None:
         raise invalid_metadata(_WHAT, text, ["v must be an integer"])
     return (
         read_text(partial(_LAYOUT.validate_json, strict=True), text, what=_WHAT)
-        if version == _VERSION
+        if version == LAYOUT_VERSION
         else None
     )
 

@@ -24,10 +24,16 @@ from qbeast_core.space.cubes import MAX_DEPTH
 from qbeast_core.space.steps import cells_of_steps
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MAX_ROWS
-from qbeast_core.spec.layout import STEP_GROUPS, dump_layout, group_widths, parse_layout, unpack_boxes
+from qbeast_core.spec.layout import (
+    LAYOUT_VERSION,
+    STEP_GROUPS,
+    dump_layout,
+    group_widths,
+    parse_layout,
+    unpack_boxes,
+)
 
 _JSON: Final = pl.Struct({"v": pl.Int64, "tail": pl.Int64, "bands": pl.List(pl.List(pl.Int64))})
-_VERSION: Final = 3
 _KEYS: Final = 5
 _KEY: Final = r'"(?:v|tail|bands|box|p)"\s*:'
 _NUMBERS: Final = 3  # of a band: rows, rows per page, smallest weight
@@ -149,7 +155,7 @@ def build_page_table(layouts: pl.Series, num_records: I64Array, usable: BoolArra
     in_range[1:] &= (weights[1:] > weights[:-1]) | (file[1:] != file[:-1])
     # A repeated key is ambiguous.
     keys = texts.gather(tagged).str.count_matches(_KEY).to_numpy()
-    sound = (fields["v"].fill_null(0).to_numpy() == _VERSION) & (keys == _KEYS) & (counts > 0)
+    sound = (fields["v"].fill_null(0).to_numpy() == LAYOUT_VERSION) & (keys == _KEYS) & (counts > 0)
     sound &= np.bincount(file, in_range, len(tagged)) == counts
     sound &= np.bincount(file, np.where(in_range, rows, 0), len(tagged)) == num_records[tagged]
     tails = fields["tail"].fill_null(0).to_numpy()
