@@ -18,7 +18,7 @@ from qbeast_core.sampling.sums import GROUP
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.support.as_json import to_json
 from qbeast_core.support.html import html_of
-from qbeast_core.support.number_texts import estimate_text
+from qbeast_core.support.number_texts import estimate_text, percent_text
 from qbeast_core.support.plain_text import in_lines
 from qbeast_core.support.process import require
 from qbeast_core.table.estimate.question import Question
@@ -109,6 +109,8 @@ class Estimate:
     def plot(self, name: str | None = None, *, axes: Axes | None = None) -> Figure:
         """Draw an answer for each group as a point, with its interval as a bar.
 
+        Groups by one number, date or time are along the x axis, others are listed at the side.
+
         Parameters
         ----------
         name : str, optional
@@ -128,9 +130,24 @@ class Estimate:
             msg = f"there is no answer {name!r}; the answers are {list(self.names)}"
             raise InvalidInputError(msg, argument="name")
         require("matplotlib", "drawing")
-        from qbeast_core.table.inspect.drawings import draw_estimate  # noqa: PLC0415 - matplotlib is slow to import
+        from qbeast_core.table.inspect.plot_estimate import draw_estimate  # noqa: PLC0415 - matplotlib is slow to import
 
-        return draw_estimate(self.frame, answer, self.names, self.summary, axes)
+        return draw_estimate(self.frame, answer, self.names, self._caption, axes)
+
+    @property
+    def _caption(self) -> str:
+        """Confidence and cost of the answers, for the title of a picture."""
+        if self.fraction == 0.0:
+            precision = "exact"
+        elif self.fraction == 1.0:
+            precision = "exact: all rows were read"
+        else:
+            at_once = " at once" if self.simultaneous else ""
+            precision = f"{100 * self.confidence:.10g} % confidence{at_once}"
+        read = f"{percent_text(self.share)} of the bytes read"
+        notes = ["the requested error is NOT met"] * (self.met is False)
+        notes += [] if self.complete else ["groups without sampled rows are missing"]
+        return "\n".join([f"{precision}, {read}", *notes])
 
     @property
     def summary(self) -> str:
