@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import tempfile
 from collections.abc import Generator
+from importlib.util import find_spec
 from typing import NoReturn
 
 import pytest
@@ -27,6 +28,9 @@ settings.register_profile("change", _COMMON, derandomize=True)
 settings.register_profile("sweep", _COMMON, max_examples=200)
 
 pytest_plugins = ["tests.helpers.budget"]
+
+# What needs a package that only a sweep installs has no doctests elsewhere.
+collect_ignore = [] if find_spec("torch") else ["qbeast_core/table/read/training/torch_dataset.py"]
 
 
 def _no_fork() -> NoReturn:

@@ -55,7 +55,9 @@ class Result:
         """Return the facts to print. Fields with their default value are omitted."""
         shown = ((item.name, getattr(self, item.name), item.default) for item in fields(self) if item.repr)
         names = [name for name, value, default in shown if default is MISSING or value != default]
-        return {name: _words(getattr(self, name)) for name in (*names, *self.derived)}
+        facts = {name: getattr(self, name) for name in (*names, *self.derived)}
+        # A hint is one sentence of any length.
+        return {name: str(fact) if name == "hint" else _words(fact) for name, fact in facts.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Return all attributes as plain values. Frames become lists of dicts.

@@ -69,10 +69,14 @@ def table(
     return drawn
 
 
-def frame_table(rows: pl.DataFrame) -> list[Any]:
-    """Return a table of rows under names and types, and a remark about columns that do not fit on the screen."""
+def frame_table(rows: pl.DataFrame, *, schema: pl.Schema | None = None) -> list[Any]:
+    """Return a table of rows under names and types, and a remark about columns that do not fit on the screen.
+
+    `schema` has the types of columns that are texts here.
+    """
     names = [on_one_line(name) for name in rows.columns]
-    types = [type_text(dtype) for dtype in rows.dtypes]
+    dtypes = [(rows.schema if schema is None else schema)[name] for name in rows.columns]
+    types = [type_text(dtype) for dtype in dtypes]
     cells = [[_cell(value) for value in column] for column in shown_times(rows).iter_columns()]
     widths = [
         max(map(len, (name, dtype, *column))) for name, dtype, column in zip(names, types, cells, strict=True)
@@ -81,7 +85,7 @@ def frame_table(rows: pl.DataFrame) -> list[Any]:
     heads = [
         Text.assemble(name, "\n", (dtype, "dim not bold")) for name, dtype in zip(names, types, strict=True)
     ]
-    numbers = [at for at, dtype in enumerate(rows.dtypes[:shown]) if dtype.is_numeric()]
+    numbers = [at for at, dtype in enumerate(dtypes[:shown]) if dtype.is_numeric()]
     drawn = table(heads[:shown], list(zip(*cells[:shown], strict=True)), right=numbers)
     others = names[shown:]
     note = f"and {len(others)} more column(s), see --select: {', '.join(others)}"

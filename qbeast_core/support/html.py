@@ -1,7 +1,8 @@
-"""HTML for notebooks: facts as a small table, a share as a bar, frames as Polars shows them."""
+"""HTML for notebooks: facts as a small table, a share as a bar, frames as Polars prints them, texts without quotes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from html import escape
 from typing import Final
@@ -10,6 +11,7 @@ import polars as pl
 
 # Of a text in a frame. The default of 30 is too short for reasons and types.
 _MAX_CHARACTERS: Final = 120
+_TEXT_CELL: Final = re.compile(r"<td>&quot;(.*?)&quot;</td>", re.DOTALL)
 
 
 def html_of(title: str, facts: Mapping[str, str], *frames: pl.DataFrame) -> str:
@@ -40,4 +42,4 @@ def _frame_html(frame: pl.DataFrame) -> str:
     with pl.Config(
         fmt_str_lengths=_MAX_CHARACTERS, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True
     ):
-        return draw()
+        return _TEXT_CELL.sub(r"<td>\1</td>", draw())

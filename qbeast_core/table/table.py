@@ -852,7 +852,8 @@ class Table:
         -------
         Plan
             `.files` is a frame, `.bytes_opened`, `.bytes_total`, `.rows_opened`, `.rows_total` and `.share` are
-            numbers.
+            numbers. If it opens more than a third of the bytes, `.hint`, which is printed last, names the calls after
+            which it would open less, and how much. A small sample of rows is read for that.
 
         Examples
         --------
@@ -864,7 +865,7 @@ class Table:
         (100000, True)
         """
         names = None if columns is None else self._planner.names_of(columns)
-        return explain(sampled_by(self._planner, sample_by), where, sample, names)
+        return replace(explain(sampled_by(self._planner, sample_by), where, sample, names), adviser=_hint_of)
 
     def advise(self, queries: Sequence[Predicate], *, most: int = 4) -> Advice:
         """Return how to index the table so that filters open the fewest bytes.
@@ -2707,3 +2708,10 @@ def open_version(
     """Return a table at a version, or its newest one; see `qbeast.open_table`."""
     load = newest_snapshot if version is None else partial(load_snapshot, version=version)
     return Table(load(path, storage_options=storage_options, allow_absolute_paths=allow_absolute_paths))
+
+
+def _hint_of(plan: Plan) -> str | None:
+    """Return the hint of a plan; the modules that simulate tables are loaded if it is printed."""
+    from qbeast_core.table.advise.hint import hint_of
+
+    return hint_of(plan)

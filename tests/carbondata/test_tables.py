@@ -95,7 +95,7 @@ def test_table_describes_itself() -> None:
     assert "37" in repr(table)
     html = table._repr_html_()
     assert "37" in html
-    assert all(f">&quot;{name}&quot;<" in html for name in table.schema)
+    assert all(f">{name}<" in html for name in table.schema)
 
 
 def test_segments_are_chosen_by_id() -> None:

@@ -131,6 +131,7 @@ def estimate(
     """
     from qbeast_core.cli.tables import frame_table, remark
     from qbeast_core.support.far_times import shown_times
+    from qbeast_core.table.estimate.result import readable
 
     values = _named(per) if per else None
     answer = table.estimate(_named(aggregates), per=values, by=list(by) or None, **options)
@@ -139,7 +140,8 @@ def estimate(
         **facts_of(answer, *names, "design_effect", "notes"),
         "rows": shown_times(answer.frame).to_dicts(),
     }
-    parts = (*frame_table(answer.frame), *map(remark, (answer.summary, *answer.notes)))
+    shown = frame_table(readable(answer.frame, answer.names), schema=answer.frame.schema)
+    parts = (*shown, *map(remark, (answer.summary, *answer.notes)))
     return Answer(parts=parts, data=facts)
 
 

@@ -268,7 +268,7 @@ def explain(
     facts = {
         "where": where,
         "sample": sample,
-        **facts_of(plan, "columns", "unused_conditions", *names, "design_effect_scope"),
+        **facts_of(plan, "columns", "unused_conditions", *names, "design_effect_scope", "hint"),
         "files_opened": int(files["opened"].sum()),
         "files_total": files.height,
         "files": files.to_dicts(),

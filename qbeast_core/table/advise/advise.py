@@ -155,9 +155,6 @@ class _Advising:
         self._queries, self._now, self._sample = queries, now, sample
         snapshot = planner.snapshot
         self._newest = snapshot.config.latest
-        self._importance = {
-            snapshot.columns.name(stored): number for stored, number in snapshot.config.importance.items()
-        }
         workload = Workload.of(queries, sample.rows)
         partitions = snapshot.columns.partitions
         # Filters on partition columns skip files with any index.
@@ -171,16 +168,8 @@ class _Advising:
                     f"; filters on the partition columns {list(partitions)} skip files without an index"
                 )
             invalid_argument("queries", problem, value=list(map(str, queries)))
-        facts = TableFacts(
-            rows=sample.table_rows,
-            row_bytes=sample.rows.estimated_size() / sample.rows.height,
-            ends=_ends_of(snapshot.files, snapshot.schema),
-            drawn_by=sample.drawn_by,
-            sample_by=snapshot.config.sample_by,
-            configuration=snapshot.metadata.configuration,
-            partition_shares=_shares_of_partitions(planner, workload) if partitions else None,
-        )
-        self._search = Search(sample.rows, facts, workload)
+        self._planner = planner
+        self._search = Search(sample.rows, facts_of(planner, sample, workload), workload)
 
     def made(self, max_columns: int) -> Advice:
         """Return the advice."""
@@ -232,17 +221,7 @@ class _Advising:
 
     @cached_property
     def _present(self) -> ColumnSet | None:
-        """The index of the table, without kinds that are the defaults; None if it has none."""
-        newest, schema = self._newest, self._sample.rows.schema
-        if newest is None or not newest.revision_id or lost_columns(newest.columns, schema):
-            return None
-        return tuple(map(self._short, map(parse_column_spec, newest.column_specs)))
-
-    def _short(self, column: ColumnSpec) -> Dimension:
-        """Return a column of the table, without its kind if a write chooses this kind by itself."""
-        usual = ColumnSpec(column.name)
-        is_usual = self._search.few.trial.kind_of(usual) == column.kind
-        return Dimension(usual if is_usual else column, self._importance.get(column.name, 1.0))
+        return present_index(self._planner, self._search)
 
     def _text_of(self, column: Dimension) -> str:
         """Return a column for a rewrite of the table, which keeps hashes unless another kind is named."""
@@ -270,6 +249,37 @@ class _Advising:
             for index in sorted(others, key=mean_bytes)
         ]
         return pl.DataFrame(records, schema=_ALTERNATIVES)
+
+
+def facts_of(planner: Planner, sample: TableSample, workload: Workload) -> TableFacts:
+    """Return the facts of a table that a simulation needs."""
+    snapshot = planner.snapshot
+    return TableFacts(
+        rows=sample.table_rows,
+        row_bytes=sample.rows.estimated_size() / sample.rows.height,
+        ends=_ends_of(snapshot.files, snapshot.schema),
+        drawn_by=sample.drawn_by,
+        sample_by=snapshot.config.sample_by,
+        configuration=snapshot.metadata.configuration,
+        partition_shares=_shares_of_partitions(planner, workload) if snapshot.columns.partitions else None,
+    )
+
+
+def present_index(planner: Planner, search: Search) -> ColumnSet | None:
+    """Return the index of a table, without kinds that a write would choose; None if it has none."""
+    snapshot, trial = planner.snapshot, search.few.trial
+    newest = snapshot.config.latest
+    if newest is None or not newest.revision_id or lost_columns(newest.columns, trial.rows.schema):
+        return None
+    importance = {
+        snapshot.columns.name(stored): value for stored, value in snapshot.config.importance.items()
+    }
+    columns: list[Dimension] = []
+    for spec in map(parse_column_spec, newest.column_specs):
+        usual = ColumnSpec(spec.name)
+        is_usual = trial.kind_of(usual) == spec.kind
+        columns.append(Dimension(usual if is_usual else spec, importance.get(spec.name, 1.0)))
+    return tuple(columns)
 
 
 def _shares_of_partitions(planner: Planner, workload: Workload) -> F64Array:
@@ -339,7 +349,8 @@ def _ends_of(files: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     known = [
         name
         for name, dtype in schema.items()
-        if all(name in side.columns and side[name].dtype == dtype for side in (low, high))
+        if not dtype.is_nested()
+        and all(name in side.columns and side[name].dtype == dtype for side in (low, high))
         and not low[name].has_nulls()
         and not high[name].has_nulls()
     ]

@@ -18,6 +18,7 @@ from qbeast_core.sampling.sums import GROUP
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.support.as_json import to_json
 from qbeast_core.support.html import html_of
+from qbeast_core.support.number_texts import estimate_text, percent_text
 from qbeast_core.support.plain_text import in_lines
 from qbeast_core.support.process import require
 from qbeast_core.table.estimate.question import Question
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Estimate:
     """Aggregates of a table, estimated from a sample of its keys, with intervals.
+
+    It prints each answer with the half width of its interval: ``8.01 M ± 1.0 %``, or ``0.3 ± 4.2`` if zero is in the
+    interval. k, M, G and T are thousands, millions, and so on; an exact answer has no ``±``. `frame` has all digits.
 
     Attributes
     ----------
@@ -105,6 +109,8 @@ class Estimate:
     def plot(self, name: str | None = None, *, axes: Axes | None = None) -> Figure:
         """Draw an answer for each group as a point, with its interval as a bar.
 
+        Groups by one number, date or time are along the x axis, others are listed at the side.
+
         Parameters
         ----------
         name : str, optional
@@ -124,9 +130,24 @@ class Estimate:
             msg = f"there is no answer {name!r}; the answers are {list(self.names)}"
             raise InvalidInputError(msg, argument="name")
         require("matplotlib", "drawing")
-        from qbeast_core.table.inspect.drawings import draw_estimate  # noqa: PLC0415 - matplotlib is slow to import
+        from qbeast_core.table.inspect.plot_estimate import draw_estimate  # noqa: PLC0415 - matplotlib is slow to import
 
-        return draw_estimate(self.frame, answer, self.names, self.summary, axes)
+        return draw_estimate(self.frame, answer, self.names, self._caption, axes)
+
+    @property
+    def _caption(self) -> str:
+        """Confidence and cost of the answers, for the title of a picture."""
+        if self.fraction == 0.0:
+            precision = "exact"
+        elif self.fraction == 1.0:
+            precision = "exact: all rows were read"
+        else:
+            at_once = " at once" if self.simultaneous else ""
+            precision = f"{100 * self.confidence:.10g} % confidence{at_once}"
+        read = f"{percent_text(self.share)} of the bytes read"
+        notes = ["the requested error is NOT met"] * (self.met is False)
+        notes += [] if self.complete else ["groups without sampled rows are missing"]
+        return "\n".join([f"{precision}, {read}", *notes])
 
     @property
     def summary(self) -> str:
@@ -150,14 +171,38 @@ class Estimate:
 
     def __repr__(self) -> str:
         head = f"Estimate of {self.uri}, version {self.version}: {self.summary}"
-        return in_lines([head, *(f"  {note}" for note in self.notes), *str(self.frame).split("\n")])
+        with pl.Config(tbl_hide_column_data_types=True):
+            table = str(readable(self.frame, self.names))
+        return in_lines([head, *(f"  {note}" for note in self.notes), *table.split("\n")])
 
     def _repr_html_(self) -> str:
         """Return the estimate as HTML for notebooks."""
         facts = {"precision": escape(self.summary)}
         if self.notes:
             facts["notes"] = "<br>".join(map(escape, self.notes))
-        return html_of(f"Estimate of {self.uri}, version {self.version}", facts, self.frame)
+        shown = readable(self.frame, self.names)
+        return html_of(f"Estimate of {self.uri}, version {self.version}", facts, shown)
+
+
+def readable(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Return a frame of answers with a text for each answer and its interval; other columns stay.
+
+    >>> frame = pl.DataFrame({"day": [1], "n": [800.0], "n_low": [792.0], "n_high": [808.0], "reliable": [True]})
+    >>> readable(frame, ["n"]).rows()
+    [(1, '800 ± 1.0 %', True)]
+    """
+    texts = [
+        pl.Series(
+            name,
+            [
+                None if value is None else estimate_text(value, low, high)
+                for value, low, high in frame.select(name, f"{name}_low", f"{name}_high").iter_rows()
+            ],
+            pl.String,
+        )
+        for name in names
+    ]
+    return frame.with_columns(texts).drop(f"{name}_{end}" for name in names for end in ("low", "high"))
 
 
 def frame_of(question: Question, sample: KeySample, intervals: Sequence[Interval]) -> pl.DataFrame:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -21,6 +22,10 @@ from qbeast_core.tree.space.fit_space import KNOT_CHARACTERS, Growth, ValueRange
 from qbeast_core.tree.space.index_values import to_index_column
 from qbeast_core.tree.space.summary import IndexSummary
 
+# Maximum number of values of a column that has few.
+_MAX_FEW: Final = 4
+_FIRST_ROWS: Final = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class ChosenRevision:
@@ -31,6 +36,8 @@ class ChosenRevision:
     is_new: bool
     # Number of rows to index.
     rows: int
+    # Number of values of the columns that have few, of the first revision of a table; of large tables in a sample.
+    few_values: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def choose_revision(
@@ -46,7 +53,9 @@ def choose_revision(
     summary = summary_of(wish.names)
     if state is None or state.newest is None:
         first = first_revision(wish, summary, table_id=uri, timestamp_ms=now_ms)
-        return ChosenRevision(first, is_new=True, rows=summary.rows)
+        return ChosenRevision(
+            first, is_new=True, rows=summary.rows, few_values=_few_values(summary, wish.names)
+        )
     current, files, blocks = state.newest, state.snapshot.files, state.binding(state.newest)
     if gone is not None:
         files = files.filter(~pl.Series(gone, dtype=pl.Boolean))
@@ -56,6 +65,15 @@ def choose_revision(
     growth = growth_of(files, current, cubes=cubes)
     revision = next_revision(current, wish, summary, growth=growth, timestamp_ms=now_ms)
     return ChosenRevision(revision, is_new=revision is not current, rows=summary.rows)
+
+
+def _few_values(summary: IndexSummary, names: Sequence[str]) -> dict[str, int]:
+    """Return the number of values of columns that have few; null is one."""
+    sampled = map(summary.values, names)
+    # The first values rule out most columns.
+    likely = [values for values in sampled if values.head(_FIRST_ROWS).n_unique() <= _MAX_FEW]
+    counts = {values.name: values.n_unique() for values in likely}
+    return {name: count for name, count in counts.items() if count <= _MAX_FEW}
 
 
 def wish_of_table(state: Index, *, redraw: bool = False) -> IndexWish:

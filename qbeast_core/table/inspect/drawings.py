@@ -1,11 +1,10 @@
-"""Draw the tree, the cost of samples, and estimates; figures, colours and titles of all drawings."""
+"""Draw the tree and the cost of samples; figures, colours and titles of all drawings."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from textwrap import fill
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -150,39 +149,6 @@ def draw_fraction(
     axes.grid(visible=True, which="major", color="#dddddd", lw=0.6)
     axes.legend(**LEGEND, loc="lower right")
     title(axes, caption)
-
-
-def draw_estimate(
-    frame: pl.DataFrame, name: str, names: Sequence[str], caption: str, axes: Axes | None
-) -> Figure:
-    """Draw an answer for each group."""
-    if axes is None:
-        axes = new_axes((6.4, 0.9 + 0.28 * max(frame.height, 3)))
-    by = frame.columns[: frame.columns.index(names[0])]
-    answered = frame.filter(pl.col(name).is_not_null()).reverse()
-    labels = answered.select(
-        pl.concat_str(pl.col(by).cast(pl.String).fill_null("null"), separator=", ") if by else pl.lit(name)
-    )
-    for reliable, colour, label in ((True, OPENED, "reliable"), (False, FAINT, "not reliable")):
-        rows = [index for index, value in enumerate(answered["reliable"]) if value is reliable]
-        part = answered[rows]
-        if rows:
-            ends = [
-                part[name] - part[f"{name}_low"].fill_null(part[name]),
-                part[f"{name}_high"].fill_null(part[name]) - part[name],
-            ]
-            bars = [value.to_numpy() for value in ends]
-            axes.errorbar(
-                part[name].to_numpy(), rows, xerr=bars, fmt="o", ms=4, capsize=2, color=colour, label=label
-            )
-    axes.set_yticks(range(answered.height), labels.to_series().head(answered.height).to_list())
-    axes.set_xlabel(name)
-    quiet(axes)
-    axes.grid(visible=True, axis="x", color="#dddddd", lw=0.6)
-    if not answered["reliable"].all():
-        axes.legend(**LEGEND)
-    title(axes, fill(caption, 72))
-    return cast("Figure", axes.figure)
 
 
 class Picture(Figure):

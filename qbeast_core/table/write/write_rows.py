@@ -42,6 +42,7 @@ from qbeast_core.table.index.key_counts import (
 from qbeast_core.table.index.partition_sizes import warn_if_small
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
+from qbeast_core.table.write.first_write import hint_of_first_write
 from qbeast_core.table.write.found_table import find_target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options, is_applied
 from qbeast_core.table.write.planned_table import PlannedTable, prepare, rows_intent
@@ -98,7 +99,7 @@ def _write(
         LOG.debug("plans %d rows for %s: %d files", chosen.rows, uri, plan.file_count)
     stays = target if options.mode == "append" else None
     if options.dry_run:
-        return _planned(target, stays, plan, chosen, rows)
+        return _with_hint(_planned(target, stays, plan, chosen, rows), target, planned, chosen)
     adds = _written(plan, files, options)
     count = rows_of(adds)
     planned = _with_marks(planned, (drawn, reserved), count)
@@ -120,7 +121,8 @@ def _write(
     if stays is None:
         warn_if_one_key(chosen.revision, count, own)
     result = WriteResult.of(revision, rows=count, design_effect=counts.design_effect)
-    return _done(replace(result, new_revision=chosen.is_new), adds, outcome)
+    result = _done(replace(result, new_revision=chosen.is_new), adds, outcome)
+    return _with_hint(result, target, planned, chosen)
 
 
 def _choose(planned: PlannedTable, rows: Rows, uri: str) -> ChosenRevision | None:
@@ -212,6 +214,15 @@ def _done(planned: WriteResult, adds: Sequence[AddFile], outcome: CommitOutcome)
     )
 
 
+def _with_hint(
+    result: WriteResult, target: Snapshot | None, planned: PlannedTable, chosen: ChosenRevision | None
+) -> WriteResult:
+    """Add the hint of the write that makes a table."""
+    if target is not None or chosen is None:
+        return result
+    return replace(result, hint=hint_of_first_write(planned, chosen, result.rows, result.design_effect))
+
+
 def _planned(
     target: Snapshot | None,
     stays: Snapshot | None,
@@ -270,6 +281,9 @@ class WriteResult(FilesResult):
         Whether there was nothing to do: with mode ``"ignore"`` a table exists, or `txn` was applied before.
     rows_deleted : int
         Number of rows that the new rows replace, with `where`. An overwrite of all rows does not count them.
+    hint : str or None
+        Of the write that makes a table: one line about its index if filters will skip little with it, because the
+        table is small or an indexed column has few values. None if all is well.
     """
 
     rows: int = 0
@@ -283,6 +297,7 @@ class WriteResult(FilesResult):
     staged_files: int = 0
     skipped: bool = False
     rows_deleted: int = 0
+    hint: str | None = None
 
     @staticmethod
     def of(
