@@ -76,7 +76,7 @@ def complaints(page: Path, folder: Path) -> str:
     code = "".join(SESSIONS.findall(page.read_text()))
     session = doctest.DocTestParser().get_doctest(code, {}, page.name, str(page), 0)
     output: list[str] = []
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     assert session.examples
     with contextlib.chdir(folder):
         runner.run(session, out=output.append)

@@ -55,7 +55,7 @@ _MEMBERS: Final = {
 _SEEDS: Final = ("random_seed", "random_state", "seed")
 _SEED: Final = (
     " A table fixes the rows of a sample, without a seed: those with the lowest weights. The same `sample` returns "
-    "the same rows each time; for other rows, give a range such as sample=(0.1, 0.2), or `seed=` to read_table and scan_table."
+    "the same rows each time; for other rows, give a range such as sample=(0.1, 0.2), or `seed=` to read_table."
 )
 # Arguments of other libraries; a call is offered the first of ours that it has.
 _KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
