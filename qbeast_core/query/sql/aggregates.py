@@ -186,7 +186,7 @@ def _wide(values: pl.Expr, schema: pl.Schema) -> pl.Expr:
 
 def _count(node: exp.Count, lowering: Lowering, where: pl.Expr | None) -> pl.Expr:
     counted = node.this
-    if isinstance(counted, (exp.Star, exp.Literal)):
+    if counted is None or isinstance(counted, (exp.Star, exp.Literal)):
         return pl.len() if where is None else where.filter(where).count()
     if isinstance(counted, exp.Distinct):
         return _count_distinct(counted.expressions, lowering, where)

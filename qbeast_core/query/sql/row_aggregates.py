@@ -131,7 +131,7 @@ def _level(node: exp.Expr) -> float:
 
 def _count(node: exp.Count, lowering: Lowering, where: pl.Expr | None) -> pl.Expr:
     counted = node.this
-    if isinstance(counted, (exp.Star, exp.Literal)):
+    if counted is None or isinstance(counted, (exp.Star, exp.Literal)):
         return pl.len() if where is None else where.sum()
     if not isinstance(counted, exp.Distinct):
         value = lowering.value(checked_part(counted, aggregates=False)).expr

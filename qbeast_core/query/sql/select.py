@@ -263,6 +263,6 @@ def _with_columns(rows: pl.LazyFrame, exprs: Mapping[str, pl.Expr]) -> pl.LazyFr
     if not any(expr.meta.root_names() for expr in exprs.values()):  # as many constants as there are rows
         named = {f"{_CONSTANT}{number}": expr for number, expr in enumerate(exprs.values())}
         rows, exprs = rows.with_columns(**named), dict(zip(exprs, map(pl.col, named), strict=True))
-    result = rows.select(**exprs)
+    result = rows.select(expr.alias(name) for name, expr in exprs.items())
     wide = [name for name, dtype in result.collect_schema().items() if isinstance(dtype, pl.Int128)]
     return result.with_columns(pl.col(name).cast(pl.Int64) for name in wide) if wide else result

@@ -185,7 +185,7 @@ def question_of(
     groups, keys = _groups(by, keys, joined, splits=per is not None)
     rows = joined if keys is None else keys.schema
     expressions = _expressions(aggregates, "aggregates", rows)
-    if not expressions:
+    if len(expressions) == (0 if query is None else len(query.hidden)):
         refuse("aggregates", "must have at least one aggregate, such as {'n': pl.len()} or \"avg(price)\"")
     answers = _aggregates(expressions, rows, groups, planner.hashed if keys is None else ())
     cut, hidden = (None, ()) if query is None else (query.cut, query.hidden)

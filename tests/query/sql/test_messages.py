@@ -137,6 +137,7 @@ CLAUSES = {
     "SELECT d, sum(id) FROM self GROUP BY d LIMIT 3 OFFSET 1": "OFFSET is not supported.*slice the result",
     "SELECT DISTINCT d, sum(id) FROM self GROUP BY d": "DISTINCT is not supported.*group by the columns",
     "SELECT sum(m) FROM (SELECT id, sum(m) AS m FROM self GROUP BY id LIMIT 3)": "LIMIT is not.*limit the outer query",
+    "SELECT d FROM self GROUP BY d ORDER BY count(*)": "at least one aggregate",
     "WITH other AS (SELECT 1) SELECT sum(id) FROM other": "WITH is not supported",
     "SELECT max(id), sum(m) FROM self ORDER BY max(id)": "depends on single rows",
 }

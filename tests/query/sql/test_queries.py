@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import duckdb
@@ -16,8 +18,9 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import qbeast
+from qbeast_core.query.sql.aggregates import sql_query
 from qbeast_core.query.sql.select import selected
-from qbeast_core.query.sql.values import InvalidSqlError
+from qbeast_core.query.sql.values import InvalidSqlError, UnknownColumnError
 from tests.helpers.examples import examples
 from tests.query.sql.oracle import with_rows
 from tests.query.sql.texts import ROWS, conditions, form, one_of
@@ -42,6 +45,7 @@ QUERIES = (
     "SELECT count(*) AS n FROM self",
     "SELECT count(*) AS n FROM self WHERE i > 1000000000000",
     "SELECT sum(i) AS s, min(i) AS m, count(i) AS n, avg(i) AS a FROM self WHERE id < 0",
+    "SELECT count() AS self FROM self",
     "SELECT 1 AS one FROM self",
     "SELECT 1 AS one, 'a' AS b FROM self WHERE id > 5",
     "SELECT 'all' AS label, count(*) AS n FROM self",
@@ -175,7 +179,7 @@ def queries() -> st.SearchStrategy[str]:
 HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
-@examples(10, sweep=1_500, parent=settings(suppress_health_check=HEALTH, deadline=None))
+@examples(6, sweep=1_500, parent=settings(suppress_health_check=HEALTH, deadline=None))
 @given(queries())
 def test_random_queries_have_the_rows_of_duckdb(oracle: duckdb.DuckDBPyConnection, query: str) -> None:
     try:
@@ -261,3 +265,65 @@ def test_types_of_results_fit_arrow(tmp_path: Path) -> None:
     )
     assert result.collect_schema() == {"c": pl.String, "s": pl.Int64, "n": pl.Int64}
     assert result.collect().to_arrow().num_rows == 2
+
+
+WORDS = (
+    *(
+        "HAVING",
+        "ORDER BY",
+        "LIMIT",
+        "3",
+        "(",
+        ")",
+        ",",
+        "sum(i)",
+        "count()",
+        "NULL",
+        "'a'",
+        "AS",
+        "x",
+        ".",
+        "*",
+        "-",
+    ),
+    *(
+        "DISTINCT",
+        "JOIN o USING (id)",
+        "GROUP BY",
+        "AND",
+        "NOT",
+        "c",
+        "OVER ()",
+        "ALL",
+        "DESC",
+        "self",
+        "BETWEEN",
+    ),
+    *(
+        "IS NULL",
+        "[1]",
+        "CASE",
+        "END",
+        "INTERVAL",
+        "median(x)",
+        "FROM (SELECT id, sum(i) AS q FROM self GROUP BY id)",
+    ),
+)
+
+
+@examples(40, sweep=10_000, parent=settings(deadline=None))
+@given(st.sampled_from(QUERIES), st.randoms(use_true_random=False), st.integers(1, 4))
+def test_wrong_texts_raise_one_kind_of_error(query: str, random: Random, changes: int) -> None:
+    words = re.findall(r"\w+|'[^']*'|[^\w\s]", query)
+    for _ in range(changes):
+        index = random.randrange(len(words) + 1)
+        if random.random() < 0.4:
+            del words[index : index + 1]
+        else:
+            words.insert(index, random.choice(WORDS))
+    text = " ".join(words)
+    for read in (lambda: selected(text, OURS, "self"), lambda: sql_query(text, ROWS.schema)):
+        try:
+            read()
+        except (InvalidSqlError, UnknownColumnError, pl.exceptions.PolarsError) as error:
+            assert not re.search(r"Expression|Identifier\(", str(error))  # noqa: PT017 - many texts raise nothing
