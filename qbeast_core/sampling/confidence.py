@@ -61,6 +61,20 @@ class Interval:
         """Maximum distance of the true value from the estimate; NaN without a bound."""
         return np.where(self.exact, 0.0, np.maximum(self.high - self.value, self.value - self.low))
 
+    def of_groups(self, rows: I64Array) -> Interval:
+        """Return the intervals of some groups, by their numbers."""
+        return Interval(
+            value=self.value[rows],
+            low=self.low[rows],
+            high=self.high[rows],
+            keys=self.keys[rows],
+            largest_share=self.largest_share[rows],
+            exact=self.exact[rows],
+            finite=self.finite[rows],
+            skewness=self.skewness[rows],
+            deviates=self.deviates,
+        )
+
 
 def factor_of(confidence: float, *, answers: int = 1) -> float:
     """Return the half width of an interval in standard errors; for several answers at once, by Bonferroni.

@@ -30,6 +30,9 @@ _MAX_MESSAGE: Final = 4_000
 _LONG: Final = re.compile(
     rf"""(?<!\w)(['"])((?:\\.|(?!\1)[^\\]){{{MAX_QUOTED + 1},}})\1(?!\w)|\S{{{MAX_QUOTED + 1},}}""", re.DOTALL
 )
+# The start of a syntax tree as Rust prints it: ``Ident { value: "a" }``, ``Number("1", false)``.
+_TREE: Final = re.compile(r"\b[A-Z]\w*(?: \{|\([\[\"A-Z])")
+_PAIRS: Final = {"{": "}", "(": ")", "[": "]"}
 _MAX_CHARACTERS: Final = 100
 _ADDRESS: Final = re.compile(
     r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]*://)"
@@ -46,6 +49,29 @@ class _Unquoted(str):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def without_trees(text: str) -> str:
+    """Return a message of Polars without the syntax trees in it.
+
+    >>> without_trees('array element Function(Function { name: "f", args: [Ident { value: "a" }] }) is not supported')
+    'array element … is not supported'
+    """
+    start = _TREE.search(text)
+    while start is not None:
+        open_brackets = list[str]()
+        end = len(text)
+        for index in range(start.start(), len(text)):
+            if text[index] in _PAIRS:
+                open_brackets.append(_PAIRS[text[index]])
+            elif open_brackets and text[index] == open_brackets[-1]:
+                open_brackets.pop()
+                if not open_brackets:
+                    end = index + 1
+                    break
+        text = f"{text[: start.start()]}…{text[end:]}"
+        start = _TREE.search(text)
+    return text
 
 
 def shortened(value: object) -> object:

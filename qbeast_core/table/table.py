@@ -28,11 +28,19 @@ from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.html import html_of
-from qbeast_core.support.plain_text import on_one_line, reason_of
+from qbeast_core.support.plain_text import on_one_line, reason_of, without_trees
 from qbeast_core.support.process import FORKED, is_forked, refuse_forked, require
 from qbeast_core.support.runtime import now_ms
 from qbeast_core.support.suggestions import item_hint, member_hint
-from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of, refuse_statement
+from qbeast_core.table.data.expressions import (
+    UTC_NOW,
+    Predicate,
+    Value,
+    evaluating,
+    filter_of,
+    reading_sql,
+    refuse_statement,
+)
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.index.unindexed import latest_revision, refuse_unindexed
@@ -797,35 +805,54 @@ class Table:
     def sql(
         self, query: str, *, sample: Sample | None = None, sample_by: Sequence[str] | None = None
     ) -> pl.LazyFrame:
-        """Run a query in the SQL of Polars. The name of the table is ``self``.
+        """Run a query in SQL. The name of the table is ``self``.
 
-        Filters, columns and limits reduce the data that is read, as in `scan`. Types and rules are those of Polars, not
-        of DuckDB as in `where`. The text is a whole query, which may read other files: do not accept it from people who
-        must not read them.
+        Filters, columns and limits reduce the data that is read, as in `scan`; ``count(*)`` reads only what the log
+        does not count.
 
         Parameters
         ----------
         query : str
-            ``"SELECT ... FROM self ..."``.
+            ``"SELECT ... FROM self ..."``, perhaps with WHERE, GROUP BY, HAVING, ORDER BY, LIMIT, OFFSET and DISTINCT.
+            Its expressions are those of `where`, with the same types, rules and results. A query with anything else (a
+            join, a query inside, WITH, UNION, a window, a function that `where` does not have) runs in the SQL of
+            Polars instead, with the types and rules of Polars; it may read other files: do not accept it from people
+            who must not read them.
+
+        Returns
+        -------
+        polars.LazyFrame
+            Columns are named by their alias, the name of the column, or the text of the expression. Sums of integers
+            that do not fit in 64 bits raise an error of Polars when rows are collected.
 
         Raises
         ------
         InvalidInputError
-            Polars cannot run the query.
+            The query has an error, or Polars cannot run it.
 
         Examples
         --------
         >>> import polars as pl, qbeast
         >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
-        >>> qbeast.open_table("ids").sql("SELECT count(*) AS n FROM self WHERE id < 10").collect().item()
+        >>> table = qbeast.open_table("ids")
+        >>> table.sql("SELECT count(*) AS n FROM self WHERE id < 10").collect().item()
         10
+        >>> table.sql("SELECT id % 3 AS rest, sum(id) FROM self GROUP BY ALL ORDER BY 2 DESC LIMIT 1").collect().rows()
+        [(0, 166833)]
         """
+        from qbeast_core.query.sql.select import selected
+
         refuse_statement(query)
+        rows = self.scan(sample=sample, sample_by=sample_by)
+        with reading_sql(query, "query", self.schema), evaluating(query, "query"):
+            chosen = selected(query, rows, "self", clock=UTC_NOW)
+        if chosen is not None:
+            return chosen
         try:
-            answer = self.scan(sample=sample, sample_by=sample_by).sql(query)
+            answer = rows.sql(query)
             answer.collect_schema()
         except (pl.exceptions.PolarsError, TypeError) as error:
-            reason = reason_of(error).rstrip(".")
+            reason = without_trees(reason_of(error)).rstrip(".")
             keywords = [name for name in self.columns if reason.endswith(f"unsupported function {name!r}")]
             reason += "".join(f'. Write the column in double quotes: "{name}"' for name in keywords)
             reason += f". {_JOINS}" if reason.startswith("relation ") else ""
@@ -1037,7 +1064,8 @@ class Table:
             ``n_unique`` of the columns that the table is sampled by (several: of ``pl.struct``). Texts are SQL:
             ``"avg(delay)"``, or several with commas, optionally with ``AS name``. A mapping sets the names of the
             answers; otherwise the name is the name of the expression, or the text. A single text can also be
-            ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`.
+            ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`, also with JOIN, HAVING, ORDER
+            BY and LIMIT. Then the frame has the rows of the query, in order, and says which of them are certain.
             A function takes a Polars frame of rows and returns a number, a mapping of names to numbers, a frame of one
             row, or a sequence of numbers. See the notes.
         per : polars.Expr or str, or a sequence or mapping of these, optional
@@ -1060,9 +1088,12 @@ class Table:
             how)``, with ``"left"`` (default), ``"inner"``, ``"semi"`` or ``"anti"``. `by`, `where` and `aggregates` can
             use their columns. A frame must have distinct values of the columns, except for ``"semi"`` and ``"anti"``. A
             table (`Table` or its path) must have the same sampling key as this one, and `columns` must be this key:
-            samples of both then hold all rows of the same keys, and several rows may match. See `qbeast.Join`.
+            samples of both then hold all rows of the same keys, and several rows may match. See `qbeast.Join`. For a
+            query with JOIN, a mapping of the names in the query to tables or frames: ``{"users": table}`` for
+            ``"... FROM self JOIN users USING (user)"``.
         error : float or str, optional
-            Maximum error of an answer, as a fraction of it, in (0, 1]: 0.02 or ``"2%"``.
+            Maximum error of an answer, as a fraction of it, in (0, 1]: 0.02 or ``"2%"``. With HAVING and LIMIT, of the
+            rows that the result lists.
         absolute : mapping of str to float, optional
             Maximum error of answers by name, in the unit of the answer, for values that may be near zero.
         confidence : float or str, default 0.95

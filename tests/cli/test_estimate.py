@@ -90,6 +90,11 @@ def test_joins_name_tables_and_keys(tmp_path: Path) -> None:
             "rows"
         ]
         assert rows[0]["n"] == count
+    query = "SELECT kept, count(*) AS n FROM sales JOIN b USING (brand) GROUP BY kept ORDER BY n DESC LIMIT 1"
+    join = f"b={tmp_path / 'brands'}"
+    facts = run_json("estimate", tmp_path / "sales", query, "--join", join, "--sample", "100%")
+    assert facts["rows"] == [pytest.approx({**facts["rows"][0], "kept": 1, "n": matching, "certain": True})]
+    assert facts["certain_order"] is True
     assert "is not TABLE:COLUMNS" in run_error(
         "estimate", tmp_path / "sales", "count(*)", "--join", "brands", code=2
     )

@@ -141,3 +141,14 @@ def test_joined_tables_equal_estimates_without_spark(spark: SparkSession, tmp_pa
         assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
         assert (actual.rows_read, actual.bytes_opened) == (here.rows_read, here.bytes_opened)
     assert actual.frame.select("n", "fare").row(0) == (truth.height, truth["fare"].sum())
+
+
+def test_queries_equal_estimates_without_spark(spark: SparkSession, path: Path) -> None:
+    query = (
+        "SELECT k.name, count(*) AS n FROM t JOIN kinds AS k USING (kind) WHERE x < 20 GROUP BY k.name "
+        "HAVING median(x) > 5 ORDER BY sum(x) DESC LIMIT 1"
+    )
+    options = {"join": {"kinds": pl.DataFrame({"kind": ["a", "b"], "name": ["one", "two"]})}, "sample": 0.3}
+    actual, here = bridge.estimate(spark, path, query, **options), qbeast.estimate(path, query, **options)
+    assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
+    assert actual.certain_order is here.certain_order

@@ -38,9 +38,11 @@ def _as_numbers(
 
 
 def _as_joins(
-    _ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
-) -> list[tuple[str, list[str], str]] | None:
-    """Return joins from texts such as ``plans:user`` and ``s3://shop/returns:user,day:anti``."""
+    ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> list[tuple[str, list[str], str]] | dict[str, str] | None:
+    """Return joins from texts such as ``plans:user`` and ``s3://shop/returns:user,day:anti``, or ``plans=path``."""
+    if any(map(_NAMED.fullmatch, texts)):
+        return as_mapping(ctx, parameter, texts)
     joins: list[tuple[str, list[str], str]] = []
     for text in texts:
         match = _JOIN.fullmatch(text)
@@ -78,7 +80,7 @@ _NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
     option(
         "--join",
         "A table with the same sampling key, the columns of the key, and optionally inner, semi or anti: "
-        "returns:user:anti. May be repeated.",
+        "returns:user:anti. For a query with JOIN, the table of a name in it: users=data/users. May be repeated.",
         "TABLE:COLUMNS[:HOW]",
         multiple=True,
         callback=_as_joins,
@@ -126,8 +128,8 @@ def estimate(
 
     Reads the smallest sample that is sufficient. AGGREGATE is SQL such as "avg(dep_delay)" or "count(*) FILTER (WHERE
     distance > 1500)", optionally with a name: "delay=avg(dep_delay)". A single AGGREGATE can be a query: "SELECT
-    carrier, avg(dep_delay) GROUP BY carrier", also with values per key: "SELECT median(spend) FROM (SELECT user,
-    sum(price) AS spend FROM self GROUP BY user)".
+    carrier, avg(dep_delay) GROUP BY carrier ORDER BY 2 LIMIT 3", also with values per key: "SELECT median(spend) FROM
+    (SELECT user, sum(price) AS spend FROM self GROUP BY user)".
     """
     from qbeast_core.cli.tables import frame_table, remark
     from qbeast_core.support.far_times import shown_times
@@ -137,7 +139,7 @@ def estimate(
     answer = table.estimate(_named(aggregates), per=values, by=list(by) or None, **options)
     names = ("met", "complete", "confidence", "fraction", "rows_read", "bytes_opened", "bytes_total")
     facts = {
-        **facts_of(answer, *names, "design_effect", "notes"),
+        **facts_of(answer, *names, "design_effect", "notes", "certain_order"),
         "rows": shown_times(answer.frame).to_dicts(),
     }
     shown = frame_table(readable(answer.frame, answer.names), schema=answer.frame.schema)

@@ -220,11 +220,11 @@ def export(table: str, **options: Any) -> Answer:
     _output_options,
 )
 def sql(table: qbeast.Table, *, query: str, **options: Any) -> Answer:
-    """Query a table in the SQL of Polars.
+    """Query a table in SQL.
 
     The table is named self: "SELECT carrier, avg(arr_delay) FROM self WHERE dep_time < 700 GROUP BY carrier". Filters,
-    columns and limits of QUERY reduce what is read. QUERY can also read other files: do not run one from people who
-    must not read them.
+    columns and limits of QUERY reduce what is read. Expressions are those of --where; a QUERY with anything else, such
+    as a window, runs in the SQL of Polars. It can read other files: do not run one from people who must not read them.
     """
     from qbeast_core.cli.tables import frame_table
     from qbeast_core.support.far_times import shown_times

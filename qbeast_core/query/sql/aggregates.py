@@ -5,21 +5,25 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import polars as pl
 from sqlglot import exp
 
-from qbeast_core.query.sql.lower import Clock, Lowering
-from qbeast_core.query.sql.parse import (
-    TEXT,
-    check_clauses,
-    checked_part,
-    parse_list,
-    parse_select,
-    sql_of,
-    without_parentheses,
+from qbeast_core.query.sql.clauses import (
+    Query,
+    columns_of,
+    group_keys,
+    name_of,
+    named_aggregate,
+    parse_query,
+    with_aliases,
 )
+from qbeast_core.query.sql.cut import Cut
+from qbeast_core.query.sql.having import Terms, cut_of
+from qbeast_core.query.sql.lower import Clock, Lowering
+from qbeast_core.query.sql.parse import checked_part, parse_list, sql_of, without_parentheses
 from qbeast_core.query.sql.values import invalid_sql
 from qbeast_core.support.plain_text import reason_of
 
@@ -44,7 +48,6 @@ _QUANTILES: Final[Mapping[type[exp.Expr], Any]] = {
     exp.PercentileDisc: "equiprobable",
     exp.Quantile: "linear",
 }
-_NAMED: Final[Mapping[str, type[exp.Expr]]] = {"mean": exp.Avg, "percentile": exp.PercentileCont}
 _SIGNS: Final[Mapping[type[exp.Expr], Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
     exp.Add: operator.add,
     exp.Sub: operator.sub,
@@ -60,6 +63,10 @@ class GroupedQuery:
     by: Mapping[str, pl.Expr]
     aggregates: Mapping[str, pl.Expr]
     where: pl.Expr | None
+    # HAVING, ORDER BY and LIMIT.
+    cut: Cut | None = None
+    # Names of aggregates that only HAVING and ORDER BY use.
+    hidden: tuple[str, ...] = ()
     # The query in FROM, whose columns the other parts use.
     inner: GroupedQuery | None = None
 
@@ -84,107 +91,49 @@ def sql_list(
     {'double': '[([(col("price")) * (2.0)].sum()) / (len())]', 'min(price)': 'col("price").min()'}
     """
     lowering = Lowering(schema, clock, null_sums=null_sums)
-    nodes = _columns(parse_list(text, schema.names()))
+    nodes = columns_of(parse_list(text, schema.names()), name_of)
     lower = _checked_aggregate if aggregates else _values
     return {name: lower(node, lowering) for name, node in nodes.items()}
 
 
 def sql_query(text: str, schema: pl.Schema, *, clock: Clock | None = None) -> GroupedQuery:
-    """Lower ``SELECT keys, aggregates [FROM name] [WHERE condition] [GROUP BY keys]``.
+    """Lower ``SELECT keys, aggregates [FROM name] [WHERE ...] [GROUP BY keys] [HAVING ...] [ORDER BY ...] [LIMIT n]``.
 
-    Instead of a name, FROM may have a query of this form in parentheses.
+    Instead of a name, FROM may have a query in parentheses, up to GROUP BY.
 
     >>> schema = pl.Schema({"price": pl.Float64, "shop": pl.String})
     >>> query = sql_query("SELECT shop, avg(price) AS mean FROM self WHERE price > 1 GROUP BY shop", schema)
     >>> list(query.by), list(query.aggregates)
     (['shop'], ['mean'])
     """
-    tree = parse_select(text, schema.names())
-    for name in tree.find_all(exp.Identifier):  # a key of GROUP BY may quote a name that SELECT does not
-        name.set("quoted", None)
-    nested = _inner_query(tree)
-    if nested is None:
-        _refuse_other_sources(tree)
-        return _lowered_query(tree, Lowering(schema, clock))
-    inner = _lowered_query(nested, Lowering(schema, clock, null_sums=True))
-    return replace(_lowered_query(tree, Lowering(inner.types(schema), clock)), inner=inner)
+    return lowered_query(parse_query(text, schema.names()), schema, clock=clock)
 
 
-def _inner_query(tree: exp.Select) -> exp.Select | None:
-    """Return the query in FROM, if there is one."""
-    source = tree.args.get("from_")
-    if source is None or not isinstance(source.this, exp.Subquery):
-        return None
-    query = source.this.this
-    more = {name for name, value in source.this.args.items() if value} - {"this", "alias"}
-    if more or not isinstance(query, exp.Select) or not query.args.get("group"):
-        invalid_sql(f"FROM {sql_of(source.this)} is not supported; write FROM (SELECT ... GROUP BY ...)")
-    check_clauses(query)
-    _refuse_other_sources(query)
-    return query
+def lowered_query(query: Query, schema: pl.Schema, *, clock: Clock | None = None) -> GroupedQuery:
+    """Lower a parsed query over the columns of the joined rows."""
+    if query.inner is None:
+        return _lowered_query(query.outer, Lowering(schema, clock))
+    inner = _lowered_query(query.inner, Lowering(schema, clock, null_sums=True))
+    return replace(_lowered_query(query.outer, Lowering(inner.types(schema), clock)), inner=inner)
 
 
 def _lowered_query(tree: exp.Select, lowering: Lowering) -> GroupedQuery:
-    columns = _columns(tree.expressions)
-    where, group = tree.args.get("where"), tree.args.get("group")
-    keys = [] if group is None else [_key(key, columns, lowering.schema) for key in _plain_group(group)]
-    by: dict[str, pl.Expr] = {}
-    aggregates: dict[str, pl.Expr] = {}
+    columns = columns_of(tree.expressions, name_of)
+    names = lowering.schema.names()
+    where = tree.args.get("where")
+    keys = group_keys(tree, columns, names)
+    by, answers = dict[str, exp.Expr](), dict[str, exp.Expr]()
     for name, node in columns.items():
-        if node in keys:
-            by[name] = _values(node, lowering)
-        else:
-            aggregates[name] = _checked_aggregate(node, lowering)
-    by |= {_name(key): _values(key, lowering) for key in keys if key not in columns.values()}
-    condition = None if where is None else lowering.condition(checked_part(where.this, aggregates=False))
-    return GroupedQuery(by, aggregates, condition)
-
-
-def _refuse_other_sources(tree: exp.Select) -> None:
-    source = tree.args.get("from_")
-    if source is None:
-        return
-    table = source.this
-    more = {name for name, value in table.args.items() if value} - {"this"}
-    if more or not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-        invalid_sql(f"FROM {sql_of(table)} is not supported; write FROM self without an alias")
-
-
-def _columns(nodes: Sequence[exp.Expr]) -> dict[str, exp.Expr]:
-    columns: dict[str, exp.Expr] = {}
-    for node in nodes:
-        name = _name(node)
-        if name in columns:
-            invalid_sql(f"two columns are named {name!r}; rename one with AS")
-        columns[name] = node.this if isinstance(node, exp.Alias) else node
-    return columns
-
-
-def _name(node: exp.Expr) -> str:
-    if isinstance(node, exp.Alias):
-        return str(node.alias)
-    if isinstance(node, exp.Column) and not node.table:
-        return str(node.this.this)
-    return str(node.meta.get(TEXT) or node.sql("duckdb"))
-
-
-def _plain_group(group: exp.Group) -> list[exp.Expr]:
-    extra = [name for name, value in group.args.items() if value and name != "expressions"]
-    if extra:
-        invalid_sql(f"GROUP BY {extra[0].strip('_').upper()} is not supported; list the keys")
-    return list(group.expressions)
-
-
-def _key(node: exp.Expr, columns: Mapping[str, exp.Expr], schema: pl.Schema) -> exp.Expr:
-    """Resolve a key of GROUP BY: the position of a column, an alias, or an expression."""
-    node = without_parentheses(node)
-    if isinstance(node, exp.Literal) and not node.is_string:
-        position = int(node.this) if node.this.isdigit() else 0
-        if not 1 <= position <= len(columns):
-            invalid_sql(f"GROUP BY {node.this} is not the position of a column; there are {len(columns)}")
-        return list(columns.values())[position - 1]
-    alias = _name(node) if isinstance(node, exp.Column) and not node.table else ""
-    return columns[alias] if alias in columns and alias not in schema else node
+        (by if without_parentheses(node) in keys else answers)[name] = node
+    selected = [without_parentheses(node) for node in columns.values()]
+    by |= {name_of(key): key for key in keys if key not in selected}
+    groups = {name: _values(node, lowering) for name, node in by.items()}
+    aggregates = {name: _checked_aggregate(node, lowering) for name, node in answers.items()}
+    condition = None if where is None else with_aliases(where.this, columns, names)
+    kept = None if condition is None else lowering.condition(checked_part(condition, aggregates=False))
+    terms = Terms(by, answers, lowering, groups, partial(_checked_aggregate, lowering=lowering))
+    cut = cut_of(tree, columns, terms)
+    return GroupedQuery(groups, aggregates | terms.hidden, kept, cut, hidden=tuple(terms.hidden))
 
 
 def _checked_aggregate(node: exp.Expr, lowering: Lowering) -> pl.Expr:
@@ -208,9 +157,7 @@ def _lowered(node: exp.Expr, lowering: Lowering) -> pl.Expr:
 
 
 def _aggregate(node: exp.Expr, lowering: Lowering, where: pl.Expr | None) -> pl.Expr:
-    if isinstance(node, exp.Anonymous) and str(node.this).lower() in _NAMED:
-        first, *rest = node.expressions or [None]
-        node = _NAMED[str(node.this).lower()](this=first, expression=rest[0] if rest else None)
+    node = named_aggregate(node)
     if isinstance(node, exp.Count):
         return _count(node, lowering, where)
     if isinstance(node, exp.CountIf):  # `condition` rejects values of other types
@@ -239,7 +186,7 @@ def _wide(values: pl.Expr, schema: pl.Schema) -> pl.Expr:
 
 def _count(node: exp.Count, lowering: Lowering, where: pl.Expr | None) -> pl.Expr:
     counted = node.this
-    if isinstance(counted, (exp.Star, exp.Literal)):
+    if counted is None or isinstance(counted, (exp.Star, exp.Literal)):
         return pl.len() if where is None else where.filter(where).count()
     if isinstance(counted, exp.Distinct):
         return _count_distinct(counted.expressions, lowering, where)

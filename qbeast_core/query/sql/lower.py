@@ -87,7 +87,7 @@ _MONTHS: Final[Mapping[str, int]] = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
 _MAX_DURATION: Final = timedelta(days=106_000_000)
 _MAX_MONTHS: Final = 3_480_000
 
-_TYPES: Final[dict[exp.DType, pl.DataType]] = {
+TYPES: Final[dict[exp.DType, pl.DataType]] = {
     exp.DType.BOOLEAN: pl.Boolean(),
     exp.DType.TINYINT: pl.Int8(),
     exp.DType.SMALLINT: pl.Int16(),
@@ -325,7 +325,7 @@ def type_of(node: exp.DataType) -> pl.DataType:
     kind = node.this
     if kind == exp.DType.DECIMAL:
         return _decimal_type([int(size.this.this) for size in node.expressions])
-    dtype = _TYPES.get(kind)
+    dtype = TYPES.get(kind)
     if dtype is None or node.expressions:
         invalid_sql(f"a cast to {node.sql('duckdb')[:60]} is not supported")
     return dtype

@@ -38,9 +38,9 @@ _PREFIXES: Final = frozenset({"NOT", "-", "+", "~", "!", "@", "INTERVAL", "CASE"
 _BEFORE_OPERANDS: Final = _words(
     """
     ( , [ = == <> != < <= > >= <=> + - * / // % || AND OR NOT WHEN THEN ELSE BETWEEN IN LIKE ILIKE CASE FROM DISTINCT
-    SELECT WHERE BY
+    SELECT WHERE BY HAVING
     """
-) | {"GROUP BY"}
+) | {"GROUP BY", "ORDER BY"}
 _NEVER_NAMES: Final = frozenset({"NOT", "CASE"})
 _PLAIN: Final = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.VAR)
 _NUMBERS: Final = (TokenType.NUMBER, TokenType.HEX_STRING, TokenType.BIT_STRING)
@@ -61,16 +61,8 @@ MAX_BRANCHES: Final = 100
 # Key of `meta` of an item of a list: its original text.
 TEXT: Final = "text"
 
-_CLAUSES: Final = frozenset({"expressions", "from_", "where", "group"})
-# Other clauses of a query, and what to do instead.
-_OTHER_CLAUSES: Final = {
-    "joins": ("JOIN", "give the other table or frame as `join`: join=(other, [columns])"),
-    "order": ("ORDER BY", "sort the result"),
-    "limit": ("LIMIT", "take the head of the result"),
-    "having": ("HAVING", "filter the result"),
-    "with_": ("WITH", "write the inner query in FROM"),
-}
-_WRITTEN: Final = "written"
+# Key of `meta` of parentheses that the text has.
+WRITTEN: Final = "written"
 _AND_OR: Final = (exp.And, exp.Or)
 _CONSTANTS: Final = (exp.Literal, exp.Null, exp.Boolean, exp.Neg)
 
@@ -157,7 +149,7 @@ class _Marking(Parser):
     def _parse_paren(self) -> exp.Expr | None:
         node = super()._parse_paren()
         if isinstance(node, exp.Paren):
-            node.meta[_WRITTEN] = True
+            node.meta[WRITTEN] = True
         return node
 
 
@@ -213,23 +205,9 @@ def parse_list(text: str, columns: Collection[str]) -> list[exp.Expr]:
     return expressions
 
 
-def parse_select(text: str, columns: Collection[str]) -> exp.Select:
-    """Parse ``SELECT ... [FROM name] [WHERE ...] [GROUP BY ...]``; callers check the parts."""
-    tree = _parse(text, columns, exp.Select)
-    if not isinstance(tree, exp.Select):
-        invalid_sql("it is not a SELECT")
-    check_clauses(tree)
-    return tree
-
-
-def check_clauses(tree: exp.Select) -> None:
-    """Reject a query with other clauses than those that `parse_select` names."""
-    for name, value in tree.args.items():
-        if value and name not in _CLAUSES:
-            word, cure = _OTHER_CLAUSES.get(name, (name.strip("_").upper().replace("_", " "), ""))
-            invalid_sql(
-                f"{word} is not supported: a query has SELECT, FROM, WHERE and GROUP BY only{cure and f'; {cure}'}"
-            )
+def parse_statement(text: str, columns: Collection[str]) -> exp.Expr:
+    """Parse a query or another statement; callers check its parts."""
+    return _parse(text, columns, None)
 
 
 def without_parentheses(node: Any) -> Any:
@@ -261,7 +239,7 @@ def case_parts(node: exp.Expr) -> tuple[list[exp.Expr], list[exp.Expr]]:
 
 
 def _parse(
-    text: str, columns: Collection[str], into: type[exp.Expr], dialect: Dialect | None = None
+    text: str, columns: Collection[str], into: type[exp.Expr] | None, dialect: Dialect | None = None
 ) -> exp.Expr:
     dialect = dialect or _QbeastDuckDB()
     try:
@@ -269,7 +247,8 @@ def _parse(
         _refuse_words(tokens)
         if any(token.token_type is TokenType.SEMICOLON for token in tokens[:-1]):
             invalid_sql("it has a second statement after ';'")
-        trees = dialect.parser().parse_into(into, tokens, text)
+        parser = dialect.parser()
+        trees = parser.parse(tokens, text) if into is None else parser.parse_into(into, tokens, text)
     except ParseError as error:
         invalid_sql(_reason(error, text), error)
     except TokenError as error:
@@ -302,6 +281,12 @@ def _reason(error: ParseError, text: str) -> str:
     return (
         f"unexpected {highlight[:60]!r} at character {max(text.rfind(before + highlight), 0) + len(before)}"
     )
+
+
+def is_supported(node: exp.Expr) -> bool:
+    """Return whether a node of an expression, with the arguments that it has, is one that can be lowered."""
+    allowed = _NODES.get(type(node)) or _AGGREGATES.get(type(node))
+    return allowed is not None and all(name in allowed for name, value in node.args.items() if value)
 
 
 def checked_part(tree: exp.Expr, *, aggregates: bool) -> exp.Expr:
@@ -342,7 +327,7 @@ def _check_node(node: exp.Expr, *, aggregates: bool) -> None:
     if isinstance(node, _PREDICATES):
         for part in node.iter_expressions():
             inner = part
-            while isinstance(inner, exp.Paren) and not inner.meta.get(_WRITTEN):
+            while isinstance(inner, exp.Paren) and not inner.meta.get(WRITTEN):
                 inner = inner.this
             nested = isinstance(inner, (*_PREDICATES, *_AND_OR, exp.Not))
             if nested and not (isinstance(node, exp.Escape) and isinstance(inner, (exp.Like, exp.ILike))):
@@ -375,6 +360,7 @@ def sql_of(node: Any) -> str:
         text = node.sql("duckdb") if isinstance(node, exp.Expr) else str(node)
     except (RecursionError, ValueError):
         text = type(node).__name__
+    text = text.replace("\0", "")  # ends the names of columns that a query computes
     return repr(text if len(text) <= 60 else f"{text[:60]}…")
 
 

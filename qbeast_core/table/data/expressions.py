@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from qbeast_core.errors import InvalidInputError, SchemaMismatchError, invalid_argument
+from qbeast_core.errors import InvalidInputError, SchemaMismatchError, invalid_argument, unknown_columns
 from qbeast_core.query.sql.values import InvalidSqlError, UnknownColumnError, half_up
 from qbeast_core.support.plain_text import excerpt, reason_of
 from qbeast_core.support.suggestions import did_you_mean, nearest
@@ -134,6 +134,26 @@ def type_by_row(expr: pl.Expr, schema: pl.Schema, *, argument: str) -> pl.DataTy
     return _checked(expr, expr, schema, argument)
 
 
+def first_word(text: str) -> str:
+    """Return the first word of an SQL text after comments, in capital letters.
+
+    >>> first_word("/* the best */ select 1")
+    'SELECT'
+    """
+    return str((_FIRST_WORD.match(text) or [""] * 2)[1]).upper()
+
+
+@contextmanager
+def reading_sql(text: str, argument: str, schema: pl.Schema) -> Generator[None]:
+    """Convert errors of an SQL text to errors of an argument."""
+    try:
+        yield
+    except InvalidSqlError as error:
+        _refuse(argument, f"contains {text!r}, which cannot be read as SQL: {error}")
+    except UnknownColumnError as error:
+        unknown_columns(argument, [error.name], schema)
+
+
 def refuse_statement(query: object) -> None:
     """Reject statements that change a table: Polars runs some of them as queries, without a change to the table.
 
@@ -144,7 +164,7 @@ def refuse_statement(query: object) -> None:
     """
     if not isinstance(query, str):
         invalid_argument("query", 'must be the text of a query, "SELECT ... FROM self"', value=query)
-    first = (_FIRST_WORD.match(query) or [""] * 2)[1].upper()
+    first = first_word(query)
     if first in _CALLS:
         what = f"`query` can only read, and {first} is a change. Use {_CALLS[first]}."
         raise InvalidInputError(what, argument="query")

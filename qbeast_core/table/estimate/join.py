@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, get_args
 
 import polars as pl
 
@@ -17,6 +17,9 @@ from qbeast_core.table.estimate.question_expressions import refuse
 from qbeast_core.table.index.unindexed import index_call
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.snapshot.snapshot import newest_snapshot
+
+if TYPE_CHECKING:
+    from qbeast_core.query.sql.clauses import TextJoin
 
 _HOWS: Final = get_args(JoinHow)
 
@@ -78,7 +81,8 @@ _Pair: TypeAlias = tuple[Joinable, str | Sequence[str]]
 _Triple: TypeAlias = tuple[Joinable, str | Sequence[str], JoinHow]
 
 # A join, or several that are applied in order.
-Joins: TypeAlias = Join | _Pair | _Triple | Sequence[Join | _Pair | _Triple]
+# For a query: the tables or frames of its JOINs, by the names in the text.
+Joins: TypeAlias = Join | _Pair | _Triple | Sequence[Join | _Pair | _Triple] | Mapping[str, Joinable]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,6 +146,28 @@ def joins_of(joins: object, planner: Planner) -> tuple[list[Joined], pl.Schema]:
             schema = pl.Schema({**joined.lookup.frame.schema, **schema})
         result.append(joined)
     return result, schema
+
+
+def joins_of_text(joins: object, of_text: Sequence[TextJoin] | None) -> object:
+    """Return the joins of a query, with tables from a mapping; without JOIN in it, `joins` as they are."""
+    named = cast("Mapping[object, Any]", joins) if isinstance(joins, Mapping) else {}
+    if not of_text:
+        if isinstance(joins, Mapping):
+            cure = ' Write "SELECT ... FROM self JOIN users USING (user)", or pass join=(other, ["user"]).'
+            refuse("join", "is a mapping of names, and `aggregates` has no JOIN of such a name", cure)
+        return joins
+    texts = [join.name for join in of_text]
+    missing = next((name for name in texts if name not in named), None)
+    if missing is not None:
+        refuse(
+            "join",
+            f"must name the table {missing!r} that the query joins: join={{{missing!r}: table}}, with a Table, its "
+            "path or a frame",
+        )
+    unused = next((name for name in named if name not in texts), None)
+    if unused is not None:
+        refuse("join", f"names {unused!r}, and the query joins {texts} only")
+    return [Join(named[join.name], join.on, join.how) for join in of_text]
 
 
 def _listed(joins: Any) -> Iterable[Join]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from numbers import Real
@@ -17,13 +15,20 @@ import polars as pl
 from qbeast_core.errors import unknown_columns
 from qbeast_core.query.filters.predicate import conjuncts
 from qbeast_core.query.plan.weight_range import Sample, Share, sample_to_weights, share_of
-from qbeast_core.query.sql.values import InvalidSqlError, UnknownColumnError
+from qbeast_core.query.sql.cut import HIDDEN, Cut
 from qbeast_core.resources import Resources
 from qbeast_core.sampling.recognise import Aggregates, RefusedAggregate, Smooth, recognise
 from qbeast_core.sampling.stopping import Target
-from qbeast_core.table.data.expressions import UTC_NOW, Predicate, condition_of, type_by_row
+from qbeast_core.table.data.expressions import (
+    UTC_NOW,
+    Predicate,
+    condition_of,
+    first_word,
+    reading_sql,
+    type_by_row,
+)
 from qbeast_core.table.engine.choice import budget_of
-from qbeast_core.table.estimate.join import Joined, Joins, joins_of
+from qbeast_core.table.estimate.join import Joined, Joins, joins_of, joins_of_text
 from qbeast_core.table.estimate.question_expressions import (
     Expressions,
     PerKey,
@@ -36,12 +41,16 @@ from qbeast_core.table.read.planner import Planner
 
 if TYPE_CHECKING:
     from qbeast_core.query.sql.aggregates import GroupedQuery
+    from qbeast_core.query.sql.clauses import Query
 
 # A function of rows that returns a number, numbers by name, or a sequence of numbers.
 Function: TypeAlias = Callable[[pl.DataFrame], object]
 
 RESERVED: Final = ("rows_sampled", "reliable")
-_QUERY: Final = re.compile(r"\s*SELECT\b", re.IGNORECASE)
+# Column that says whether a row is certain to be in the answer, if HAVING or LIMIT drops rows.
+CERTAIN: Final = "certain"
+# First words of a query.
+_QUERY: Final = ("SELECT", "WITH", "FROM")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +117,20 @@ class Question:
     whole_keys: bool = False
     # The values per key; then the rows of `aggregates` and `groups` are one per key. None: rows of the table.
     per: PerKey | None = None
+    # HAVING, ORDER BY and LIMIT of a query.
+    cut: Cut | None = None
+    # Names of the last answers, which only the cut uses.
+    hidden: tuple[str, ...] = ()
 
     @property
     def by(self) -> tuple[str, ...]:
         """Columns of groups."""
         return tuple(self.groups)
+
+    @property
+    def shown(self) -> int:
+        """Number of answers that the result lists; they come first."""
+        return len(self.aggregates.answers) - len(self.hidden)
 
     @property
     def counts_rows(self) -> bool:
@@ -157,8 +175,9 @@ def question_of(
             "aggregates", "is a function, which only `Table.estimate` and `qbeast.estimate` call", cure=cure
         )
     schema = planner.snapshot.schema
-    joins, joined = joins_of(join, planner)
-    query = _query_of(aggregates, joined, is_alone=by is None and where is None, per=per)
+    parsed = _parsed(aggregates, schema, is_alone=by is None and where is None, per=per)
+    joins, joined = joins_of(joins_of_text(join, None if parsed is None else parsed.joins), planner)
+    query = None if parsed is None else _query_of(cast("str", aggregates), parsed, joined)
     keys = _keys(planner, per, query, joined)
     if query is not None:
         aggregates, by = query.aggregates, query.by
@@ -166,9 +185,11 @@ def question_of(
     groups, keys = _groups(by, keys, joined, splits=per is not None)
     rows = joined if keys is None else keys.schema
     expressions = _expressions(aggregates, "aggregates", rows)
-    if not expressions:
+    if len(expressions) == (0 if query is None else len(query.hidden)):
         refuse("aggregates", "must have at least one aggregate, such as {'n': pl.len()} or \"avg(price)\"")
     answers = _aggregates(expressions, rows, groups, planner.hashed if keys is None else ())
+    cut, hidden = (None, ()) if query is None else (query.cut, query.hidden)
+    _refuse_certain(cut, (*groups, *expressions))
     pushed, late = _conditions(where, joined, frozenset(schema))
     names = _columns(answers, groups, _all((pushed, late)), joins, keys)
     columns = [name for name in names if name in schema]
@@ -178,11 +199,13 @@ def question_of(
         pushed=pushed,
         late=late,
         joins=tuple(join.needed(names) for join in joins),
-        targets=_targets(limits, list(expressions)),
+        targets=_targets(limits, list(expressions), hidden),
         limits=limits,
         columns=tuple(columns or list(schema)[:1]),
         whole_keys=_needs_whole_keys(answers, joins, keys),
         per=keys,
+        cut=cut,
+        hidden=hidden,
     )
 
 
@@ -274,7 +297,7 @@ def _aggregates(
     try:
         return recognise(expressions, partial(type_by_row, schema=schema, argument="aggregates"), key)
     except RefusedAggregate as refused:
-        refuse("aggregates", f"contains {refused}")
+        refuse("aggregates", f"contains {str(refused).replace(repr(HIDDEN)[1:-1], '')}")
 
 
 def _expressions(expressions: object, argument_name: str, schema: pl.Schema) -> dict[str, pl.Expr]:
@@ -289,20 +312,26 @@ def _expressions(expressions: object, argument_name: str, schema: pl.Schema) -> 
     return result
 
 
-def _query_of(
-    text: Expressions, schema: pl.Schema, *, is_alone: bool, per: Expressions | None
-) -> GroupedQuery | None:
-    """Return the parts of `aggregates` if it is a query."""
-    if not isinstance(text, str) or not _QUERY.match(text):
+def _parsed(text: Expressions, schema: pl.Schema, *, is_alone: bool, per: Expressions | None) -> Query | None:
+    """Return the clauses of `aggregates` if it is a query."""
+    if not isinstance(text, str) or first_word(text) not in _QUERY:
         return None
     if not is_alone:
         refuse("aggregates", "is a query: write groups and conditions in it, or pass only aggregates")
     if per is not None:
         refuse("aggregates", "is a query: write FROM (SELECT ... GROUP BY ...) instead of `per`")
-    from qbeast_core.query.sql.aggregates import sql_query  # noqa: PLC0415 -- sqlglot is slow to import
+    from qbeast_core.query.sql.clauses import parse_query  # noqa: PLC0415 -- sqlglot is slow to import
 
-    with _reading(text, "aggregates", schema):
-        return sql_query(text, schema, clock=UTC_NOW)
+    with reading_sql(text, "aggregates", schema):
+        return parse_query(text, schema.names())
+
+
+def _query_of(text: str, query: Query, schema: pl.Schema) -> GroupedQuery:
+    """Return the parts of a query over the joined rows."""
+    from qbeast_core.query.sql.aggregates import lowered_query  # noqa: PLC0415 -- sqlglot is slow to import
+
+    with reading_sql(text, "aggregates", schema):
+        return lowered_query(query, schema, clock=UTC_NOW)
 
 
 def _sql_list(text: str, argument_name: str, schema: pl.Schema) -> dict[str, pl.Expr]:
@@ -311,20 +340,9 @@ def _sql_list(text: str, argument_name: str, schema: pl.Schema) -> dict[str, pl.
         return {text: pl.col(text)}
     from qbeast_core.query.sql.aggregates import sql_list  # noqa: PLC0415 -- sqlglot is slow to import
 
-    with _reading(text, argument_name, schema):
+    with reading_sql(text, argument_name, schema):
         aggregates, null_sums = argument_name != "by", argument_name == "per"
         return sql_list(text, schema, aggregates=aggregates, clock=UTC_NOW, null_sums=null_sums)
-
-
-@contextmanager
-def _reading(text: str, argument_name: str, schema: pl.Schema) -> Generator[None]:
-    """Convert errors of an SQL text to errors of an argument."""
-    try:
-        yield
-    except InvalidSqlError as error:
-        refuse(argument_name, f"contains {text!r}, which cannot be read as SQL: {error}")
-    except UnknownColumnError as error:
-        unknown_columns(argument_name, [error.name], schema)
 
 
 def _conditions(
@@ -343,7 +361,18 @@ def _conditions(
     return _all(pushed), _all(late)
 
 
-def _targets(limits: Limits, names: Sequence[str]) -> dict[str, Target]:
+def _refuse_certain(cut: Cut | None, names: Collection[str]) -> None:
+    if cut is not None and CERTAIN in names:
+        refuse("aggregates", f"cannot name a column {CERTAIN!r}: the result has another column of this name")
+
+
+def _targets(limits: Limits, every: Sequence[str], hidden: Collection[str]) -> dict[str, Target]:
+    """Return the targets of answers; hidden ones only have to be reliable."""
+    names = [name for name in every if name not in hidden]
+    return {**_targets_of(limits, names), **dict.fromkeys(hidden, Target())}
+
+
+def _targets_of(limits: Limits, names: Sequence[str]) -> dict[str, Target]:
     mapping = cast("object", limits.absolute)  # callers without a type checker pass anything
     if mapping is not None and not isinstance(mapping, Mapping):
         refuse("absolute", "must be a mapping from answer names to errors in their units")

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.sampling.certain import Kept
 from qbeast_core.sampling.confidence import Interval
 from qbeast_core.sampling.key_sample import KeySample
 from qbeast_core.sampling.stopping import MAX_SHARE, MIN_KEYS, is_reliable
@@ -21,7 +22,7 @@ from qbeast_core.support.html import html_of
 from qbeast_core.support.number_texts import estimate_text, percent_text
 from qbeast_core.support.plain_text import in_lines
 from qbeast_core.support.process import require
-from qbeast_core.table.estimate.question import Question
+from qbeast_core.table.estimate.question import CERTAIN, Question
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +43,9 @@ class Estimate:
         Float64, null if there is none; ``rows_sampled``, the sampled rows of the group (with values per key: its
         sampled keys); ``reliable``, whether all
         intervals of the group are exact, or have at least 100 sampled keys, of which none has more than 30 % of the
-        variance, in a sample whose number of rows agrees with the log.
+        variance, in a sample whose number of rows agrees with the log. With HAVING or LIMIT also ``certain``, whether
+        the row is certain to be in the answer: all these statements and `certain_order` hold at once with the
+        confidence.
     uri : str
         Location of the table.
     version : int
@@ -67,7 +70,9 @@ class Estimate:
     names : tuple of str
         Names of the answers.
     notes : tuple of str
-        Answers without a bound, with the reason, and rows that were read twice.
+        Answers without a bound, with the reason, rows that were read twice, and what HAVING and LIMIT leave open.
+    certain_order : bool or None
+        Whether the order of the rows is certain, at the confidence. None without ORDER BY.
     """
 
     frame: pl.DataFrame
@@ -84,6 +89,7 @@ class Estimate:
     design_effect: float
     names: tuple[str, ...]
     notes: tuple[str, ...] = field(default=())
+    certain_order: bool | None = None
 
     @property
     def share(self) -> float:
@@ -165,6 +171,10 @@ class Estimate:
                 f"{self.confidence:.10g} confidence of {scope}{target}, from {self.fraction:.2%} of the keys"
             )
         groups = "" if self.complete else "; groups without sampled rows are not listed"
+        if CERTAIN in self.frame.columns and CERTAIN not in self.names:
+            groups += f"; {self.frame[CERTAIN].sum()} of {self.frame.height} rows are certain"
+        if self.certain_order is not None:
+            groups += f"; the order is {'certain' if self.certain_order else 'NOT certain'}"
         size = f"{self.bytes_opened:,} of {self.bytes_total:,} bytes"
         cost = f"{self.rows_read:,} rows and {size} read ({self.share:.2%})"
         return f"{precision}; {cost}{groups}"
@@ -205,19 +215,24 @@ def readable(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     return frame.with_columns(texts).drop(f"{name}_{end}" for name in names for end in ("low", "high"))
 
 
-def frame_of(question: Question, sample: KeySample, intervals: Sequence[Interval]) -> pl.DataFrame:
+def frame_of(
+    question: Question, sample: KeySample, intervals: Sequence[Interval], kept: Kept
+) -> pl.DataFrame:
     """Return the answers with their intervals, one row per group."""
     columns: list[pl.Series] = []
-    for answer, interval in zip(question.aggregates.answers, intervals, strict=True):
+    intervals = [interval.of_groups(kept.rows) for interval in intervals[: question.shown]]
+    for answer, interval in zip(question.aggregates.answers[: question.shown], intervals, strict=True):
         columns += [
             _column(answer.name, interval.value, ~interval.finite),
             _column(f"{answer.name}_low", interval.low),
             _column(f"{answer.name}_high", interval.high),
         ]
-    rows = (sample.whole[:, 0] + sample.sampled[:, 0]).astype(np.int64)
+    rows = (sample.whole[:, 0] + sample.sampled[:, 0]).astype(np.int64)[kept.rows]
     reliable = np.logical_and.reduce([is_reliable(interval) for interval in intervals])
     columns += [pl.Series("rows_sampled", rows), pl.Series("reliable", reliable)]
-    return sample.groups.drop(GROUP).hstack(columns)
+    if question.cut is not None and question.cut.drops:
+        columns.append(pl.Series(CERTAIN, kept.certain))
+    return sample.groups.drop(GROUP)[kept.rows].hstack(columns)
 
 
 def _column(name: str, values: F64Array, stays: BoolArray | None = None) -> pl.Series:
@@ -227,12 +242,13 @@ def _column(name: str, values: F64Array, stays: BoolArray | None = None) -> pl.S
 
 
 def notes_of(
-    question: Question, intervals: Sequence[Interval], *, rows_read: int, rows_total: int | None
+    question: Question, intervals: Sequence[Interval], kept: Kept, *, rows_read: int, rows_total: int | None
 ) -> tuple[str, ...]:
     """Return notes on answers without a bound or a reliable one, and on rows that were read twice."""
     notes: list[str] = []
     rows = "rows" if question.per is None else "keys"
-    for answer, interval in zip(question.aggregates.answers, intervals, strict=True):
+    intervals = [interval.of_groups(kept.rows) for interval in intervals[: question.shown]]
+    for answer, interval in zip(question.aggregates.answers[: question.shown], intervals, strict=True):
         infinite = int((~interval.finite).sum())
         if infinite:
             notes.append(
@@ -250,6 +266,8 @@ def notes_of(
             "or no bound at all"
         )
         notes.append(f"{unreliable} of {len(reliable)} group(s) are not reliable: {reason}")
+    if kept.doubtful:
+        notes.append(f"HAVING drops {kept.doubtful} group(s) whose intervals include values that it keeps")
     if rows_total is not None and rows_read > rows_total:
         cure = "; min_group_rows= ignores small groups, which need all rows" if question.by else ""
         notes.append(

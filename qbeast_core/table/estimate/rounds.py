@@ -12,6 +12,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.plan.weight_range import fractions_of, sample_to_weights
+from qbeast_core.sampling.certain import Kept
 from qbeast_core.sampling.confidence import Interval, factor_of, interval_of
 from qbeast_core.sampling.key_sample import KeySample
 from qbeast_core.sampling.recognise import TOTAL
@@ -19,6 +20,7 @@ from qbeast_core.sampling.stopping import WIDENED, Target, is_met, next_fraction
 from qbeast_core.sampling.sums import Sums
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.engine.interfaces import Engine
+from qbeast_core.table.estimate.kept_groups import kept_groups
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.reading import Reading, Window
 from qbeast_core.table.estimate.result import Estimate, frame_of, notes_of
@@ -77,6 +79,7 @@ class _Rounds:
     apart: list[Sums] | None = None
     seen: KeySample = field(init=False)
     intervals: list[Interval] = field(default_factory=list[Interval])
+    kept: Kept = field(init=False)
     sizes: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
     is_met: bool = False
     is_stopped: bool = False
@@ -215,14 +218,14 @@ class _Rounds:
         sample = self.seen = self.sample(probability)
         factor = factor_of(
             question.limits.confidence,
-            answers=max(len(sample.whole), 1) * len(question.aggregates.answers)
-            if question.limits.simultaneous
-            else 1,
+            answers=max(len(sample.whole), 1) * question.shown if question.limits.simultaneous else 1,
         )
         factor *= WIDENED if question.limits.sample is None else 1.0
         self.intervals = [interval_of(sample, answer, factor) for answer in question.aggregates.answers]
         rows = sample.totals[:, 0]
-        self.sizes = rows >= question.limits.min_group_rows
+        self.kept = kept_groups(question, sample, self.intervals)
+        self.sizes = np.zeros(len(rows), np.bool_)
+        self.sizes[self.kept.rows] = rows[self.kept.rows] >= question.limits.min_group_rows
         met = [is_met(interval, target) for interval, target in self.answers()]
         # No sampled row matches, but unread rows may.
         unseen = len(rows) == 0 and probability < 1.0
@@ -237,7 +240,7 @@ class _Rounds:
         known = [count for count in rows if count is not None]
         rows_total = sum(known) if len(known) == len(rows) else None
         return Estimate(
-            frame=frame_of(question, self.seen, self.intervals),
+            frame=frame_of(question, self.seen, self.intervals, self.kept),
             uri=snapshot.uri,
             version=snapshot.version,
             fraction=0.0 if self.is_counted and not reading.bytes_opened else self.fraction - self.start,
@@ -251,8 +254,9 @@ class _Rounds:
             met=self.is_met if question.limits.sample is None else None,
             complete=not question.by or self.seen.probability == 1.0,
             design_effect=reading.design_effect,
-            names=tuple(answer.name for answer in question.aggregates.answers),
-            notes=notes_of(question, self.intervals, rows_read=rows_read, rows_total=rows_total),
+            names=tuple(answer.name for answer in question.aggregates.answers[: question.shown]),
+            notes=notes_of(question, self.intervals, self.kept, rows_read=rows_read, rows_total=rows_total),
+            certain_order=self.kept.is_ordered,
         )
 
     def answers(self) -> Iterator[tuple[Interval, Target]]:

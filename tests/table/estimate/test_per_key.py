@@ -300,7 +300,10 @@ QUERIES_REFUSED = {
         INNER.replace("self", "(SELECT 1)").format("sum(fare)", "GROUP BY user"),
         "FROM .* is not",
     ),
-    "join": (INNER.format("sum(fare)", "JOIN t USING (user) GROUP BY user"), "not supported"),
+    "join": (
+        INNER.format("sum(fare)", "FULL JOIN t USING (user) GROUP BY user"),
+        "FULL JOIN is not supported",
+    ),
 }
 
 
