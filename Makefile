@@ -16,8 +16,10 @@ DELTA   := 4.2
 # Real object store servers: `make sweep` uses them if Go and Node are installed.
 GO_STORES   := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 NODE_STORES := azurite@3.35.0
-# Engines that `make sweep` reads our files with, besides those of the other tests.
-READERS := chdb chdb-core daft datafusion tqdm
+# Engines that `make sweep` reads our tables with, besides those of the other tests, and what they import. The newest
+# PySpark that Sail supports without errors is 4.1.
+READERS := chdb chdb-core daft dask datafusion pysail pyspark-client ray tqdm \
+           cloudpickle filelock fsspec importlib_metadata lazy-importer locket msgpack partd pyarrow-hotfix zipp
 # Hide warnings of the build backend about editable installs. Wheels that have to be built are not compressed: PySpark is
 # a source distribution, and its jars are compressed already.
 PIP     := PYTHONWARNINGS=ignore DIST_EXTRA_CONFIG='$(CURDIR)/.ci/wheels.cfg' \

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
-from pyspark.sql.types import NullType, StructType
+from pyspark.sql.types import DecimalType, NullType, StructType
 
 from qbeast_core.errors import hints_keywords
 from qbeast_core.query.index.block_table import NO_REVISION
@@ -34,7 +34,7 @@ from qbeast_core.table.read.some_rows import fraction_of_matches, refuse_rows, s
 from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.catalog import located
 from qbeast_spark_bridge.engine.tasks import rows_of_tasks, tasks_of
-from qbeast_spark_bridge.engine.workers import session_settings
+from qbeast_spark_bridge.engine.workers import is_connect, session_settings
 from qbeast_spark_bridge.predicates.predicates import keep_where, parse_where
 from qbeast_spark_bridge.spark_schema import (
     by_table_names,
@@ -63,6 +63,9 @@ _THRESHOLD: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _DEFAULT_THRESHOLD: Final = 32
 
 _NO_LIMIT: Final = 1 << 30
+
+# Spark's `hash(CAST(1.5 AS DECIMAL(10, 2)))`
+_HASH_OF_DECIMAL: Final = -2056712946
 
 _BY_SPARK: Final = (
     "Spark applies it after the read, and it skips no files; give SQL text or a Polars expression that "
@@ -263,10 +266,12 @@ def _rows(
     locations = {number: planner.store.locate(planner.paths[number]) for number in numbers}
     # Spark 3.5 does not read all narrower types as wider ones.
     casts = not planner.snapshot.columns.type_changes or not spark.version.startswith("3.")
+    hashes = (job.weights.is_full and weight_column is None) or _hashes_like_spark(spark, schema)
     plain = [
         number
         for number in numbers
         if casts
+        and hashes
         and _can_read(locations[number])
         and number not in planner.hidden_rows.files
         and can_find_columns(planner, number)
@@ -371,6 +376,14 @@ def _of_sample_column(name: str, bounds: list[tuple[str, int]]) -> str:
 def _hash(indexed: tuple[str, ...]) -> str:
     """Return the weight of a row as an expression of Spark's SQL."""
     return f"hash({', '.join(map(quoted, indexed))})"
+
+
+def _hashes_like_spark(spark: SparkSession, schema: StructType) -> bool:
+    """Return whether the server computes the weights of our tables: Sail's hash of a decimal is another."""
+    if not is_connect(spark) or not any(isinstance(field.dataType, DecimalType) for field in schema.fields):
+        return True
+    row = spark.sql(f"SELECT hash(CAST(1.5 AS DECIMAL(10, 2))) = {_HASH_OF_DECIMAL}").first()
+    return row is not None and bool(row[0])
 
 
 def _spark_path(location: str) -> str:

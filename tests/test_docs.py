@@ -38,6 +38,7 @@ DEAR = {
         "choosing-columns.md",
         "sampling.md",
         "samples-in-any-engine.md",
+        "other-engines.md",
     ),
     *("larger-than-memory.md", "moving-from-carbondata.md", "keeping-a-table.md", "recipes.md"),
 }

@@ -97,7 +97,7 @@ class QbeastReader(DataSourceReader):
     different filters. The options `where` and `columns` skip data instead.
     """
 
-    def __init__(self, options: ReadOptions, version: int | None, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, version: int | None, schema: StructType | pa.Schema) -> None:
         self._options = options
         self._version = version
         self._schema = schema

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import polars as pl
+import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
 from qbeast_core.errors import InvalidInputError
@@ -48,9 +49,11 @@ class SourcePlan:
         """Return the chosen columns."""
         return StructType([self.whole[name] for name in self.planner.names_of(self.options.columns)])
 
-    def tasks(self, schema: StructType) -> list[ReadTask]:
-        """Split the read into tasks."""
-        names = self.planner.names_of([field.name for field in schema.fields])
+    def tasks(self, schema: StructType | pa.Schema) -> list[ReadTask]:
+        """Split the read into tasks. Spark passes its own schema; Sail passes Arrow's, and casts to its types."""
+        names = self.planner.names_of(schema.names)
+        if not isinstance(schema, StructType):
+            schema = StructType([self.whole[name] for name in names])
         self._refuse_types(schema)
         job = self.planner.plan(self.predicate, self.options.sample)
         return tasks_of(self.planner, job, columns=names, schema=schema)

@@ -92,7 +92,7 @@ def use_own_python(spark: SparkSession) -> bool:
     python = configured or spark.conf.get("spark.pyspark.python", None) or sys.executable
     if not configured:
         spark.conf.set(_PYTHON, python)
-        if not _is_connect(spark):
+        if not is_connect(spark):
             spark.sparkContext.pythonExec = python
     return python == sys.executable
 
@@ -126,17 +126,18 @@ def unpickled(rows: DataFrame) -> list[Any]:
     return [pickle.loads(bytes(row[-1])) for row in rows.collect()]  # noqa: S301 -- bytes of our own tasks
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Return whether a session is one of Spark Connect, whose server may be another engine."""
+    return hasattr(type(spark), "is_stopped")
+
+
 def _is_local(spark: SparkSession) -> bool:
     """Return whether this process, or a Connect server that it started, starts the workers."""
     try:
         master = spark.conf.get("spark.master", None) or ""
     except PySparkException:  # a service that hides the setting is not local
         return False
-    return master.startswith("local") and (not _is_connect(spark) or "SPARK_LOCAL_REMOTE" in os.environ)
-
-
-def _is_connect(spark: SparkSession) -> bool:
-    return hasattr(type(spark), "is_stopped")
+    return master.startswith("local") and (not is_connect(spark) or "SPARK_LOCAL_REMOTE" in os.environ)
 
 
 def _check_python(spark: SparkSession) -> None:
@@ -196,7 +197,7 @@ def _python_problem(message: str) -> str | None:
 
 def _has_ended(spark: SparkSession, message: str) -> bool:
     """Return whether the session has ended; errors differ by the way it ended."""
-    if _is_connect(spark):
+    if is_connect(spark):
         return bool(spark.is_stopped) or _SESSION_LOST.search(message) is not None  # type: ignore[attr-defined]
     try:
         spark.sparkContext.defaultParallelism  # noqa: B018 -- calls the JVM, which must be alive and have a context

@@ -1,7 +1,8 @@
 """The Python code of documentation pages.
 
-Blocks fenced as ```python run in order. Blocks fenced as ```python elsewhere use places that tests create. Others
-(```python notest, ```sh) do not run.
+Blocks fenced as ```python run in order. Blocks fenced as ```python elsewhere use places that tests create. Blocks
+fenced with the name of an engine (```python ray) run where it is installed. Others (```python notest, ```sh) do not
+run.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ def blocks(page: Path, *, data: Path | str = DATA) -> list[CodeType]:
         compile("\n" * text.count("\n", 0, at.start(1)) + at[1].replace(DATA, str(data)), str(page), "exec")
         for at in _FENCED.finditer(text)
     ]
+
+
+def blocks_of_engine(page: Path, engine: str) -> list[str]:
+    """Return the text of the blocks that an engine runs, in order."""
+    return re.findall(rf"^```python {engine}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def blocks_without_spark(page: Path) -> list[CodeType]:

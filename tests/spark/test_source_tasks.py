@@ -13,11 +13,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
 import qbeast
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.snapshot.snapshot import load_snapshot
+from qbeast_spark_bridge.datasource.source import QbeastDataSource
 from qbeast_spark_bridge.engine.tasks import arrow_schema, tasks_of
 from qbeast_spark_bridge.spark_schema import nullable_schema, spark_schema
 from qbeast_spark_bridge.worker import read_task
@@ -164,6 +166,16 @@ def test_tasks_of_many_files_stay_small(tmp_path: Path, rows: int, task_bytes: i
     opened = task_bytes >> 20  # opening a file counts as a megabyte
     assert len(sizes) == pytest.approx(files / opened, rel=0.2)
     assert max(sizes) < 2_000 + opened * 400
+
+
+def test_source_takes_the_schema_of_sail(table: Path) -> None:
+    options = CaseInsensitiveDict(
+        {"path": str(table), "where": "id < 500", "columns": "s,id", "sample": "0.5"}
+    )
+    reader = QbeastDataSource(options).reader(pa.schema({"s": pa.string(), "id": pa.int64()}))
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    expected = qbeast.read_table(table, where="id < 500", columns=["s", "id"], sample=0.5)
+    assert_same_rows(pl.DataFrame(pa.Table.from_batches(batches)), expected, "id")
 
 
 def test_secrets_do_not_show(table: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,23 @@ def with_datafusion(folder: Path, where: str) -> Any:
     return context.sql(f"SELECT * FROM rows WHERE {where}").to_arrow_table()  # noqa: S608 # of constants
 
 
-@pytest.mark.parametrize("read", [with_chdb, with_daft, with_daft_as_delta, with_datafusion])
+@cache
+def sail() -> tuple[Any, Any]:
+    """Return a server of Sail, which lives as long as this process, and a session on it."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 -- the client that `make readers` installs
+
+    server: Any = pytest.importorskip("pysail.spark").SparkConnectServer()
+    server.start()
+    _, port = server.listening_address
+    return server, SparkSession.builder.remote(f"sc://localhost:{port}").getOrCreate()
+
+
+def with_sail(folder: Path, where: str) -> Any:
+    pytest.importorskip("pysail")
+    return sail()[1].read.format("delta").load(str(folder)).where(where).toArrow()
+
+
+@pytest.mark.parametrize("read", [with_chdb, with_daft, with_daft_as_delta, with_datafusion, with_sail])
 @pytest.mark.parametrize("sample", [None, "sample"])
 def test_engine_reads_rows_and_samples_of_bands(read: Read, sample: str | None, tmp_path: Path) -> None:
     with small_files(file_rows=8_000, page_rows=64):

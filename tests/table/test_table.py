@@ -59,6 +59,17 @@ def test_rows_convert_to_other_libraries(table: qbeast.Table) -> None:
     assert duckdb.from_arrow(table).aggregate("count(*), sum(id)").fetchall() == [(30_000, ROWS["id"].sum())]
 
 
+def test_stream_has_the_schema_of_to_arrow(table: qbeast.Table, tmp_path: Path) -> None:
+    whole = table.to_arrow()
+    assert pa.table(table).schema == pa.RecordBatchReader.from_stream(table).schema == whole.schema
+    types = pa.schema(
+        [field.with_type(pa.string()) if field.type == pa.large_string() else field for field in whole.schema]
+    )
+    assert pa.table(table, schema=types).schema == types
+    assert qbeast.write_table(table, tmp_path / "copy", columns=["id"]).rows == ROWS.height
+    assert_frame_equal(qbeast.read_table(tmp_path / "copy"), ROWS, check_row_order=False)
+
+
 def test_abandoned_stream_ends(tmp_path: Path) -> None:
     qbeast.write_table(pl.select(id=pl.int_range(300_000)), tmp_path / "t", columns=["id"])
     batch = pa.RecordBatchReader.from_stream(qbeast.open_table(tmp_path / "t")).read_next_batch()
