@@ -147,18 +147,30 @@ def test_ranks_have_equal_numbers_of_other_rows(
     assert found.sort("id").equals(matched)
 
 
-def test_read_continues_where_a_state_was_taken(table: qbeast.Table) -> None:
-    random = np.random.default_rng(5)
-    for options in ({}, {"where": "noise > 0.5"}, {"rank": 1, "world_size": 3}):
-        whole = batches(table, **options)
-        for stop in random.integers(0, len(whole) + 1, 4).tolist():
-            started = table.iter_batches(batch_rows=500, shuffle=7, buffer_bytes=BUFFER, **options)
-            for _ in range(stop):
-                next(started)
-            state = json.loads(json.dumps(started.state_dict()))
-            rest = batches(qbeast.open_table(table.uri), resume=state, **options)
-            assert len(rest) == len(whole) - stop
-            assert all(one.equals(other) for one, other in zip(rest, whole[stop:], strict=True))
+@pytest.mark.sweep
+@pytest.mark.parametrize(
+    "options", [{}, {"where": "noise > 0.5"}, {"rank": 1, "world_size": 3}], ids=["all", "filter", "rank"]
+)
+def test_read_continues_where_a_state_was_taken(table: qbeast.Table, options: dict[str, Any]) -> None:
+    whole = batches(table, **options)
+    for stop in np.random.default_rng(5).integers(0, len(whole) + 1, 4).tolist():
+        assert_continues(table, whole, stop, **options)
+
+
+def test_deleted_rows_stay_out_of_continued_reads(tables: Callable[..., qbeast.Table]) -> None:
+    options = {"columns": ["id"], "batch_rows": 5_000}
+    assert_continues(tables(deleted), batches(tables(deleted), **options), 4, **options)
+
+
+def assert_continues(table: qbeast.Table, whole: list[pl.DataFrame], stop: int, **options: Any) -> None:
+    options = {"batch_rows": 500, "shuffle": 7, "buffer_bytes": BUFFER, **options}
+    started = table.iter_batches(**options)
+    for _ in range(stop):
+        next(started)
+    state = json.loads(json.dumps(started.state_dict()))
+    rest = batches(qbeast.open_table(table.uri), resume=state, **options)
+    assert len(rest) == len(whole) - stop
+    assert all(one.equals(other) for one, other in zip(rest, whole[stop:], strict=True))
 
 
 def test_rows_beyond_the_buffer_are_shuffled_in_parts(
