@@ -239,9 +239,7 @@ class ShuffledRead:
         keep = self._keep
         others = [] if keep.predicate is None else keep.predicate.meta.root_names()
         column = next(iter([*others, *(keep.indexed if keep.hashes_rows else ()), *keep.columns]))
-        frames = read_scans(
-            [scan], replace(keep, columns=(column,), place_column=_PLACE), self._planner.files
-        )
+        frames = self._read([scan], replace(keep, columns=(column,), place_column=_PLACE))
         places = [frame[_PLACE] for frame in frames]
         return np.sort(pl.concat(places).to_numpy()) if places else np.empty(0, np.int64)
 
