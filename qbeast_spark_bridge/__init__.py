@@ -70,6 +70,9 @@ def __getattr__(name: str) -> Any:
         hint = "" if name.startswith("_") else did_you_mean([name], _MODULES)
         msg = f"module {__name__!r} has no attribute {name!r}.{hint}"
         raise AttributeError(msg, name=name, obj=sys.modules[__name__])
+    from qbeast_core.support.process import require  # noqa: PLC0415 - only once for each name
+
+    require("pyspark", __name__)
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 

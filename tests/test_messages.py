@@ -70,7 +70,7 @@ WRITES = {
     "nested": Wrong(lambda t: write_table(ROWS.with_columns(l=pl.lit([1])), t.new, columns=["l"]), COLUMNS, ("cannot be indexed", "string")),
     "linear text": Wrong(lambda t: write_table(ROWS, t.new, columns=["brand:linear"]), COLUMNS, ("of type string cannot be indexed by linear", "Write 'brand:quantiles' or 'brand:hash'")),
     "mode": Wrong(lambda t: write_table(ROWS, t.new, ["id"], mode="apend"), INPUT, ("'apend'", 'Did you mean mode="append"?'), argument="mode"),
-    "exists": Wrong(lambda t: write_table(ROWS, t.table, columns=["id"]), EXISTS, ("already", 'mode="append", "overwrite" or "ignore"'), argument="mode"),
+    "exists": Wrong(lambda t: write_table(ROWS, t.table, columns=["id"]), EXISTS, ("already", 'mode="append", mode="overwrite" or mode="ignore"'), argument="mode"),
     "other index": Wrong(lambda t: write_table(ROWS, t.table, ["brand"], mode="append"), COLUMNS, ("indexed by ['id', 'price']", "Table.reindex", 'mode="overwrite"')),
     "new column": Wrong(lambda t: write_table(ROWS.with_columns(x=1), t.table, mode="append"), SCHEMA, ("'x' is not in the table", 'schema_mode="merge"')),
     "lacking column": Wrong(lambda t: write_table(ROWS.drop("user"), t.table, mode="append"), SCHEMA, ("'user' is missing", 'schema_mode="merge"')),

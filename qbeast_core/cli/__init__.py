@@ -24,7 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ModuleNotFoundError as error:
         if error.name not in _NEEDED:
             raise
-        text = f"error: the command line needs {error.name}, which is not installed: pip install click rich"
+        text = (
+            f"error: the command line needs {error.name}, which is not installed: pip install 'qbeast[cli]'"
+        )
         print(text, file=sys.stderr)  # noqa: T201 - there is nothing better to print with
         sys.exit(_MISSING_DEPENDENCY)
     program(args=None if arguments is None else list(arguments), prog_name="qbeast")

@@ -143,7 +143,9 @@ def _described(error: BaseException) -> tuple[str, int, str]:
             where = "" if error.filename is None else f" ({error.filename})"
             code, text = "storage", f"{_one_line(error.strerror or str(error))}{where}"
         case ModuleNotFoundError() if _package(error) in _CLI_MODULES:
-            text = f"the command line needs {_package(error)}, which is not installed: pip install click rich"
+            text = (
+                f"the command line needs {_package(error)}, which is not installed: pip install 'qbeast[cli]'"
+            )
             code = "missing-dependency"
         case MemoryError():
             code, text = "internal", f"there is not enough memory; {_STILL_TRUE}. Give fewer rows at a time."
@@ -211,6 +213,7 @@ def _in_shell(message: str, command: click.Command | None, commands: Container[s
     >>> _in_shell("Table.history() lists them, or qbeast.convert_table('t 1', columns=[...])", None, ["history"])
     "`qbeast history TABLE` lists them, or `qbeast convert 't 1' -c NAMES`"
     """
+    message = message.replace('mode="append"', "`qbeast append`")
     for call, text in _CALLS:
         for match in reversed([*call.finditer(message)]):
             shown = f"`qbeast {text.format(_shown(match[1]))}`"

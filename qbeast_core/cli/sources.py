@@ -161,6 +161,9 @@ def _scan(where: Any, file_format: SourceFormat, options: SourceOptions) -> pl.L
 
 
 def _scan_json(where: Any, options: SourceOptions, store: dict[str, str] | None) -> pl.LazyFrame:
+    """Read JSON lines file by file: Polars takes the fields of the first for all, and drops those of others."""
+    if isinstance(where, list) and len(where) > 1:
+        return pl.concat([_scan_json([one], options, store) for one in where], how="diagonal_relaxed")
     lines = partial(pl.scan_ndjson, where, infer_schema_length=None, storage_options=store)
     if not _types(options):
         return lines()

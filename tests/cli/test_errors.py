@@ -98,7 +98,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["vacuum", "TABLE", "--retention-hours", "-1"], 2, "-1"),
     (["convert", "TABLE", "-c", "brand"], 2, "`qbeast reindex TABLE --columns NAMES`"),
     (["convert", "TABLE"], 2, "--columns"),
-    (["write", "PLAIN", "TABLE", "-c", "id"], 5, "--mode append"),
+    (["write", "PLAIN", "TABLE", "-c", "id"], 5, "`qbeast append`"),
     (["write", "PLAIN", "new"], 2, "--columns a,b:quantiles, or columns that `qbeast suggest SOURCE`"),
     (["write", "PLAIN", "new", "-c", "nope"], 2, "['nope']"),
     (
@@ -193,7 +193,7 @@ THROWN: list[tuple[BaseException, int, str]] = [
     (KeyboardInterrupt(), 130, "interrupted"),
     (click.Abort(), 130, "interrupted"),
     (PermissionError(13, "Permission denied", "/there"), 12, "Permission denied (/there)"),
-    (ModuleNotFoundError("No module named 'rich'", name="rich"), 11, "pip install click rich"),
+    (ModuleNotFoundError("No module named 'rich'", name="rich"), 11, "pip install 'qbeast[cli]'"),
     (ModuleNotFoundError("No module named 'this'", name="this"), 70, "this"),
     (errors.CommitConflictError("others won", table="t", version=3, attempts=9), 9, "others won"),
     (errors.CommitUnknownError("who knows", table="t", version=3, txn_id="x"), 10, "who knows"),

@@ -71,7 +71,7 @@ def test_missing_extra_names_the_install_command(package: str, sales: Path) -> N
         env=environment(),
     )
     assert (actual.returncode, actual.stdout) == (11, "")
-    assert re.fullmatch(rf"error: .*{package}.*pip install click rich\n", actual.stderr)
+    assert re.fullmatch(rf"error: .*{package}.*pip install 'qbeast\[cli\]'\n", actual.stderr)
 
 
 @pytest.mark.sweep

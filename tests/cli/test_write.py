@@ -443,3 +443,20 @@ def test_table_without_index_is_written_and_sampled(tmp_path: Path) -> None:
     assert run_json(*query)["rows"] == [{"n": expected}]
     answer = run_json("estimate", tmp_path / "new", "count(*)", "--sample", "10%", "--sample-by", "id")
     assert answer["rows"][0]["count(*)"] == ROWS.height
+
+
+def test_fields_of_later_json_files_are_kept(tmp_path: Path) -> None:
+    rows = [
+        pl.DataFrame({"id": range(9), "r": [{"a": 1}] * 9}),
+        pl.DataFrame({"id": [9], "r": [{"a": 2, "b": 3}], "c": [1]}),
+    ]
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    for number, frame in enumerate(rows):
+        frame.write_ndjson(folder / f"{number}.ndjson")
+    run("write", folder, tmp_path / "t", "-c", "id")
+    expected = pl.concat(rows, how="diagonal_relaxed")
+    assert qbeast.read_table(tmp_path / "t").sort("id").equals(expected.sort("id"))
+    assert "Use `qbeast append`, --mode overwrite or --mode ignore" in run_error(
+        "write", folder, tmp_path / "t", "-c", "id", code=5
+    )

@@ -55,6 +55,7 @@ from qbeast_core.query.sql.values import (
     unified,
 )
 from qbeast_core.support.plain_text import reason_of
+from qbeast_core.support.suggestions import did_you_mean
 
 COMPARISONS: Final[Mapping[type[exp.Expr], Comparison]] = {
     exp.EQ: "=",
@@ -186,8 +187,12 @@ class Lowering:
             fields: dict[str, Any] = dict(value.dtype) if isinstance(value.dtype, pl.Struct) else {}
             field = self._match(name, fields)
             if field is None:
+                there = (
+                    f"has the fields {list(fields)}" if fields else f"has the type {shown(value.dtype)[:200]}"
+                )
+                guess = did_you_mean([name], fields)
                 invalid_sql(
-                    f"field {name[:60]!r} does not exist in a value of type {shown(value.dtype)[:200]}"
+                    f"field {name[:60]!r} does not exist: the value {there[:300]}.{guess}".rstrip(".")
                 )
             value = of_type(value.expr.struct.field(field), fields[field])
         return value

@@ -247,7 +247,9 @@ def common_type(values: Sequence[Typed[Any]], what: str) -> pl.DataType:
         return (TIMESTAMPTZ if zoned else TIMESTAMP) if times else pl.Date()
     if len(set(kinds)) > 1:
         names = " and ".join(sorted({shown(kind) for kind in kinds}))
-        invalid_sql(f"{what} combines {names}; cast one of them")
+        is_time = any(isinstance(kind, (pl.Date, pl.Datetime)) for kind in kinds)
+        cure = "write a date or a time as a text, such as '2026-10-03'" if is_time else "cast one of them"
+        invalid_sql(f"{what} combines {names}; {cure}")
     return kinds[0]
 
 

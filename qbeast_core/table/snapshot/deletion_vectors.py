@@ -102,8 +102,9 @@ def _read(listed: ListedFiles, path: str, ranges: Mapping[int, Range]) -> dict[i
         whole = store.get_ranges(path, [(0, len(FILE_FORMAT)), *(ranges[number] for number in ordered)])
     except FileNotFoundError as error:
         message = (
-            f"{path!r} of {listed.uri!r} is missing: it lists deleted rows. Restore the file, "
-            "or an older version of the table."
+            f"{path!r} of {listed.uri!r} is missing: it lists deleted rows. A vacuum removed it from an old "
+            "version, or somebody deleted it. Open a newer version (Table.versions() lists the readable ones), or "
+            "restore the file."
         )
         raise StorageError(message, path=path) from error
     bitmaps: dict[int, bytes] = {}

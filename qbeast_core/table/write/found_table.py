@@ -35,7 +35,7 @@ def find_target(location: Location, mode: Mode) -> Snapshot | None:
         _refuse_what_is_there(location, error)
         return None
     if mode == "error":
-        cure = 'Use mode="append", "overwrite" or "ignore", or choose another path.'
+        cure = 'Use mode="append", mode="overwrite" or mode="ignore", or choose another path.'
         msg = f"a table is at {uri!r} already. {cure}"
         raise TableExistsError(msg, path=uri, argument="mode")
     if mode == "ignore":

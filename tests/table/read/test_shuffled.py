@@ -259,7 +259,8 @@ def test_pages_are_read_once(tables: Callable[..., qbeast.Table], monkeypatch: p
         ({"shuffle": 1, "buffer_bytes": 0}, "`buffer_bytes` must be a whole number, 1 or more"),
         ({"rank": 1, "world_size": 2}, "`rank`, `world_size` is for shuffled batches: add shuffle=0"),
         ({"batch_rows": 0}, "`batch_rows` must be a whole number, 1 or more"),
-        ({"shuffle": 1, "resume": {}}, "`resume` must be what state_dict"),
+        ({"shuffle": 1, "resume": {}}, "`resume` must be the dict that state_dict"),
+        ({"shuffle": 1, "resume": "{}"}, "json.loads"),
         ({"shuffle": 1, "where": "nothing > 1"}, "nothing"),
     ],
 )
@@ -283,6 +284,9 @@ def test_state_of_another_read_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
     state = table.iter_batches(shuffle=1).state_dict()
+    changed = table.iter_batches(shuffle=1, resume={**state, "row": ROWS + 1})
+    with pytest.raises(qbeast.InvalidInputError, match="it was changed"):
+        next(changed)
     for options in ({"shuffle": 2}, {"shuffle": 1, "epoch": 3}, {"shuffle": 1, "where": "id > 3"}):
         with pytest.raises(qbeast.InvalidInputError, match="is of another read"):
             table.iter_batches(**options, resume=state)

@@ -124,6 +124,7 @@ def test_groups_are_random_rows_of_matches(table: qbeast.Table) -> None:
     ("call", "words"),
     [
         (lambda table: table.split({}), "`shares` must map names"),
+        (lambda table: table.split([0.8, 0.2]), "`shares` must map names"),
         (lambda table: table.split({"a": 0.6, "b": 0.6}), "add up to 1 or less"),
         (lambda table: table.split({"a": "half"}), "`shares` must map names"),
         (lambda table: table.split({"a": 0.5}, seed=-1), "`seed` must be a whole number"),

@@ -127,6 +127,9 @@ class ShuffledBatches(Iterator[pl.DataFrame]):
                 for at in range(self._rows, full + 1, self._rows):
                     yield frame[at - self._rows : at], number, row - (frame.height - at)
                 waiting = frame[full:]
+            if skipped > row:
+                msg = f"`resume` is at row {skipped:,} of a round of {row:,} rows: it was changed. Nothing was read"
+                raise InvalidInputError(msg, argument="resume")
             skipped = 0
         if waiting.height:
             yield waiting, self._read.rounds, 0
@@ -172,9 +175,12 @@ class ShuffledRead:
 
     def place_of(self, state: State) -> tuple[int, int]:
         """Return the round and the row of a state. Raise unless it is of this read."""
-        number, row = state.get("round"), state.get("row")
+        given = cast("object", state)  # callers without a type checker may pass its JSON
+        number, row = (state.get("round"), state.get("row")) if isinstance(given, Mapping) else (None, None)
         if not (isinstance(number, int) and isinstance(row, int)) or min(number, row) < 0:
-            msg = "`resume` must be what state_dict() of the batches returned"
+            msg = (
+                "`resume` must be the dict that state_dict() of the batches returned (json.loads of its JSON)"
+            )
             raise InvalidInputError(msg, argument="resume", value=state)
         other = [name for name, value in self.identity.items() if state.get(name) != value]
         if other:

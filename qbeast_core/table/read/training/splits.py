@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
 from qbeast_core.errors import InvalidInputError, check_whole_number, invalid_argument
 from qbeast_core.query.plan.weight_range import Sample, fractions_of
@@ -26,13 +26,14 @@ def parts_of(shares: Mapping[str, float], seed: int) -> dict[str, list[Range]]:
     {'a': [(0.6180339887498949, 1.0), (0.0, 0.1180339887498949)], 'b': [(0.1180339887498949, 0.6180339887498949)]}
     """
     check_whole_number("seed", seed, 0)
-    given: list[object] = list(shares.values())
+    mapping = cast("object", shares)  # callers without a type checker may pass anything
+    given: list[object] = list(shares.values()) if isinstance(mapping, Mapping) else []
     values = [share for share in given if isinstance(share, int | float) and not isinstance(share, bool)]
     if not values or len(values) < len(given) or min(values) <= 0 or sum(values) > 1 + _ROUNDING:
         problem = (
             'must map names to shares above 0 that add up to 1 or less, such as {"train": 0.8, "test": 0.2}'
         )
-        invalid_argument("shares", problem, value=dict(shares))
+        invalid_argument("shares", problem, value=shares)
     ends = [sum(values[: number + 1]) for number in range(len(values))]
     ends[-1] = 1.0 if ends[-1] > 1 - _ROUNDING else ends[-1]
     starts = [0.0, *ends[:-1]]
