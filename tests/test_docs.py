@@ -28,7 +28,8 @@ from qbeast_core.table.write import options
 from qbeast_core.tree.layout import grid
 from tests.carbondata.collection import table_path
 from tests.golden.collection import find
-from tests.helpers.snippets import PAGES, ROOT, blocks_elsewhere, blocks_without_spark
+from tests.helpers.outputs import same_output
+from tests.helpers.snippets import PAGES, ROOT, blocks, blocks_elsewhere, blocks_without_spark, shell_blocks
 
 DEAR = {
     *(
@@ -66,7 +67,7 @@ def test_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
     shutil.copytree(table_path("tx230_basic_3segments"), "old_orders")  # of CarbonData
     names: dict[str, Any] = {}
     for block in blocks_without_spark(page):
-        exec(block, names)  # noqa: S102 - our own text is what is tested
+        block.run(names)
 
 
 SESSIONS = re.compile(r"^```pycon\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -119,7 +120,30 @@ def run_elsewhere(page: str, place: str, real: Path | str, **names: Any) -> None
     actual = blocks_elsewhere(ROOT / "docs" / page, place, real)
     assert actual
     for block in actual:
-        exec(block, names)  # noqa: S102 - as above
+        block.run(names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_output_on_a_page_follows_code_that_runs(page: Path) -> None:
+    """What a page shows as output is compared with what its code prints, in whichever test runs it."""
+    compared = [block.output for kind in ("", " elsewhere") for block in blocks(page, kind) if block.output]
+    if page.name == "cli.md":
+        compared += [block.output for block in shell_blocks(page) if block.output]
+    assert len(compared) == page.read_text().count("```text output")
+
+
+def test_output_is_compared_within_its_tolerance() -> None:
+    shown = "2026-01-05  1,000 rows, 5.3 % of f64\n──── in ... files"
+    for rows, date, share, tolerance, same in [
+        ("1,000", "2026-01-05", "5.3", 0.0, True),
+        ("1,020", "2026-01-05", "5.4", 0.02, True),
+        ("1,020", "2026-01-05", "5.3", 0.0, False),
+        ("1,021", "2026-01-05", "5.3", 0.02, False),
+        ("1,000", "2026-01-06", "5.3", 0.02, False),
+        ("1,000", "2026-01-05", "5.5", 0.02, False),
+    ]:
+        printed = f"{date} {rows} rows, {share} % of f64\n── in 7 files\n"
+        assert same_output(shown, printed, tolerance) == same
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)

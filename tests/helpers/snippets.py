@@ -1,31 +1,78 @@
-"""The Python code of documentation pages.
+"""The Python code of documentation pages, and the output that they show.
 
 Blocks fenced as ```python run in order. Blocks fenced as ```python elsewhere use places that tests create. Blocks
 fenced with the name of an engine (```python ray) run where it is installed. Others (```python notest, ```sh) do not
-run.
+run. A block that prints is followed by ```text output with what it prints; other blocks print nothing
+(`tests/helpers/outputs.py` has the rules).
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 from pathlib import Path
 from types import CodeType
+from typing import Any, NamedTuple
+
+from tests.helpers.outputs import same_output
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 DATA = "/data"
 """Folder of files for Spark in pages; tests replace it by their own folder."""
 
-_FENCED = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_ELSEWHERE = re.compile(r"^```python elsewhere\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_OUTPUT = r"\n+```text output(?: (?P<percent>\d+)%)?\n(?P<output>.*?)^```$"
+"""What follows a block whose output is shown."""
+
+_FENCED = r"^```python{}\n(?P<code>.*?)^```$(?:" + _OUTPUT + ")?"
 
 
-def blocks(page: Path, *, data: Path | str = DATA) -> list[CodeType]:
-    """Compile the blocks of a page; a traceback shows the page's own lines."""
+_SHELL = r"^```sh\n(?P<code>.*?)^```$(?:" + _OUTPUT + ")?"
+
+
+class ShellBlock(NamedTuple):
+    """Commands of a shell, and their output if the page shows it."""
+
+    text: str
+    output: str
+    tolerance: float
+
+
+class Block(NamedTuple):
+    """A block of code, and the output below it."""
+
+    place: str
+    text: str
+    code: CodeType
+    output: str
+    tolerance: float
+
+    def run(self, names: dict[str, Any]) -> None:
+        """Run the code, and compare what it prints with the page."""
+        stream = io.StringIO()
+        with contextlib.redirect_stdout(stream):
+            exec(self.code, names)  # noqa: S102 - our own text is what is tested
+        printed = stream.getvalue().replace(f"{Path.cwd()}/", "")
+        if not same_output(self.output, printed, self.tolerance):
+            message = f"{self.place} shows\n{self.output}\nbut prints\n{printed}"
+            raise AssertionError(message)
+
+
+def blocks(page: Path, kind: str = "", place: str = DATA, real: Path | str = DATA) -> list[Block]:
+    """Compile the blocks of a page with a real place; a traceback shows the page's own lines."""
     text = page.read_text()
+    found = list(re.finditer(_FENCED.format(kind), text, re.MULTILINE | re.DOTALL))
+    starts = [text.count("\n", 0, at.start("code")) for at in found]
     return [
-        compile("\n" * text.count("\n", 0, at.start(1)) + at[1].replace(DATA, str(data)), str(page), "exec")
-        for at in _FENCED.finditer(text)
+        Block(
+            f"{page.name}:{start}",
+            at["code"],
+            compile("\n" * start + at["code"].replace(place, str(real)), str(page), "exec"),
+            (at["output"] or "").replace(place, str(real)),
+            int(at["percent"] or 0) / 100,
+        )
+        for at, start in zip(found, starts, strict=True)
     ]
 
 
@@ -34,17 +81,24 @@ def blocks_of_engine(page: Path, engine: str) -> list[str]:
     return re.findall(rf"^```python {engine}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def blocks_without_spark(page: Path) -> list[CodeType]:
+def blocks_without_spark(page: Path) -> list[Block]:
     """Return the blocks before the first one that uses a session `spark`."""
     code = blocks(page)
     return code[: next((number for number, block in enumerate(code) if _uses_spark(block)), len(code))]
 
 
-def blocks_elsewhere(page: Path, place: str, real: Path | str) -> list[CodeType]:
+def blocks_elsewhere(page: Path, place: str, real: Path | str) -> list[Block]:
     """Compile the blocks that use a place, with a real place instead."""
-    texts = [block for block in _ELSEWHERE.findall(page.read_text()) if place in block]
-    return [compile(block.replace(place, str(real)), str(page), "exec") for block in texts]
+    return [block for block in blocks(page, " elsewhere", place, real) if place in block.text]
 
 
-def _uses_spark(block: CodeType) -> bool:
-    return "spark" in block.co_names
+def shell_blocks(page: Path) -> list[ShellBlock]:
+    """Return the commands that a page runs in a shell, in order."""
+    return [
+        ShellBlock(at["code"], at["output"] or "", int(at["percent"] or 0) / 100)
+        for at in re.finditer(_SHELL, page.read_text(), re.MULTILINE | re.DOTALL)
+    ]
+
+
+def _uses_spark(block: Block) -> bool:
+    return "spark" in block.code.co_names

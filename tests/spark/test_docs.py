@@ -42,8 +42,8 @@ def test_code_of_a_page_runs(
     qbeast.write_table(sales, data / "sales", columns=["price", "brand", "user:hash"])
     session = spark.newSession()  # views of one page are none of the next
     names: dict[str, Any] = {"spark": session, "df": session.read.parquet(str(data / "raw"))}
-    for block in blocks(page, data=data):
-        exec(block, names)  # noqa: S102 - our own text is what is tested
+    for block in blocks(page, real=data):
+        block.run(names)
 
 
 @pytest.mark.parametrize("name", bridge.__all__)

@@ -277,7 +277,8 @@ class _Suggestion:
         profile, proposed = self.profile, {column.name: column for column in (*best, *key)}
         alone: dict[str, float | None] = dict.fromkeys(profile.names)
         alone |= {name: self._share((proposed.get(name, plain(name)),)) for name in self.compared}
-        others = sorted(set(alone) - set(proposed), key=lambda name: (alone[name] is None, alone[name]))
+        others = [name for name in alone if name not in proposed]
+        others.sort(key=lambda name: (alone[name] is None, alone[name]))
         records: list[dict[str, object]] = [
             {
                 "column": name,
