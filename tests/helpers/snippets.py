@@ -18,7 +18,11 @@ from typing import Any, NamedTuple
 from tests.helpers.outputs import same_output
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path.parent.name != "notebooks"),
+]
+"""All pages but those that a build makes of notebooks, which tests/system/test_notebooks.py runs."""
 DATA = "/data"
 """Folder of files for Spark in pages; tests replace it by their own folder."""
 
