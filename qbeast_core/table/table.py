@@ -331,7 +331,9 @@ class Table:
         condition = filter_of(where, self.schema)
         names = None if columns is None else self._planner.names_of(columns)
         planner = sampled_by(self._planner, sample_by)
-        chosen = another_sample(sample_of_rows(planner, rows, sample, where), seed)
+        chosen = sample_of_rows(planner, rows, sample, where)
+        if seed != 0:
+            chosen = another_sample(chosen, seed)
         lazy = scan(planner, chosen, expand=expand)
         if condition is not None:
             lazy = lazy.filter(condition)

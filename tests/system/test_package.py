@@ -102,7 +102,7 @@ def test_wheel_holds_only_the_packages(built: Path) -> None:
     assert report["Requires-Python"] == PROJECT["requires-python"]
     assert set(report.get_all("Provides-Extra")) == set(PROJECT["optional-dependencies"])
     assert report["Description-Content-Type"] == "text/markdown"
-    assert "## Compared with other layouts" in report.get_payload()
+    assert "## Beside what you would use instead" in report.get_payload()
 
 
 def test_sdist_holds_everything_a_wheel_needs(built: Path) -> None:
