@@ -129,7 +129,8 @@ def test_output_on_a_page_follows_code_that_runs(page: Path) -> None:
     compared = [block.output for kind in ("", " elsewhere") for block in blocks(page, kind) if block.output]
     if page.name == "cli.md":
         compared += [block.output for block in shell_blocks(page) if block.output]
-    assert len(compared) == page.read_text().count("```text output")
+    assert len(compared) == page.read_text().count("\n```text output")
+    assert all(len(line) <= 100 for output in compared for line in output.splitlines())
 
 
 def test_output_is_compared_within_its_tolerance() -> None:
