@@ -102,6 +102,7 @@ journeys: $(VENV)/.dev ## count the modules, functions and records that usual ca
 
 bench: $(VENV)/.bench ## run every benchmark: a table of targets and figures (benchmarks/out/)
 	$(BIN)/python -m benchmarks.run_all
+	$(BIN)/python -m benchmarks.day_page
 
 bench-large: $(VENV)/.bench ## measure rows larger than memory: 60 million within 2 GiB (20 GB of disk, an hour on two cores)
 	$(BIN)/python -m benchmarks.bench_memory 10

@@ -49,6 +49,7 @@ NAMES = (
     "memory",
     "training",
     "carbondata",
+    "day",
     "users",
     "spark_write",
     "spark_read",

@@ -11,7 +11,9 @@ import polars as pl
 
 # Of a text in a frame. The default of 30 is too short for reasons and types.
 _MAX_CHARACTERS: Final = 120
-_TEXT_CELL: Final = re.compile(r"<td>&quot;(.*?)&quot;</td>", re.DOTALL)
+_TEXT_CELL: Final = re.compile(
+    r"<td>&quot;((?:(?!</td>).)*?)(?:&quot;)?</td>", re.DOTALL
+)  # long texts end by … alone
 
 
 def html_of(title: str, facts: Mapping[str, str], *frames: pl.DataFrame) -> str:
