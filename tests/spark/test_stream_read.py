@@ -34,7 +34,8 @@ def run(spark: SparkSession, tmp_path: Path, name: str, **options: Any) -> list[
     )
     query = writer.trigger(availableNow=True).start(str(tmp_path / name))
     query.awaitTermination()
-    return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+    counts = [sum(source.numInputRows for source in progress.sources) for progress in query.recentProgress]
+    return [count for count in counts if count]
 
 
 def arrived(tmp_path: Path, name: str) -> pl.DataFrame:
