@@ -54,7 +54,6 @@ pictures: $(VENV)/.dev ## draw every picture of the documentation (docs/images)
 	$(BIN)/python -m benchmarks.idea
 	$(BIN)/python -m benchmarks.pictures
 	$(BIN)/python -m benchmarks.amplification
-	$(BIN)/python -m benchmarks.bench_growth picture
 	$(BIN)/python -m examples.demo
 	$(BIN)/python -m benchmarks.drawn demo-output/demo.png
 

@@ -46,6 +46,11 @@ def share_by_row_groups(folder: Path, fraction: float) -> float:
     return float(sizes[np.array(lowest) <= fraction_to_weight(fraction) >> 16].sum() / sizes.sum())
 
 
+def main() -> None:
+    """Draw the picture again, from the curves that `bench_sample` kept."""
+    _draw(json.loads(CURVES.read_text()))
+
+
 def record(columns: str, curve: list[float]) -> None:
     """Keep the curve of the current library for tables of some columns, and draw the picture."""
     curves = json.loads(CURVES.read_text())
@@ -68,3 +73,7 @@ def _draw(curves: dict[str, dict[str, list[float]]]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     drawn.save(figure, "amplification.png")
     plt.close(figure)
+
+
+if __name__ == "__main__":
+    main()

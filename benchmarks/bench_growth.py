@@ -313,6 +313,7 @@ def draw(lives: dict[str, Life], picture: Path) -> None:
         panel.set(title=title, xlabel="appends", ylim=(0, None))
         panel.spines[["top", "right"]].set_visible(False)
     drawn.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    picture.parent.mkdir(exist_ok=True)
     drawn.savefig(picture, dpi=110)
     plt.close(drawn)
 

@@ -656,6 +656,14 @@ class Table:
             If PyTorch is not installed.
         InvalidInputError
             As for `iter_batches`. While iterating: a column of whole numbers or booleans has nulls.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
+        >>> dataset = qbeast.open_table("ids").to_torch(batch_rows=256)  # doctest: +SKIP
+        >>> [len(batch["id"]) for batch in torch.utils.data.DataLoader(dataset, batch_size=None)]  # doctest: +SKIP
+        [256, 256, 256, 232]
         """
         require("torch", "Table.to_torch")
         from qbeast_core.table.read.training.torch_dataset import TorchDataset, rank_of

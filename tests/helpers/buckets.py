@@ -27,10 +27,10 @@ def serving() -> Iterator[dict[str, str]]:
         server.stop()
 
 
-def client(options: Mapping[str, str]):
-    """Return a boto3 client of the server."""
+def client(options: Mapping[str, str], service: str = "s3"):
+    """Return a boto3 client of a service of the server."""
     return boto3.client(
-        "s3",
+        service,
         endpoint_url=options["AWS_ENDPOINT_URL"],
         region_name=options["AWS_REGION"],
         aws_access_key_id=options["AWS_ACCESS_KEY_ID"],

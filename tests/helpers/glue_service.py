@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from threading import Thread
 from typing import Any
 
-import boto3
 from werkzeug.serving import WSGIRequestHandler, make_server
+
+from tests.helpers.buckets import client
 
 __all__ = ["ENTRIES", "GlueService", "glue_client", "serving_glue"]
 
@@ -80,13 +81,7 @@ ENTRIES: Mapping[str, Callable[[str], dict[str, Any]]] = {
 
 def glue_client(options: Mapping[str, str]):
     """Return a boto3 client of Glue in moto's server."""
-    return boto3.client(
-        "glue",
-        endpoint_url=options["AWS_ENDPOINT_URL"],
-        region_name=options["AWS_REGION"],
-        aws_access_key_id=options["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=options["AWS_SECRET_ACCESS_KEY"],
-    )
+    return client(options, "glue")
 
 
 @dataclass

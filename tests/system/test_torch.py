@@ -125,6 +125,12 @@ if __name__ == "__main__":
 """
 
 
+def test_invalid_ranks_are_refused(table: qbeast.Table) -> None:
+    for options in ({"world_size": 0}, {"rank": 2, "world_size": 2}, {"rank": -1}):
+        with pytest.raises(qbeast.InvalidInputError, match="must be a whole number"):
+            table.to_torch(**options)
+
+
 def test_forked_workers_are_refused(table: qbeast.Table) -> None:
     command = [sys.executable, "-W", "ignore", "-c", FORKING, table.uri]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

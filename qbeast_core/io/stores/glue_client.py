@@ -131,7 +131,7 @@ def _errors(problem: str, name: str) -> Generator[None]:
         yield
     except QbeastError:
         raise
-    except (BotoCoreError, ClientError, ValueError) as error:  # ValueError: the endpoint is no address
+    except (BotoCoreError, ClientError, ValueError) as error:  # ValueError: an invalid endpoint
         raise _translated(problem, name, error) from shown_cause(error)
 
 
@@ -143,8 +143,8 @@ def _translated(problem: str, name: str, error: BotoCoreError | ClientError | Va
     cause = f"{excerpt(first_line(text)).rstrip('.')} ({code})".strip()
     if code == "EntityNotFoundException":
         msg = (
-            f"there is no table {name!r} in AWS Glue: {cause}. Check the name, the region and the catalog. Write a new "
-            "table to its path, and register it then (docs/object-stores.md)."
+            f"the table {name!r} does not exist in AWS Glue: {cause}. Check the name, the region and the catalog. "
+            "Write a new table to its path, and register it then (docs/object-stores.md)."
         )
         return TableNotFoundError(msg, path=name)
     cure = next((cure for pattern, cure in _CURES if re.search(pattern, code)), _OTHER_CURE)

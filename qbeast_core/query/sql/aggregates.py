@@ -24,24 +24,14 @@ from qbeast_core.query.sql.cut import Cut
 from qbeast_core.query.sql.having import Terms, cut_of
 from qbeast_core.query.sql.lower import Clock, Lowering
 from qbeast_core.query.sql.parse import checked_part, parse_list, sql_of, without_parentheses
+from qbeast_core.query.sql.row_aggregates import DOUBLES, SINGLE, Aggregate
 from qbeast_core.query.sql.values import invalid_sql
 from qbeast_core.support.plain_text import reason_of
 
-_Aggregate = Callable[[pl.Expr], pl.Expr]
-_AGGREGATES: Final[Mapping[type[exp.Expr], _Aggregate]] = {
-    exp.Avg: lambda values: values.mean(),
+_AGGREGATES: Final[Mapping[type[exp.Expr], Aggregate]] = {
+    **DOUBLES,
     exp.Sum: lambda values: values.sum(),
-    exp.Median: lambda values: values.median(),
-    exp.Stddev: lambda values: values.std(),
-    exp.StddevSamp: lambda values: values.std(),
-    exp.StddevPop: lambda values: values.std(ddof=0),
-    exp.Variance: lambda values: values.var(),
-    exp.VariancePop: lambda values: values.var(ddof=0),
-    # Estimates have no bound for these; they are lowered so that an error can name them.
-    exp.Min: lambda values: values.min(),
-    exp.Max: lambda values: values.max(),
-    exp.First: lambda values: values.first(),
-    exp.Last: lambda values: values.last(),
+    **SINGLE,  # estimates have no bound for these; they are lowered so that an error can name them
 }
 _QUANTILES: Final[Mapping[type[exp.Expr], Any]] = {
     exp.PercentileCont: "linear",

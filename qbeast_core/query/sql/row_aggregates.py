@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeAlias
 
 import polars as pl
 from sqlglot import exp
@@ -13,10 +13,10 @@ from qbeast_core.query.sql.lower import Lowering
 from qbeast_core.query.sql.parse import checked_part, sql_of, without_parentheses
 from qbeast_core.query.sql.values import INTEGERS, MAX_DIGITS, Value, invalid_sql, shown
 
-_Aggregate = Callable[[pl.Expr], pl.Expr]
+Aggregate: TypeAlias = Callable[[pl.Expr], pl.Expr]
 
 # On numbers, as DOUBLE.
-_DOUBLES: Final[Mapping[type[exp.Expr], _Aggregate]] = {
+DOUBLES: Final[Mapping[type[exp.Expr], Aggregate]] = {
     exp.Avg: lambda values: values.mean(),
     exp.Median: lambda values: values.median(),
     exp.Stddev: lambda values: values.std(),
@@ -26,7 +26,7 @@ _DOUBLES: Final[Mapping[type[exp.Expr], _Aggregate]] = {
     exp.VariancePop: lambda values: values.var(ddof=0),
 }
 # Of all types.
-_SINGLE: Final[Mapping[type[exp.Expr], _Aggregate]] = {
+SINGLE: Final[Mapping[type[exp.Expr], Aggregate]] = {
     exp.Min: lambda values: values.min(),
     exp.Max: lambda values: values.max(),
     exp.First: lambda values: values.first(),
@@ -73,14 +73,14 @@ def _aggregate(node: exp.Expr, value: Value, values: pl.Expr) -> pl.Expr:
     _by_row(node, value.expr)
     if kind is exp.Sum:
         return _sum(node, dtype, values)
-    if kind in _DOUBLES:
-        return _DOUBLES[kind](_doubles(node, dtype, values))
+    if kind in DOUBLES:
+        return DOUBLES[kind](_doubles(node, dtype, values))
     if kind in _LEVELS:
         return _quantile(node, dtype, values)
-    if kind not in _SINGLE or dtype.is_nested():
+    if kind not in SINGLE or dtype.is_nested():
         invalid_sql(f"{sql_of(node)} is not an aggregate of {shown(dtype)}")
     # NaN is larger than all numbers.
-    return values.nan_max() if kind is exp.Max and dtype.is_float() else _SINGLE[kind](values)
+    return values.nan_max() if kind is exp.Max and dtype.is_float() else SINGLE[kind](values)
 
 
 def _quantile(node: exp.Expr, dtype: pl.DataType, values: pl.Expr) -> pl.Expr:

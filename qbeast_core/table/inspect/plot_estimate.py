@@ -93,7 +93,7 @@ def _points_of(answered: pl.DataFrame, by: Sequence[str], name: str) -> _Points:
 
 
 def _scale_of(groups: pl.Series) -> _Points | None:
-    """Return groups of numbers or times along an axis. None: they are no such groups, or one is null."""
+    """Return groups of numbers or times along an axis. None: groups of other types, or with a null."""
     is_number, is_time = groups.dtype.is_numeric(), isinstance(groups.dtype, pl.Date | pl.Datetime)
     if groups.has_nulls() or not (is_number or is_time):
         return None

@@ -20,7 +20,7 @@ from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
 from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.data.query_batches import has_any_width
 from qbeast_core.table.read.file_scans import all_pages, scans_of
-from qbeast_core.table.read.planner import Planner
+from qbeast_core.table.read.planner import Planner, log_read
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sampling_weight, warn_of_sample
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
 
@@ -128,7 +128,10 @@ class ShuffledBatches(Iterator[pl.DataFrame]):
                     yield frame[at - self._rows : at], number, row - (frame.height - at)
                 waiting = frame[full:]
             if skipped > row:
-                msg = f"`resume` is at row {skipped:,} of a round of {row:,} rows: it was changed. Nothing was read"
+                msg = (
+                    f"`resume` is at row {skipped:,} of a round of {row:,} rows: it was changed. Give it as "
+                )
+                msg += "state_dict() returned it"
                 raise InvalidInputError(msg, argument="resume")
             skipped = 0
         if waiting.height:
@@ -153,6 +156,7 @@ class ShuffledRead:
         self._planner, self._order, self._buffer_bytes = planner, order, buffer_bytes
         self._where, self._plan = where, planner.plan(filter_of(where, planner.snapshot.schema), sample)
         warn_of_sample(planner, sample, self._plan)
+        log_read(planner, self._plan, sample)
         self._keep = planner.row_filter(self._plan, columns)
         # Value of the column that `expand` adds.
         self._weight = sampling_weight(planner, sample) if expand else None
@@ -221,8 +225,8 @@ class ShuffledRead:
         share, pieces = self._share, self._pieces
         mine = share.round == number
         whole = np.sort(share.piece[mine & (share.first < 0)])
-        by_file = np.split(whole, np.flatnonzero(np.diff(pieces.file[whole])) + 1) if len(whole) else []
-        together = [self._scan(int(pieces.file[some[0]]), some) for some in by_file]
+        runs = zip(*_runs(pieces.file[whole]), strict=True)
+        together = [self._scan(file, whole[first:end]) for file, first, end in runs]
         divided = np.flatnonzero(mine & (share.first >= 0))
         return together, [self._part(share, at) for at in divided.tolist()]
 
@@ -295,8 +299,8 @@ class ShuffledRead:
         keep, pieces = self._keep, self._pieces
         filters = keep.predicate is not None or keep.hashes_rows
         counts = pieces.rows.copy()
-        for file in np.unique(pieces.file).tolist():
-            scan, of_file = self._scan_of[file], np.flatnonzero(pieces.file == file)
+        for file, first, end in zip(*_runs(pieces.file), strict=True):
+            scan, of_file = self._scan_of[file], slice(first, end)
             if not (filters or scan.needs_places or (counts[of_file] < 0).any()):
                 continue
             places = self._places(self._whole_scan_of[file])
@@ -333,6 +337,16 @@ class ShuffledRead:
             if scan.pages is not None:
                 middle = len(scan.pages.pages) // 2
                 yield replace(scan, pages=scan.pages.split([scan.pages.pages[middle : middle + 1]])[0])
+
+
+def _runs(values: I64Array) -> tuple[list[int], list[int], list[int]]:
+    """Return the different values of an ascending array, and where each begins and ends.
+
+    >>> _runs(np.array([3, 3, 7]))
+    ([3, 7], [0, 2], [2, 3])
+    """
+    different, firsts = np.unique(values, return_index=True)
+    return different.tolist(), firsts.tolist(), [*firsts[1:].tolist(), len(values)][: len(firsts)]
 
 
 def _shuffled(frames: list[pl.DataFrame], random: np.random.Generator) -> Iterator[pl.DataFrame]:

@@ -41,21 +41,22 @@ def parts_of(shares: Mapping[str, float], seed: int) -> dict[str, list[Range]]:
     return {name: _turned(first, end, turn) for name, first, end in zip(shares, starts, ends, strict=True)}
 
 
-def another_sample(sample: Sample | None, seed: int) -> Sample | None:
+def another_sample(sample: Sample | None, seed: int) -> Sample:
     """Return the sample of a seed: each has other rows, until all rows were in one.
 
     >>> another_sample(0.25, 0), another_sample("25%", 2), another_sample(0.25, 5)
-    (0.25, (0.5, 0.75), (0.25, 0.5))
+    ((0.0, 0.25), (0.5, 0.75), (0.25, 0.5))
     """
     check_whole_number("seed", seed, 0)
-    if seed == 0:
-        return sample
     if sample is None:
         msg = "`seed` chooses another sample: give `sample` or `rows` too"
         raise InvalidInputError(msg, argument="seed", value=seed)
     first, fraction = fractions_of(sample)
     if first > 0 or fraction > 1 / 2:
-        msg = f"`seed` needs a sample of half the rows or less that begins at 0, not {sample!r}: there is no other"
+        msg = (
+            f"`seed` needs a sample of half the rows or less that begins at 0, not {sample!r}. Give the range of other "
+            "rows instead, such as sample=(0.5, 1)"
+        )
         raise InvalidInputError(msg, argument="seed", value=seed)
     if fraction == 0:
         return sample

@@ -8,11 +8,11 @@ from typing import Final
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, check_whole_number, invalid_argument
+from qbeast_core.errors import check_whole_number, invalid_argument
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.read.file_scans import scans_of
-from qbeast_core.table.read.planner import Planner, different_names
-from qbeast_core.table.read.scan import SAMPLING_WEIGHT
+from qbeast_core.table.read.planner import Planner, different_names, log_read
+from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sampling_weight
 from qbeast_core.table.read.scan_task import read_scans
 
 _WEIGHT: Final = own_column("weight")
@@ -38,19 +38,21 @@ def read_strata(
     groups = different_names(
         [by] if isinstance(by, str) else by, list(planner.snapshot.schema), argument="by"
     )
-    if expand and SAMPLING_WEIGHT in planner.snapshot.schema:
-        msg = f"expand adds a column {SAMPLING_WEIGHT!r}, and the table has one"
-        raise InvalidInputError(msg, argument="expand")
+    if expand:
+        sampling_weight(planner, None)  # raises if the table has a column of this name
     wanted = _quotas(_counted(planner, condition, groups), rows)
     read = list(dict.fromkeys([*columns, *groups]))
     found = [pl.DataFrame(schema={name: planner.snapshot.schema[name] for name in columns})]
     found[0] = found[0].with_columns(pl.Series(SAMPLING_WEIGHT, [], pl.Float64))
-    while wanted.height:
+    is_all = False
+    while wanted.height and not is_all:
         fraction = min(float(wanted[_FRACTION].min()) * _GROWTH, 1.0)  # type: ignore[arg-type]
         tier = wanted.filter(pl.col(_FRACTION) <= fraction)
         chosen = _lowest(planner, condition, read, tier, groups=groups, fraction=fraction)
+        is_all = fraction == 1.0
         counts = chosen.group_by(groups).len(_PLACE)
-        full = tier.join(counts, on=groups, nulls_equal=True).filter(pl.col(_PLACE) >= pl.col(_QUOTA))
+        full = tier.join(counts, on=groups, nulls_equal=True)
+        full = full.filter((pl.col(_PLACE) >= pl.col(_QUOTA)) | is_all)
         complete = chosen.join(full.select(groups), on=groups, how="semi", nulls_equal=True)
         found.append(complete.select(*columns, pl.col(_COUNT).truediv(pl.col(_QUOTA)).alias(SAMPLING_WEIGHT)))
         wanted = wanted.join(full, on=groups, how="anti", nulls_equal=True).with_columns(
@@ -67,9 +69,9 @@ def _counted(planner: Planner, condition: pl.Expr | None, groups: list[str]) -> 
     counts = [frame.group_by(groups).len(_COUNT) for frame in frames]
     if not counts:
         return pl.DataFrame(
-            schema={**{name: planner.snapshot.schema[name] for name in groups}, _COUNT: pl.UInt32}
+            schema={**{name: planner.snapshot.schema[name] for name in groups}, _COUNT: pl.Int64}
         )
-    return pl.concat(counts).group_by(groups).agg(pl.col(_COUNT).sum()).sort(groups)
+    return pl.concat(counts).group_by(groups).agg(pl.col(_COUNT).cast(pl.Int64).sum()).sort(groups)
 
 
 def _quotas(counts: pl.DataFrame, rows: int) -> pl.DataFrame:
@@ -106,6 +108,7 @@ def _lowest(
     listed = tier.select(keys.alias(_PLACE))[_PLACE]
     belongs = keys.is_in(listed.implode(), nulls_equal=True)
     plan = planner.plan(belongs if condition is None else condition & belongs, fraction)
+    log_read(planner, plan, fraction)
     keep = replace(planner.row_filter(plan, columns), weight_column=_WEIGHT)
     place = pl.col(_WEIGHT).rank("ordinal").over(groups)
     kept = pl.DataFrame(

@@ -66,10 +66,9 @@ class TorchDataset(_data.IterableDataset):  # type: ignore[misc] # pyright: igno
 def rank_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """Return the rank and the number of ranks: by default those of the process group, if there is one."""
     distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        rank = distributed.get_rank() if rank is None else rank
-        world_size = distributed.get_world_size() if world_size is None else world_size
-    return rank or 0, world_size or 1
+    is_group = distributed.is_available() and distributed.is_initialized()
+    own, all_ranks = (distributed.get_rank(), distributed.get_world_size()) if is_group else (0, 1)
+    return own if rank is None else rank, all_ranks if world_size is None else world_size
 
 
 def _to_tensors(frame: pl.DataFrame) -> dict[str, Any]:
