@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from qbeast_core.space.arrays import F64Array
 from qbeast_core.support.far_times import has_text, time_texts
 from qbeast_core.support.number_texts import short_text
 from qbeast_core.table.inspect.drawings import FAINT, LEGEND, OPENED, new_axes, quiet, title
@@ -68,7 +67,7 @@ def _draw_points(axes: Axes, answered: pl.DataFrame, name: str, points: _Points)
             continue
         some = answered[rows]
         values, places = some[name].to_numpy(), [points.places[row] for row in rows]
-        bars = [_length(some[name] - some[f"{name}_low"]), _length(some[f"{name}_high"] - some[name])]
+        bars = [_lengths(some[name] - some[f"{name}_low"]), _lengths(some[f"{name}_high"] - some[name])]
         style: dict[str, Any] = {"fmt": "o", "ms": 4, "capsize": 2, "color": colour, "label": label}
         if points.is_scale:
             axes.errorbar(places, values, yerr=bars, **style)
@@ -76,9 +75,9 @@ def _draw_points(axes: Axes, answered: pl.DataFrame, name: str, points: _Points)
             axes.errorbar(values, places, xerr=bars, **style)
 
 
-def _length(values: pl.Series) -> F64Array:
-    """Return the lengths of bars, 0 without a bound."""
-    return values.fill_null(0.0).replace(float("inf"), 0.0).to_numpy()
+def _lengths(values: pl.Series) -> list[float]:
+    """Return the lengths of bars, 0 without a bound. An array of one length warns in Matplotlib 3.10."""
+    return values.fill_null(0.0).replace(float("inf"), 0.0).to_list()
 
 
 def _points_of(answered: pl.DataFrame, by: Sequence[str], name: str) -> _Points:
