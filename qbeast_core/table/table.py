@@ -51,6 +51,7 @@ from qbeast_core.table.read.scan import SAMPLING_WEIGHT, known_rows, scan, warn_
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.some_rows import sample_of_rows
 from qbeast_core.table.read.training.shuffled import (
+    BATCH_BYTES,
     BUFFER_BYTES,
     SHUFFLED_ROWS,
     Order,
@@ -58,6 +59,7 @@ from qbeast_core.table.read.training.shuffled import (
     ShuffledRead,
     State,
     batches_of,
+    check_sizes,
     order_of,
 )
 from qbeast_core.table.read.training.splits import another_sample, parts_of
@@ -498,7 +500,7 @@ class Table:
         rows: int | None = None,
         expand: bool = False,
         batch_rows: int | None = None,
-        batch_bytes: int = 64 << 20,
+        batch_bytes: int | None = None,
     ) -> Iterator[pl.DataFrame]: ...
 
     @overload
@@ -516,7 +518,7 @@ class Table:
         epoch: int = 0,
         rank: int = 0,
         world_size: int = 1,
-        buffer_bytes: int = BUFFER_BYTES,
+        buffer_bytes: int | None = None,
         resume: State | None = None,
     ) -> ShuffledBatches: ...
 
@@ -530,12 +532,12 @@ class Table:
         rows: int | None = None,
         expand: bool = False,
         batch_rows: int | None = None,
-        batch_bytes: int = 64 << 20,
+        batch_bytes: int | None = None,
         shuffle: int | None = None,
         epoch: int = 0,
         rank: int = 0,
         world_size: int = 1,
-        buffer_bytes: int = BUFFER_BYTES,
+        buffer_bytes: int | None = None,
         resume: State | None = None,
     ) -> Iterator[pl.DataFrame]:
         """Read the table in batches, in bounded memory: in the order of the index, or shuffled for training.
@@ -543,9 +545,10 @@ class Table:
         Parameters
         ----------
         batch_rows : int, optional
-            Rows of a batch; the last one may have fewer. By default 1,024 with `shuffle`, else as `batch_bytes` says.
-        batch_bytes : int, default 64 MiB
-            Approximate maximum size of a batch in memory, without `shuffle`. A batch has at least one row.
+            Rows of a batch; the last one may have fewer. By default 1,024 with `shuffle`, else `batch_bytes` applies.
+        batch_bytes : int, optional
+            Approximate maximum size of a batch in memory, 64 MiB by default. A batch has at least one row. Not with
+            `shuffle` or `batch_rows`.
         shuffle : int, optional
             Seed of a random order. Each row is returned once. The same seed, epoch, version and arguments return the
             same batches.
@@ -555,8 +558,8 @@ class Table:
             Which of how many readers this one is. Readers have no row in common, and the same number of rows: up to
             ``world_size - 1`` rows are left out, other rows in each epoch. With a filter, a sample or deleted rows,
             each reader counts the rows first, from the columns of the filter.
-        buffer_bytes : int, default 256 MiB
-            Rows that are shuffled in memory at a time. A read takes about twice as much memory.
+        buffer_bytes : int, optional
+            Rows that are shuffled in memory at a time, 256 MiB by default. A read takes about twice as much memory.
         resume : Mapping, optional
             Result of ``state_dict()`` of the batches of an earlier read with the same arguments: continue after its
             last batch. The buffer is read again.
@@ -591,15 +594,14 @@ class Table:
         >>> [batch.height for batch in table.iter_batches(batch_rows=300, shuffle=7, resume=state)]
         [300, 100]
         """
-        check_whole_number("batch_bytes", batch_bytes, 1)
-        check_whole_number("batch_rows", 1 if batch_rows is None else batch_rows, 1)
+        check_sizes(batch_rows, batch_bytes, buffer_bytes, is_shuffled=shuffle is not None)
         order = order_of(shuffle, epoch, rank, world_size, resume)
         if order is not None:
             planner = sampled_by(self._planner, sample_by)
             chosen = sample_of_rows(planner, rows, sample, where)
             names = planner.names_of(columns)
             read = ShuffledRead(
-                planner, where, names, chosen, order, buffer_bytes=buffer_bytes, expand=expand
+                planner, where, names, chosen, order, buffer_bytes=buffer_bytes or BUFFER_BYTES, expand=expand
             )
             return ShuffledBatches(read, batch_rows or SHUFFLED_ROWS, resume)
         lazy = self.scan(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
@@ -611,7 +613,7 @@ class Table:
                 if batch_rows is not None:
                     yield from query_batches(lazy, batch_rows=batch_rows)
                 else:
-                    yield from batches_within(lazy, size_bytes=batch_bytes)
+                    yield from batches_within(lazy, size_bytes=batch_bytes or BATCH_BYTES)
 
         return batches()
 

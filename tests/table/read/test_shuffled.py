@@ -258,6 +258,12 @@ def test_pages_are_read_once(tables: Callable[..., qbeast.Table], monkeypatch: p
         ({"shuffle": 1, "world_size": 0}, "`world_size` must be a whole number, 1 or more"),
         ({"shuffle": 1, "buffer_bytes": 0}, "`buffer_bytes` must be a whole number, 1 or more"),
         ({"rank": 1, "world_size": 2}, "`rank`, `world_size` is for shuffled batches: add shuffle=0"),
+        ({"buffer_bytes": 1000}, "`buffer_bytes` is for shuffled batches: add shuffle=0"),
+        (
+            {"shuffle": 1, "batch_bytes": 1000},
+            "shuffled batches have a number of rows. Give `batch_rows` alone",
+        ),
+        ({"batch_rows": 5, "batch_bytes": 1000}, "`batch_rows` is given too. Give `batch_rows` alone"),
         ({"batch_rows": 0}, "`batch_rows` must be a whole number, 1 or more"),
         ({"shuffle": 1, "resume": {}}, "`resume` must be the dict that state_dict"),
         ({"shuffle": 1, "resume": "{}"}, "json.loads"),

@@ -27,6 +27,7 @@ from qbeast_core.table.read.scan_task import RowFilter, read_scans
 # What `ShuffledBatches.state_dict` returns: numbers and texts, for JSON.
 State: TypeAlias = Mapping[str, int | str]
 
+BATCH_BYTES: Final = 64 << 20
 BUFFER_BYTES: Final = 256 << 20
 SHUFFLED_ROWS: Final = 1024  # of a batch
 
@@ -70,16 +71,29 @@ class Order:
         return np.random.default_rng([self.seed, self.epoch, *of])
 
 
+def check_sizes(
+    batch_rows: int | None, batch_bytes: int | None, buffer_bytes: int | None, *, is_shuffled: bool
+) -> None:
+    """Raise unless the sizes that are given are in their ranges, and have a meaning together."""
+    sizes = {"batch_rows": batch_rows, "batch_bytes": batch_bytes, "buffer_bytes": buffer_bytes}
+    for name, size in sizes.items():
+        check_whole_number(name, 1 if size is None else size, 1)
+    if batch_bytes is not None and (is_shuffled or batch_rows is not None):
+        other = "shuffled batches have a number of rows" if is_shuffled else "`batch_rows` is given too"
+        reason = f"cannot be used here: {other}. Give `batch_rows` alone"
+        invalid_argument("batch_bytes", reason, value=batch_bytes)
+    if buffer_bytes is not None and not is_shuffled:
+        raise _only_shuffled(["buffer_bytes"])
+
+
 def order_of(
     shuffle: int | None, epoch: int, rank: int, world_size: int, resume: State | None
 ) -> Order | None:
     """Return the order of a read. None: it is not shuffled."""
-    given = {"epoch": epoch, "rank": rank, "world_size": world_size - 1, "resume": resume is not None}
+    given = {"epoch": epoch, "rank": rank, "world_size": world_size != 1, "resume": resume is not None}
     if shuffle is None:
         if any(given.values()):
-            names = ", ".join(f"`{name}`" for name, value in given.items() if value)
-            msg = f"{names} is for shuffled batches: add shuffle=0, or another seed"
-            raise InvalidInputError(msg, argument="shuffle")
+            raise _only_shuffled([name for name, value in given.items() if value])
         return None
     return Order.checked(shuffle, epoch, rank, world_size)
 
@@ -152,7 +166,6 @@ class ShuffledRead:
         buffer_bytes: int,
         expand: bool,
     ) -> None:
-        check_whole_number("buffer_bytes", buffer_bytes, 1)
         self._planner, self._order, self._buffer_bytes = planner, order, buffer_bytes
         self._where, self._plan = where, planner.plan(filter_of(where, planner.snapshot.schema), sample)
         warn_of_sample(planner, sample, self._plan)
@@ -337,6 +350,12 @@ class ShuffledRead:
             if scan.pages is not None:
                 middle = len(scan.pages.pages) // 2
                 yield replace(scan, pages=scan.pages.split([scan.pages.pages[middle : middle + 1]])[0])
+
+
+def _only_shuffled(names: list[str]) -> InvalidInputError:
+    given = ", ".join(f"`{name}`" for name in names)
+    msg = f"{given} is for shuffled batches: add shuffle=0, or another seed"
+    return InvalidInputError(msg, argument="shuffle")
 
 
 def _runs(values: I64Array) -> tuple[list[int], list[int], list[int]]:
