@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.support.joins import own_column
@@ -16,9 +17,7 @@ SignedRows: TypeAlias = tuple[int, pl.DataFrame]
 ROWS_AT_ONCE: Final = 1 << 23
 
 _KEY: Final = [own_column("first hash"), own_column("second hash")]
-_REMOVED, _ADDED = own_column("removed"), own_column("added")
-_SURPLUS: Final = own_column("surplus")
-_SIGN: Final = own_column("sign")
+_SIGN, _SURPLUS, _PLACE = own_column("sign"), own_column("surplus"), own_column("place")
 
 
 def net_rows(
@@ -26,57 +25,41 @@ def net_rows(
 ) -> Iterator[SignedRows]:
     """Yield removed and added rows without pairs of equal rows.
 
-    `read` yields the same rows at each call: it is called twice for each part of the rows, which are divided by their
-    hash so that the hashes of `rows_at_once` rows fit in memory. Rows are equal if two hashes of 64 bits are.
+    `read` yields the same rows in the same order at each call: it is called twice for each part of the rows, which are
+    divided by their hash so that the hashes of `rows_at_once` rows fit in memory. Rows are equal if two hashes of 64
+    bits are.
     """
     parts = max(-(-max_rows // rows_at_once), 1)
     for part in range(parts):
-        counts = _counts(read, part, parts)
-        if counts.height:
-            yield from _differing(read, counts, part, parts)
+        places = _left_over(read, part, parts)
+        if len(places):
+            yield from _rows_at(read, places)
 
 
-def _hashed(rows: pl.DataFrame, part: int, parts: int) -> pl.DataFrame:
-    """Return the rows of a part, with their hashes."""
-    row = pl.struct(pl.all())
-    hashed = rows.with_columns(row.hash(1).alias(_KEY[0]), row.hash(2).alias(_KEY[1]))
-    return hashed if parts == 1 else hashed.filter(pl.col(_KEY[0]) % parts == part)
-
-
-def _counts(read: Callable[[], Iterator[SignedRows]], part: int, parts: int) -> pl.DataFrame:
-    """Return the hashes that are not removed as often as they are added, with both counts."""
-    counts = pl.DataFrame(
-        schema={**dict.fromkeys(_KEY, pl.UInt64()), _REMOVED: pl.Int64(), _ADDED: pl.Int64()}
-    )
+def _left_over(read: Callable[[], Iterator[SignedRows]], part: int, parts: int) -> pl.Series:
+    """Return the places of the rows of a part without an equal row of the other sign, ascending."""
+    hashed, end = list[pl.DataFrame](), 0
     for sign, rows in read():
-        keys = _hashed(rows, part, parts).select(
-            *_KEY,
-            pl.lit(int(sign < 0), pl.Int64).alias(_REMOVED),
-            pl.lit(int(sign > 0), pl.Int64).alias(_ADDED),
-        )
-        counts = pl.concat([counts, keys]).group_by(_KEY).sum()
-    return counts.filter(pl.col(_REMOVED) != pl.col(_ADDED))
+        places = pl.int_range(end, end + rows.height, eager=True)
+        end += rows.height
+        keys = pl.DataFrame({_KEY[0]: rows.hash_rows(1), _KEY[1]: rows.hash_rows(2), _PLACE: places})
+        keys = keys.with_columns(pl.lit(sign, pl.Int8).alias(_SIGN))
+        hashed.append(keys.filter(pl.col(_KEY[0]) % parts == part))
+    if not hashed:
+        return pl.Series(dtype=pl.Int64())
+    keys = pl.concat(hashed)
+    hashed.clear()
+    surplus = keys.group_by(_KEY).agg(pl.col(_SIGN).cast(pl.Int64).sum().alias(_SURPLUS))
+    surplus = surplus.filter(pl.col(_SURPLUS) != 0)
+    found = keys.join(surplus, on=_KEY).filter(pl.col(_SIGN) * pl.col(_SURPLUS) > 0)
+    return found.filter(pl.int_range(pl.len()).over(_KEY) < pl.col(_SURPLUS).abs())[_PLACE].sort()
 
 
-def _differing(
-    read: Callable[[], Iterator[SignedRows]], counts: pl.DataFrame, part: int, parts: int
-) -> Iterator[SignedRows]:
-    """Yield the rows that are left over."""
-    surplus = counts.with_columns((pl.col(_ADDED) - pl.col(_REMOVED)).alias(_SURPLUS))
-    several: list[pl.DataFrame] = []
+def _rows_at(read: Callable[[], Iterator[SignedRows]], places: pl.Series) -> Iterator[SignedRows]:
+    """Yield the rows at some places."""
+    wanted, end = places.to_numpy(), 0
     for sign, rows in read():
-        found = _hashed(rows, part, parts).join(surplus, on=_KEY, how="inner", maintain_order="left")
-        found = found.filter(pl.col(_SURPLUS) * sign > 0)
-        # Most rows left over have no equal row on the other side: all of them are returned at once.
-        alone = found.filter(pl.min_horizontal(_REMOVED, _ADDED) == 0)
-        if alone.height:
-            yield sign, alone.select(rows.columns)
-        several.append(
-            found.filter(pl.min_horizontal(_REMOVED, _ADDED) > 0).with_columns(pl.lit(sign).alias(_SIGN))
-        )
-    left = pl.concat(several)
-    left = left.filter(pl.int_range(pl.len()).over(_KEY) < pl.col(_SURPLUS).abs())
-    for sign in (-1, 1):
-        rows = left.filter(pl.col(_SIGN) == sign)
-        if rows.height:
-            yield sign, rows.drop(*_KEY, _REMOVED, _ADDED, _SURPLUS, _SIGN)
+        first, end = end, end + rows.height
+        here = wanted[slice(*np.searchsorted(wanted, (first, end)))]
+        if len(here):
+            yield sign, rows[here - first]
