@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -49,6 +50,7 @@ class LocalStore:
         """Read several ranges; the buffers share memory where ranges touch."""
         merged = merge_ranges(ranges)
         with _errors("read", path), _opened(self._at(path), os.O_RDONLY) as file:
+            _request(file, merged)
             blocks = [_pread(file, path, start, length) for start, length in merged]
         return split_blocks(merged, blocks, ranges)
 
@@ -160,6 +162,13 @@ def _make_folders(folder: Path) -> None:
 def _sync_folder(folder: Path) -> None:
     with _opened(folder, os.O_RDONLY) as file:
         os.fsync(file)
+
+
+def _request(file: int, ranges: Sequence[Range]) -> None:
+    """Request all ranges from the disk at once. Without this, Linux waits for each, and reads up to 128 KiB ahead."""
+    if sys.platform == "linux":
+        for start, length in ranges:
+            os.posix_fadvise(file, start, length, os.POSIX_FADV_WILLNEED)
 
 
 def _pread(file: int, path: str, start: int, length: int) -> memoryview:
