@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Final, TypeAlias, cast
@@ -139,7 +140,7 @@ class ShuffledBatches(Iterator[pl.DataFrame]):
                 frame = pl.concat([waiting, new]) if waiting.height else new
                 full = frame.height - frame.height % self._rows
                 for at in range(self._rows, full + 1, self._rows):
-                    yield frame[at - self._rows : at], number, row - (frame.height - at)
+                    yield frame.slice(at - self._rows, self._rows), number, row - (frame.height - at)
                 waiting = frame[full:]
             if skipped > row:
                 msg = (
@@ -379,5 +380,7 @@ def _shuffled(frames: list[pl.DataFrame], random: np.random.Generator) -> Iterat
     chunk_of = random.integers(chunks, size=rows.height, dtype=np.uint8 if chunks <= _FEW else np.uint32)
     order = np.argsort(chunk_of, kind="stable")
     ends = np.cumsum(np.bincount(chunk_of, minlength=chunks))
-    for chosen in np.split(order, ends[:-1]):
-        yield rows[random.permutation(chosen)]
+    with ThreadPoolExecutor(1) as pool:  # the next chunk is put in order while this one is gathered
+        permuted = pool.map(random.permutation, np.split(order, ends[:-1]))
+        for chosen in permuted:
+            yield rows[chosen]
