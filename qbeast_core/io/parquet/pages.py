@@ -235,14 +235,15 @@ class PageRequest:
         ]
 
     def at(self, positions: I64Array) -> PageRequest:
-        """Return a request for some of all pages to read, by ascending positions. Others share the remaining rows."""
+        """Return a request for some of the pages to read, by ascending positions. Others share the remaining rows."""
         starts = self.cuts.starts()[self.pages]
         breaks = np.flatnonzero(np.diff(positions) != 1)
         firsts = positions[np.concatenate(([0], breaks + 1))]
         after = positions[np.concatenate((breaks, [len(positions) - 1]))] + 1
         begins = np.where(firsts == 0, 0, starts[firsts]).tolist()
         ends = [int(starts[end]) if end < len(starts) else None for end in after]
-        return replace(self, pages=self.pages[positions], spans=tuple(zip(begins, ends, strict=True)))
+        spans = [part for run in zip(begins, ends, strict=True) for part in _within(self.spans, *run)]
+        return replace(self, pages=self.pages[positions], spans=tuple(spans))
 
 
 def _within(spans: Sequence[Span], first: int, end: int | None) -> tuple[Span, ...]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import polars as pl
 
 Op = Literal["<", "<=", "==", "!=", ">=", ">"]
+
+_FEW: Final = 100  # values
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,29 @@ def _joined(
     if not kept:
         return neutral
     return kept[0] if len(kept) == 1 else join(kept)
+
+
+def matches_few(node: Node, constant: Collection[str]) -> bool:
+    """Return whether all matching rows have one of few values, or one prefix, in a column that is not constant.
+
+    >>> text = Operand("s", pl.String())
+    >>> node = And((IsNull("x"), Or((StartsWith(text, "a"), IsIn(text, pl.Series(["b"]))))))
+    >>> matches_few(node, []), matches_few(node, ["s"]), matches_few(Or((node, IsNull("x"))), [])
+    (True, False, False)
+    """
+    match node:
+        case And(children):
+            return any(matches_few(child, constant) for child in children)
+        case Or(children):
+            return all(matches_few(child, constant) for child in children)
+        case Compare(operand, "==", _):
+            return operand.dtype != pl.Boolean() and operand.column not in constant
+        case IsIn(operand, values):
+            return len(values) <= _FEW and operand.column not in constant
+        case StartsWith(operand, _):
+            return operand.column not in constant
+        case _:
+            return False
 
 
 def columns_in(node: Node) -> frozenset[str]:

@@ -61,7 +61,9 @@ class Plan:
     `files` reads the footers of opened files. `rows_opened` and `rows_total` read the footers of files whose rows the
     log does not count.
 
-    Bytes include everything that is read from data files: pages, dictionaries, page directories and footers.
+    Bytes include everything that is read from data files: pages, dictionaries, page directories and footers. A filter
+    with ``=``, ``IN`` or a prefix reads less than the plan shows: its own columns of these pages first, then the other
+    columns of pages with a match.
     """
 
     planner: Planner

@@ -71,8 +71,10 @@ def _scan_of(planner: Planner, plan: ScanPlan, number: int, hidden: I64Array | N
     whole = file_at(snapshot, number)
     planner.store.locate(whole.path)  # raise for an invalid path here, not in a worker
     pages = page_request(snapshot, selection, number)
-    # Polars reads few files of an object store at the same time. Small files are read by page, with more requests.
-    if pages is None and planner.store.local_root is None and whole.size_bytes <= _SMALL_BYTES:
+    # Polars reads few files of an object store at the same time. Small files are read by page, with more requests; and
+    # all files if most pages are likely to have no match.
+    by_page = plan.matches_few or whole.size_bytes <= _SMALL_BYTES
+    if pages is None and planner.store.local_root is None and by_page:
         pages = all_pages(snapshot, selection.table, number)
     return replace(
         whole,

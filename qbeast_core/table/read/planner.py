@@ -21,7 +21,7 @@ from qbeast_core.errors import (
     invalid_argument,
 )
 from qbeast_core.io.stores.store import Store
-from qbeast_core.query.filters.nodes import Node, Unknown
+from qbeast_core.query.filters.nodes import Node, Unknown, matches_few
 from qbeast_core.query.filters.predicate import understand
 from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.index.decode_tags import build_block_table
@@ -53,6 +53,8 @@ class ScanPlan:
     predicate: pl.Expr | None
     # Whether the predicate only compares values, see `qbeast_core.query.filters.predicate.understand`.
     compares_values: bool = False
+    # Whether the filter compares a column with few values, see `qbeast_core.query.filters.nodes.matches_few`.
+    matches_few: bool = False
     # Keys to read, or to leave out. None: all.
     keys: KeyChoice | None = None
 
@@ -64,10 +66,11 @@ class FilterPlanner:
         self._planner, self._predicate = planner, predicate
 
     @cached_property
-    def _matches(self) -> tuple[Matching, bool]:
+    def _matches(self) -> tuple[Matching, bool, bool]:
         schema, predicate = self._planner.snapshot.schema, self._predicate
         node, compares = (Unknown(), False) if predicate is None else understand(predicate, schema)
-        return match(self._planner.blocks_for(node), node), compares
+        few = matches_few(node, self._planner.snapshot.columns.partitions)
+        return match(self._planner.blocks_for(node), node), compares, few
 
     def __call__(self, sample: Sample | None) -> ScanPlan:
         """Choose files and pages for a sample."""
@@ -75,16 +78,16 @@ class FilterPlanner:
 
     def within(self, weights: WeightRange) -> ScanPlan:
         """Choose files and pages for a range of weights."""
-        blocks, compares = self._matches
+        blocks, compares, few = self._matches
         reads_all = self._planner.sample_by is not None and not weights.is_empty
         selection = blocks.within(ALL_WEIGHTS if reads_all else weights)
-        return ScanPlan(selection, weights, self._predicate, compares)
+        return ScanPlan(selection, weights, self._predicate, compares, few)
 
     def of_keys(self, keys: I32Array) -> ScanPlan:
         """Choose files and pages for all rows of some keys, given by their weights in ascending order."""
-        blocks, compares = self._matches
+        blocks, compares, few = self._matches
         choice = KeyChoice(keys, only=True)
-        return ScanPlan(blocks.of_keys(keys), ALL_WEIGHTS, self._predicate, compares, choice)
+        return ScanPlan(blocks.of_keys(keys), ALL_WEIGHTS, self._predicate, compares, few, choice)
 
 
 class Planner:
@@ -226,6 +229,7 @@ class Planner:
             weights=plan.weights,
             predicate=plan.predicate,
             compares_values=plan.compares_values,
+            matches_few=plan.matches_few,
             keys=plan.keys,
         )
 

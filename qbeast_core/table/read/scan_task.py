@@ -20,10 +20,14 @@ from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.file_scan import FileScan, TableFiles, open_files
 from qbeast_core.table.data.parquet_scan import scan_files, whole_batches
 from qbeast_core.table.data.row_codec import RowCodec
+from qbeast_core.table.read.matching_pages import matching_pages
 from qbeast_core.tree.space.index_values import frame_weights
 
 # Column with the weights of drawn rows.
 _DRAWN: Final = own_column("drawn")
+
+# Columns of a filter are read first if this many times more columns are needed.
+_READ_FIRST: Final = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +48,8 @@ class RowFilter:
     place_column: str | None = None
     # Whether the predicate only compares values. Then row groups of whole files may be skipped by their bounds.
     compares_values: bool = False
+    # Whether few rows match. Then the columns of the filter are read first, and other columns of pages with a match.
+    matches_few: bool = False
     # Keys to return, or to leave out. None: all.
     keys: KeyChoice | None = None
 
@@ -55,9 +61,13 @@ class RowFilter:
     @property
     def needed(self) -> list[str]:
         """Columns to read: the columns to return, and the columns of the filter and the sample."""
-        filtered = [] if self.predicate is None else self.predicate.meta.root_names()
         hashed = self.indexed if self.hashes_rows else ()
-        return list(dict.fromkeys([*self.columns, *filtered, *hashed]))
+        return list(dict.fromkeys([*self.columns, *self.filtered, *hashed]))
+
+    @property
+    def filtered(self) -> list[str]:
+        """Columns of the filter."""
+        return [] if self.predicate is None else self.predicate.meta.root_names()
 
     def hashing(self, indexed: tuple[str, ...] | None) -> RowFilter:
         """Return the filter for files whose weights are the hash of other columns. None: of the same columns."""
@@ -192,6 +202,12 @@ def _read(
     scans: Sequence[FileScan], keep: RowFilter, files: TableFiles, limit: int | None
 ) -> Iterator[pl.DataFrame]:
     by_pages = [scan for scan in scans if scan.pages is not None]
+    if (
+        keep.predicate is not None
+        and keep.matches_few
+        and _READ_FIRST * len(keep.filtered) <= len(keep.needed)
+    ):
+        by_pages = matching_pages(by_pages, keep.predicate, keep.schema, files)
     if by_pages:
         yield from map(keep.finish, _rows_of_pages(by_pages, keep, files))
     whole = [scan for scan in scans if scan.pages is None]

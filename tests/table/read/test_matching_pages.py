@@ -1,0 +1,129 @@
+"""A filter that matches few rows returns the rows of the same filter in memory, from few pages of other columns."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import qbeast
+from qbeast_core.io.stores.local import LocalStore
+from qbeast_core.table.read import matching_pages
+from tests.helpers.buckets import new_bucket, serving
+
+COUNT = 30_000
+
+
+def rows() -> pl.DataFrame:
+    random = np.random.default_rng(4)
+    return pl.DataFrame(
+        {
+            "id": np.arange(COUNT),
+            "key": random.permutation(COUNT),
+            "x": random.normal(size=COUNT),
+            "kind": random.choice(["a", "b", None], COUNT),
+            "text": [f"text {number}" for number in random.integers(0, COUNT, COUNT)],
+            "part": random.integers(0, 2, COUNT),
+        }
+    )
+
+
+FILTERS: dict[str, pl.Expr] = {
+    "one value": pl.col("key") == 777,
+    "values": pl.col("key").is_in([1, 20_000, 29_999, -5]),
+    "unindexed": (pl.col("text") == "text 1234") & (pl.col("id") > 2000),
+    "prefix": pl.col("text").str.starts_with("text 77") & (pl.col("id") < 20_000),
+    "partition": (pl.col("part") == 1) & (pl.col("key") == 4321),
+    "either": (pl.col("key") == 99) | (pl.col("id") == 17_000),
+    "nothing": (pl.col("key") == 15) & (pl.col("x") > 1e9),
+    "many": (pl.col("kind") == "a") & (pl.col("id") < 9000),
+    "null": pl.col("kind").is_null() & (pl.col("key") == 20),
+}
+SAMPLES: list[dict[str, Any]] = [{}, {"sample": 0.7}]
+
+
+def plain(path: Path, frame: pl.DataFrame) -> None:
+    qbeast.write_table(frame, path, columns=["id", "key"], cube_size=3000)
+
+
+def deleted(path: Path, frame: pl.DataFrame) -> None:
+    none = frame.with_columns(pl.col("id") + COUNT, key=-pl.col("key") - 1)
+    qbeast.write_table(
+        pl.concat([frame, none]), path, columns=["id", "key"], cube_size=3000, deletion_vectors=True
+    )
+    qbeast.open_table(path).delete(f"id >= {COUNT}")
+
+
+def divided(path: Path, frame: pl.DataFrame) -> None:
+    qbeast.write_table(frame, path, columns=["id", "key"], cube_size=3000, partition_by=["part"])
+
+
+def renamed(path: Path, frame: pl.DataFrame) -> None:
+    qbeast.write_table(frame.rename({"key": "old"}), path, columns=["id", "old"], cube_size=3000)
+    qbeast.open_table(path).rename_column("old", "key", upgrade_protocol=True)
+
+
+def tagless(path: Path, frame: pl.DataFrame) -> None:
+    """Half of the files have pages that cannot be read."""
+    plain(path, frame)
+    for file in sorted(path.glob("*.parquet"))[::2]:
+        data = bytearray(file.read_bytes())
+        data[data.rfind(b"QBPAGES2") + 9] ^= 0xFF
+        file.write_bytes(data)
+
+
+KINDS: list[Callable[[Path, pl.DataFrame], None]] = [plain, deleted, divided, renamed, tagless]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("most", [0.0, 1.0])
+def test_rows_equal_those_in_memory(
+    kind: Callable[[Path, pl.DataFrame], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: float
+) -> None:
+    monkeypatch.setattr(matching_pages, "_MOST", most)
+    frame, path = rows(), tmp_path / "t"
+    kind(path, frame)
+    table = qbeast.open_table(path)
+    for options in SAMPLES:
+        every = table.read(**options)
+        for where in FILTERS.values():
+            wanted = every.filter(where).sort("id")
+            assert_frame_equal(table.read(where=where, **options).sort("id"), wanted)
+            tasks = table.scan_tasks(where=where, **options, task_bytes=50_000)
+            tasks = pickle.loads(pickle.dumps(tasks))  # noqa: S301
+            parts = [part for task in tasks for part in task.read()]
+            assert_frame_equal(pl.concat([wanted[:0], *parts]).sort("id"), wanted)
+
+
+@pytest.mark.parametrize("name", ["one value", "values", "either"])
+def test_other_columns_are_read_where_rows_match(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain(tmp_path / "t", rows())
+    table = qbeast.open_table(tmp_path / "t")
+    plan, read = table.explain(FILTERS[name]), list[int]()
+    ranges = LocalStore.get_ranges
+
+    def recorded(self: LocalStore, path: str, wanted: Any) -> list[memoryview]:
+        read.extend(length for _, length in wanted)
+        return ranges(self, path, wanted)
+
+    monkeypatch.setattr(LocalStore, "get_ranges", recorded)
+    table.read(where=FILTERS[name])
+    assert 0 < sum(read) < 0.6 * plan.bytes_opened
+
+
+def test_rows_of_a_bucket_equal_those_in_memory() -> None:
+    with serving() as options:
+        uri = f"s3://{new_bucket(options)}/t"
+        qbeast.write_table(rows(), uri, columns=["id", "key"], cube_size=3000, storage_options=options)
+        table = qbeast.open_table(uri, storage_options=options)
+        for where in FILTERS.values():
+            wanted = rows().filter(where).sort("id")
+            assert_frame_equal(table.read(where=where).sort("id"), wanted)
