@@ -303,6 +303,7 @@ class Plan:
             parts.setdefault(reason, []).append(part)
         unused = "; ".join(f"{' AND '.join(some)} skips no file: {reason}" for reason, some in parts.items())
         shown = self.where if pushed is None else pushed
+        most = "at most " if self.planner.row_filter(self.scan_plan, self.columns).filters_first else ""
         facts = {
             "filter": "none" if shown is None else str(shown),
             **({"unused": unused} if unused else {}),
@@ -315,7 +316,7 @@ class Plan:
             "files": f"{int(files['opened'].sum()):,} of {files.height:,} opened{why}",
             "pages": f"{int(files['pages_opened'].sum()):,} of {int(files['pages_total'].sum()):,}",
             "rows": f"{self.rows_opened:,} of {self.rows_total:,} ({rows:.2%})",
-            "bytes": f"{self.bytes_opened:,} of {self.bytes_total:,} ({self.share:.2%})",
+            "bytes": f"{most}{self.bytes_opened:,} of {self.bytes_total:,} ({self.share:.2%})",
         }
         more = {} if self.sample is None else {"design effect": self._clustering()}
         return facts | more | ({} if self.hint is None else {"hint": self.hint})

@@ -48,7 +48,7 @@ class RowFilter:
     place_column: str | None = None
     # Whether the predicate only compares values. Then row groups of whole files may be skipped by their bounds.
     compares_values: bool = False
-    # Whether few rows match. Then the columns of the filter are read first, and other columns of pages with a match.
+    # Whether few rows match the filter.
     matches_few: bool = False
     # Keys to return, or to leave out. None: all.
     keys: KeyChoice | None = None
@@ -68,6 +68,11 @@ class RowFilter:
     def filtered(self) -> list[str]:
         """Columns of the filter."""
         return [] if self.predicate is None else self.predicate.meta.root_names()
+
+    @property
+    def filters_first(self) -> bool:
+        """Whether the columns of the filter are read first, and other columns of pages with a match."""
+        return self.matches_few and _READ_FIRST * len(self.filtered) <= len(self.needed)
 
     def hashing(self, indexed: tuple[str, ...] | None) -> RowFilter:
         """Return the filter for files whose weights are the hash of other columns. None: of the same columns."""
