@@ -19,6 +19,8 @@ from qbeast_core.table.data.row_codec import RowCodec
 
 _MATCHES: Final = own_column("matches")
 
+# Fewer pages are read at once.
+_FEWEST: Final = 128
 # One of so many pages is tried first.
 _TRIED: Final = 16
 _MOST: Final = 1 / 4  # of them with a match
@@ -29,9 +31,11 @@ def matching_pages(
 ) -> list[FileScan]:
     """Return the scans of pages that have a matching row, deleted rows included, and of pages that cannot be read.
 
-    On a local disk some pages are tried first. If many of them match, all scans are returned: fewer bytes would be
-    read, in more time.
+    All scans are returned where a search takes longer than it saves: of few pages; and on a local disk, where some
+    pages are tried first, if many of them match.
     """
+    if _pages_in(scans) < _FEWEST:
+        return list(scans)
     search = _Search(predicate, RowCodec(files.columns, predicate.meta.root_names(), schema), files)
     if files.store.local_root is not None:
         tried = list(_every(_TRIED, scans))

@@ -20,6 +20,11 @@ from tests.helpers.buckets import new_bucket, serving
 COUNT = 30_000
 
 
+@pytest.fixture(autouse=True)
+def search_of_few_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching_pages, "_FEWEST", 1)
+
+
 def rows() -> pl.DataFrame:
     random = np.random.default_rng(4)
     return pl.DataFrame(
