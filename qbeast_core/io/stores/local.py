@@ -167,8 +167,9 @@ def _sync_folder(folder: Path) -> None:
 def _request(file: int, ranges: Sequence[Range]) -> None:
     """Request all ranges from the disk at once. Without this, Linux waits for each, and reads up to 128 KiB ahead."""
     if sys.platform == "linux":
-        for start, length in ranges:
-            os.posix_fadvise(file, start, length, os.POSIX_FADV_WILLNEED)
+        with suppress(OSError):  # some kernels do not support it
+            for start, length in ranges:
+                os.posix_fadvise(file, start, length, os.POSIX_FADV_WILLNEED)
 
 
 def _pread(file: int, path: str, start: int, length: int) -> memoryview:
