@@ -35,7 +35,7 @@ SHUFFLED_ROWS: Final = 1024  # of a batch
 # Of the rows that fit in memory, a round is planned to have this share: rows are of any width.
 _FILLED: Final = 0.75
 # A round has about this many pieces: as many places of the table are in each batch.
-_PIECES: Final = 1024
+_PIECES: Final = 512
 # Rows that are put in order at once: they fit the caches of the processor.
 _CHUNK_ROWS: Final = 1 << 16
 _FEW: Final = 1 << 8  # chunks, whose numbers are sorted in one step
