@@ -134,8 +134,9 @@ def usual_page_locations(data: bytes, starts: I64Array) -> tuple[I64Array, I64Ar
         return None
     # All numbers of the text. A number ends with its first byte below 128; the first one of a list begins there.
     bits = np.frombuffer(data, np.uint8)
-    begins = np.union1d(np.flatnonzero(bits < 0x80) + 1, firsts)
-    begins = begins[(begins >= firsts[0]) & (begins < len(bits))]
+    is_begin = np.append(True, bits < 0x80)
+    is_begin[firsts] = True
+    begins = np.flatnonzero(is_begin[firsts[0] : -1]) + firsts[0]
     lengths = np.diff(begins, append=len(bits))
     places = np.arange(begins[0], len(bits)) - np.repeat(begins, lengths)
     shifts = np.minimum(places, 9).astype(np.uint64) * np.uint64(7)
