@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.space.arrays import I64Array, U8Array
+from qbeast_core.space.arrays import I64Array, U8Array, distinct
 from qbeast_core.spec.layout import BOX_STEPS, STEP_GROUPS
 
 _OF_GROUP: Final = BOX_STEPS // STEP_GROUPS
@@ -26,7 +26,7 @@ def fitted_steps(lower: I64Array, upper: I64Array) -> tuple[int, ...]:
     >>> fitted_steps(np.array([5, 261]), np.array([260, 516]))
     (5, 2)
     """
-    bounds = np.unique(np.concatenate([lower, upper + 1]))
+    bounds = distinct(np.concatenate([lower, upper + 1]))
     first = int(bounds[0])
     equal = (first, -(-(int(bounds[-1]) - first) // BOX_STEPS))
     ends = bounds[np.linspace(0, len(bounds) - 1, STEP_GROUPS + 1).round().astype(np.int64)]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from qbeast_core.space.arrays import I64Array, U8Array, U64Array
+from qbeast_core.space.arrays import I64Array, U8Array, U64Array, distinct
 
 _MAX_VALUES: Final = 1 << 8
 # Texts up to this length are stored in the view itself, so equal views are equal texts.
@@ -91,7 +91,7 @@ class _HashTable:
             for _ in range(_TRIALS):
                 both = np.uint64(factors[0]), np.uint64(factors[1])
                 slots = _slots(words, both, shift)
-                if len(np.unique(slots)) == len(slots):
+                if len(distinct(slots)) == len(slots):
                     table = np.zeros(1 << bits, np.uint8)
                     table[slots] = np.arange(len(slots))
                     return cls(words, both, shift, table)

@@ -19,7 +19,7 @@ from qbeast_core.io.parquet.footer import FileFooter, PagesUnavailable
 from qbeast_core.io.parquet.mini_file import FilePart, build_mini_file, schema_key
 from qbeast_core.io.parquet.tail import FileTail, PageCuts, parse_tail
 from qbeast_core.io.stores.store import Range, Store, map_files, merge_ranges
-from qbeast_core.space.arrays import F64Array, I64Array
+from qbeast_core.space.arrays import F64Array, I64Array, distinct
 
 _FOOTER_BYTES: Final = 20_000  # in memory, about, without the pages
 
@@ -318,7 +318,7 @@ def _pages_bytes(tail: FileTail, request: PageRequest, columns: Collection[str])
     """Return the number of bytes of the requested pages and their dictionaries, without the ranges."""
     _check(tail, request)
     leaves = _leaves_of(tail.footer, columns)
-    groups = [tail.footer.groups[group] for group in np.unique(tail.page_groups[request.pages])]
+    groups = [tail.footer.groups[group] for group in distinct(tail.page_groups[request.pages])]
     chunks = [group.chunks[leaf] for group in groups for leaf in leaves]
     dictionaries: int = sum(chunk.data_start - chunk.start for chunk in chunks)
     return int(tail.page_sizes[leaves][:, request.pages].sum()) + dictionaries

@@ -25,7 +25,7 @@ from qbeast_core.query.plan.draws import FileDraw
 from qbeast_core.query.plan.file_statistics import Statistics, evaluate, trusted_counts
 from qbeast_core.query.plan.page_boxes import PageBoxes
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, WeightRange
-from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
+from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, distinct
 from qbeast_core.space.weights import MIN_WEIGHT
 from qbeast_core.spec.revision import Revision
 
@@ -166,7 +166,7 @@ class Matching:
             nothing,
             opened=np.logical_or.reduce([nothing.opened, *(part.opened for part in parts)]),
             blocks=np.logical_or.reduce([nothing.blocks, *(part.blocks for part in parts)]),
-            page_numbers=np.unique(
+            page_numbers=distinct(
                 np.concatenate([nothing.page_numbers, *(part.page_numbers for part in parts)])
             ),
         )

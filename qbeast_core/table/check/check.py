@@ -16,7 +16,7 @@ from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.io.parquet.footer import stored_size
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.query.index.block_table import BlockTable
-from qbeast_core.space.arrays import U64Array
+from qbeast_core.space.arrays import U64Array, distinct
 from qbeast_core.spec.table_config import may_have_other_columns
 from qbeast_core.support.runtime import Progress, ProgressCallback
 from qbeast_core.table.check.faults import OF_INDEX, OF_LAYOUT, CheckReport, Fault, fault_frame
@@ -229,7 +229,7 @@ def _of_revision(mine: pl.DataFrame, revision: int, files: TableFiles, schema: p
     single = whole.filter(~pl.col("replicated"))
     own = {path: _hashes(files, path, schema) for path in single["path"]}
     yield from _doubled({path: own[path] for path in single.filter("old")["path"]}, revision)
-    originals = np.unique(np.concatenate([np.zeros(0, np.uint64), *own.values()]))
+    originals = distinct(np.concatenate([np.zeros(0, np.uint64), *own.values()]))
     for path in whole.filter("replicated")["path"]:
         alone = ~np.isin(_hashes(files, path, schema), originals)
         if alone.any():

@@ -16,7 +16,7 @@ from qbeast_core.io.parquet.thrift import ThriftError
 from qbeast_core.io.stores.store import Store
 from qbeast_core.query.plan.coordinate_intervals import point_bounds
 from qbeast_core.query.plan.file_statistics import clock_slack
-from qbeast_core.space.arrays import BoolArray, F64Array, I32Array
+from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, distinct
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, sample_values
 from qbeast_core.spec.layout import WEIGHT_COLUMN, Layout, parse_layout
@@ -146,7 +146,7 @@ class ForeignRows:
         bounds = list(self._placement.points(frame, foreign=True))
         self._certain = self._certain and all((low == high).all() for low, high in bounds)
         remaining, in_cube = np.arange(len(weights)), np.zeros(len(weights), np.bool_)
-        for depth in np.unique(self._depth):  # rows that found their block are not looked at further down
+        for depth in distinct(self._depth):  # rows that found their block are not looked at further down
             weight, free = weights[remaining], np.ones(len(remaining), np.bool_)
             ends = [(below[remaining], above[remaining]) for below, above in bounds]
             for block in np.flatnonzero(self._depth == depth):

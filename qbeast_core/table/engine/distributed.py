@@ -13,7 +13,7 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError
 from qbeast_core.log.actions import AddFile
-from qbeast_core.space.arrays import I32Array, I64Array, U32Array, U64Array
+from qbeast_core.space.arrays import I32Array, I64Array, U32Array, U64Array, distinct
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.revision import Revision
@@ -251,7 +251,7 @@ class _SampledCubes:
         starts = np.where(is_cube_start, self.numbers[index] << _WEIGHT_BITS, self.keys[cuts])
         # The first file of a tree begins at the root: rows outside the sample may be in higher cubes.
         is_first = np.diff(np.searchsorted(roots, starts, side="right"), prepend=-1) != 0
-        starts = np.union1d(starts[~is_first], roots)
+        starts = distinct(np.concatenate([starts[~is_first], roots]))
         starts[0] = 0
         return starts
 
@@ -305,7 +305,7 @@ def _levels(builder: TreeBuilder, roots: I64Array) -> list[OutlineLevel]:
         if depth:
             sampled_keys = _keys(sampled_at, sampled_keys, dimensions)
             live_keys = _keys(live_at, live_keys, dimensions)
-        keys = np.unique(np.concatenate([sampled_keys, live_keys])) if depth else roots
+        keys = distinct(np.concatenate([sampled_keys, live_keys])) if depth else roots
         keys = keys[keys >= 0]
         if not len(keys):
             break

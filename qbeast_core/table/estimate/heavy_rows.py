@@ -17,7 +17,7 @@ import polars as pl
 from qbeast_core.query.plan.draws import FileDraw, Stretch
 from qbeast_core.query.plan.select import Selection
 from qbeast_core.sampling.key_rows import Repeats
-from qbeast_core.space.arrays import I32Array
+from qbeast_core.space.arrays import I32Array, distinct
 from qbeast_core.table.index.key_counts import count_other_keys
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.snapshot.hidden_rows import HiddenRows
@@ -70,7 +70,7 @@ def heavy_rows(planner: Planner, opened: Selection, *, rows: int, whole_keys: bo
     places = {number: np.isin(keys.weights, heavy) for number, keys in listed.items()}
     can_draw = {number: (listed[number].firsts >= 0) & (opened.pages_total[number] > 0) for number in listed}
     apart = [listed[number].weights[is_heavy & ~can_draw[number]] for number, is_heavy in places.items()]
-    keys = heavy if whole_keys else np.unique(np.concatenate(apart))
+    keys = heavy if whole_keys else distinct(np.concatenate(apart))
     files: dict[int, FileDraw] = {}
     for number, of_file in listed.items():
         drawn = places[number] & ~np.isin(of_file.weights, keys)

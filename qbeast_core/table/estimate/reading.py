@@ -26,7 +26,7 @@ from qbeast_core.query.plan.weight_range import (
 from qbeast_core.sampling.key_rows import MIN_SHIFT, MIN_SHIFT_OF_SAMPLE, KeySizes, Repeats, SeenRows
 from qbeast_core.sampling.recognise import Aggregates
 from qbeast_core.sampling.sums import WEIGHT, Parts, Sums
-from qbeast_core.space.arrays import BoolArray
+from qbeast_core.space.arrays import BoolArray, distinct
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.budget import guess_row_bytes
 from qbeast_core.table.engine.interfaces import Engine
@@ -196,7 +196,7 @@ class Reading:
         if self.question.aggregates.counts_keys:
             return NO_HEAVY_ROWS  # each key counts once, however many rows it has
         keys = [table._listed.keys for table in self.tables]  # noqa: SLF001 - of the same class
-        return replace(self._listed, keys=np.unique(np.concatenate(keys)))
+        return replace(self._listed, keys=distinct(np.concatenate(keys)))
 
     @cached_property
     def _listed(self) -> HeavyRows:

@@ -13,7 +13,7 @@ import polars as pl
 
 from qbeast_core.errors import DesignEffectWarning, InvalidColumnsError
 from qbeast_core.log.actions import AddFile
-from qbeast_core.space.arrays import U64Array
+from qbeast_core.space.arrays import U64Array, distinct
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.support.sizing import sizing
@@ -139,7 +139,7 @@ def _is_subset(hashes: U64Array, others: U64Array) -> bool:
 def _file_hashes(tags: pl.DataFrame) -> U64Array:
     """Return a different hash for each file, from its tags. Files with equal tags are numbered."""
     hashes: U64Array = tags.select(pl.struct("keys", "num_records").hash()).to_series().to_numpy()
-    if len(np.unique(hashes)) < len(hashes):  # rare: sketches of many keys differ
+    if len(distinct(hashes)) < len(hashes):  # rare: sketches of many keys differ
         numbered = pl.DataFrame({"hash": hashes}).with_columns(
             pl.int_range(pl.len()).over("hash").alias("number")
         )

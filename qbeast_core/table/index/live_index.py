@@ -15,7 +15,7 @@ from qbeast_core.log.columns.file_values import typed_partitions
 from qbeast_core.log.domains import clustered_by_others, is_clustered
 from qbeast_core.query.index.block_table import NO_REVISION, BlockTable
 from qbeast_core.query.index.decode_tags import fits_schema
-from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.space.arrays import BoolArray, F64Array, I64Array, distinct
 from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.space.index_columns import NumberColumn, number_values
 from qbeast_core.spec.layout import WITHOUT_HIDDEN_WEIGHTS
@@ -250,7 +250,7 @@ class Index:
         """Return how widely the rows of some files are spread, see `ExistingTree`."""
         rows = self.rows.astype(np.float64)
         spreads: dict[int, float] = {}
-        for tree in np.unique(self.tree_of[files]).tolist():
+        for tree in distinct(self.tree_of[files]).tolist():
             of_tree = self.files_by_tree[tree]
             chosen = files[of_tree]
             weights = rows[of_tree[chosen]]
@@ -295,7 +295,7 @@ class Index:
             sides = self._cheaper_sides(broken)
             files.append(sides["file"].to_numpy())
             is_stuck = is_stuck or sides["cube"].n_unique() < broken["cube"].n_unique()
-        return Disorder(np.unique(np.concatenate(files)), is_stuck)
+        return Disorder(distinct(np.concatenate(files)), is_stuck)
 
     def _cheaper_sides(self, broken: pl.DataFrame) -> pl.DataFrame:
         """Return the files of the smaller side of each broken cube. A side with new files cannot be chosen."""

@@ -160,7 +160,7 @@ class ChangeReader:
                 continue
             # The file stays with another vector: the rows that only the other vector hides are removed, or added.
             none = np.zeros(0, np.int64)
-            only = np.setdiff1d(hidden.get(twin, none), hidden.get(number, none))
+            only = np.setdiff1d(hidden.get(twin, none), hidden.get(number, none), assume_unique=True)
             if len(only):
                 signed.append((sign, replace(scan, only=only)))
         return signed

@@ -14,7 +14,7 @@ from qbeast_core.io.parquet.pages import PageRequest
 from qbeast_core.io.parquet.tail import cuts_of
 from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.plan.select import Selection
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.arrays import I64Array, distinct
 from qbeast_core.support.sizing import Sizing
 from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.read.planner import Planner, ScanPlan
@@ -90,7 +90,7 @@ def scan_of_rows(snapshot: Snapshot, number: int, rows: I64Array) -> FileScan:
     table = snapshot.blocks
     pages = None
     if _page_count(table, number) and len(rows):
-        found = np.unique(table.pages.pages_of(number, rows)) - table.pages.first_page[number]
+        found = distinct(table.pages.pages_of(number, rows)) - table.pages.first_page[number]
         pages = _pages_of(snapshot, table, number, found)
     return replace(file_at(snapshot, number), pages=pages, only=rows)
 

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.arrays import BoolArray, I64Array, distinct
 from qbeast_core.space.weights import weight_to_fraction
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index.live_index import STAGED, Index
@@ -253,7 +253,7 @@ def _groups(
         files = here[(certain | others)[here]]
         if grouping is None:
             by_tree.append([files] if len(files) else [])
-        elif certain[files].any() or len(np.unique(units[files])) > 1:
+        elif certain[files].any() or len(distinct(units[files])) > 1:
             by_tree.append(grouping.sets(tree, files, units[files], certain[files]))
     none = np.zeros(0, np.int64)
     return [np.sort(np.concatenate(sets)) for sets in zip_longest(*by_tree, fillvalue=none)]

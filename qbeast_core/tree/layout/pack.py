@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from qbeast_core.space.arrays import I32Array, I64Array
+from qbeast_core.space.arrays import I32Array, I64Array, distinct
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.layout.grid import CubeNumbers
 from qbeast_core.tree.space.index_values import map_chunks
@@ -122,7 +122,7 @@ def file_starts(ends: I64Array, *, file_rows: int, first_cubes: int = 0) -> I64A
     after = np.minimum(np.searchsorted(ends, cuts), len(ends) - 1)
     before = np.maximum(after - 1, 0)
     nearest = np.where(np.abs(ends[after] - cuts) <= np.abs(cuts - ends[before]), ends[after], ends[before])
-    return np.union1d(ends[:1], np.where(np.abs(nearest - cuts) <= slack, nearest, cuts))
+    return distinct(np.append(ends[:1], np.where(np.abs(nearest - cuts) <= slack, nearest, cuts)))
 
 
 def packed_at(starts: I64Array, ends: I64Array) -> PackedFiles:
@@ -131,7 +131,7 @@ def packed_at(starts: I64Array, ends: I64Array) -> PackedFiles:
     >>> packed_at(np.array([0, 6, 12]), np.array([0, 4, 7, 12])).block_cube.tolist()
     [0, 1, 1, 2]
     """
-    block_starts = np.union1d(ends, starts)
+    block_starts = distinct(np.concatenate([ends, starts]))
     return PackedFiles(
         file_starts=starts,
         block_starts=block_starts,

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.space.arrays import F64Array, I64Array
+from qbeast_core.space.arrays import F64Array, I64Array, distinct
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.tree.layout.existing import ExistingTree
 from qbeast_core.tree.layout.pack import PackedFiles, file_starts, packed_at
@@ -48,7 +48,7 @@ def pack_cubes(
             cubes.at(here), counts[here] / share, tree, number=int(trees[first]), file_rows=file_rows
         )
         starts.append(file_starts(ends[first : last + 1], file_rows=rows_of_file, first_cubes=upper))
-    return packed_at(np.unique(np.concatenate(starts)), ends)
+    return packed_at(distinct(np.concatenate(starts)), ends)
 
 
 def upper_cubes(

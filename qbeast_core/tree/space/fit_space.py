@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.space.arrays import F64Array
+from qbeast_core.space.arrays import F64Array, distinct
 from qbeast_core.space.index_columns import NumberColumn, number_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnKind
@@ -435,4 +435,4 @@ def _weighted_positions(mass: F64Array, max_count: int) -> np.ndarray[tuple[int]
     total = np.cumsum(mass)
     steps = np.linspace(0.0, total[-1], max_count)
     inner = np.searchsorted(total, steps[1:-1])
-    return np.unique(np.concatenate([[0], np.minimum(inner, len(mass) - 1), [len(mass) - 1]]))
+    return distinct(np.concatenate([[0], np.minimum(inner, len(mass) - 1), [len(mass) - 1]]))

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.io.stores.location import Location
-from qbeast_core.space.arrays import BoolArray
+from qbeast_core.space.arrays import BoolArray, distinct
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.dml.file_matches import live_rows
 from qbeast_core.table.dml.merge.frame_source import (
@@ -290,8 +290,7 @@ class _Matching:
                 yield from self._sources(smaller)
                 continue
             for rows in part.loads():
-                numbers = np.unique(rows.keys)
-                for number in numbers.tolist():
+                for number in distinct(rows.keys).tolist():
                     yield number, rows.take(np.flatnonzero(rows.keys == number), list(part.schema))
             part.delete()
 

@@ -14,7 +14,7 @@ import polars as pl
 
 from qbeast_core.io.parquet.encodings import refuse_huge_values
 from qbeast_core.log.actions import AddFile
-from qbeast_core.space.arrays import U64Array
+from qbeast_core.space.arrays import U64Array, distinct
 from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import FileSettings, delete_data_files
@@ -240,7 +240,7 @@ class _Files:
         ordered: list[RowsOfFile] = []
         for rows in part.loads(size_bytes=size_bytes):
             numbers = np.searchsorted(part.starts[1:], rows.keys, side="right")
-            for number in np.unique(numbers).tolist():
+            for number in distinct(numbers).tolist():
                 places = np.flatnonzero(numbers == number)
                 ordered += rows_of_files(self.task, rows.take, rows.keys, places)
             del rows
@@ -252,7 +252,7 @@ class _Files:
 def _cut(part: SpilledRange, pieces: int) -> U64Array:
     """Return the sort keys that split the rows of one file into about equal pieces. Equal keys are not split."""
     keys = np.sort(part.keys())
-    cuts = np.unique(keys[[len(keys) * i // pieces for i in range(1, pieces)]])
+    cuts = distinct(keys[[len(keys) * i // pieces for i in range(1, pieces)]])
     cuts = cuts[cuts > keys[0]]
     if not len(cuts):  # most keys are equal to the lowest one: split it off
         cuts = keys[keys > keys[0]][:1]

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile, Metadata
+from qbeast_core.space.arrays import distinct
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import CodedRows, FileSettings, delete_data_files, write_data_files
@@ -104,7 +105,7 @@ class AppendTask:
         """Write rows without index, the lowest weights first, so that samples can skip some of these files."""
         names = self.target.columns.partitions
         trees = NO_PARTITIONS.with_rows(frame.select(names)).numbers(frame)
-        for tree in () if trees is None else np.unique(trees):
+        for tree in () if trees is None else distinct(trees):
             self._stage_tree(frame.filter(pl.Series(trees == tree)), settings, written)
         if trees is None:
             self._stage_tree(frame, settings, written)
