@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from qbeast_core.query.sql.functions import function_arguments
 from qbeast_core.query.sql.lower import COMPARISONS, Lowering, names_of, type_of
-from qbeast_core.query.sql.operators import ANY, ONE, pattern_pieces
+from qbeast_core.query.sql.operators import ANY, ONE, compares_floats, pattern_pieces
 from qbeast_core.query.sql.parse import case_parts, operands, without_parentheses
 from qbeast_core.query.sql.values import INTEGERS, MAX_DIGITS, Period, largest
 from qbeast_spark_bridge.predicates.text_functions import FUNCTIONS, cast, moved
@@ -121,9 +121,13 @@ def _is(translator: _Translator, node: exp.Expr) -> SqlPart:
 
 
 def _between(translator: _Translator, node: exp.Expr) -> SqlPart:
-    value, low, high = (translator.part(node.args[name]) for name in ("this", "low", "high"))
-    sides = _compared(">=", value, low, node).expr, _compared("<=", value, high, node).expr
-    return SqlPart(f"({' AND '.join(sides)})", pl.Boolean())
+    sides = [node.args[name] for name in ("this", "low", "high")]
+    parts = [translator.part(side) for side in sides]
+    if compares_floats([translator.lowering.value(side) for side in sides]):
+        parts = align(parts, node)[0]
+    value, low, high = parts
+    above, below = _compared(">=", value, low, node), _compared("<=", value, high, node)
+    return SqlPart(f"({above.expr} AND {below.expr})", pl.Boolean())
 
 
 def _in(translator: _Translator, node: exp.Expr) -> SqlPart:

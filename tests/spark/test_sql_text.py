@@ -151,6 +151,11 @@ def test_functions_and_types_match_polars(spark: SparkSession, table: Path, ansi
         assert check_texts(read_table(spark, table), FRAME, TEXTS) == len(TEXTS)
 
 
+def test_between_with_a_float_matches_polars(rows: DataFrame) -> None:
+    text = "m BETWEEN 0.10000000000000000005 AND sqrt(1000)"  # 0.1 is between these, as floats
+    assert check_texts(rows, ROWS, [text]) == 1
+
+
 @pytest.mark.sweep
 def test_text_reads_rows_like_polars(spark: SparkSession, table: Path) -> None:
     actual = [numbers(read_table(spark, table, where=text)) for text in TEXTS]

@@ -100,12 +100,16 @@ def same(left: Value, right: Value) -> Value:
 def between(value: Value, low: Value, high: Value) -> Value:
     """Lower BETWEEN: with a float column all operands are floats, as in DuckDB, where they have one type."""
     operands = [value, low, high]
-    if all(each.dtype.is_numeric() for each in operands) and any(
-        each.dtype.is_float() and not each.is_const for each in operands
-    ):
+    if compares_floats(operands):
         operands = [of_type(_as_float(each, pl.Float64()), pl.Float64()) for each in operands]
     value, low, high = operands
     return boolean(compare(">=", value, low).expr & compare("<=", value, high).expr)
+
+
+def compares_floats(operands: Sequence[Value]) -> bool:
+    """Return whether BETWEEN compares floats."""
+    are_numbers = all(each.dtype.is_numeric() for each in operands)
+    return are_numbers and any(each.dtype.is_float() and not each.is_const for each in operands)
 
 
 def is_in(value: Value, items: Sequence[Value]) -> Value:
