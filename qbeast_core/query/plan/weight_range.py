@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from numbers import Real
 from typing import Final, TypeAlias, cast
 
-import numpy as np
+import polars as pl
 
 from qbeast_core.errors import invalid_argument
 from qbeast_core.space.arrays import BoolArray, I32Array
@@ -56,12 +56,13 @@ class KeyChoice:
     def mask(self, weights: I32Array) -> BoolArray:
         """Return which rows are chosen, given their weights.
 
+        >>> import numpy as np
         >>> keys = KeyChoice(np.array([3, 5], dtype=np.int32), only=False)
         >>> keys.mask(np.array([5, 4], dtype=np.int32))
         array([False,  True])
         """
-        mask: BoolArray = np.isin(weights, self.weights, invert=not self.only)
-        return mask
+        chosen: BoolArray = pl.Series(weights).is_in(pl.Series(self.weights).implode()).to_numpy()
+        return chosen if self.only else ~chosen
 
 
 # The range of a read without a sample.
