@@ -166,19 +166,25 @@ def _sign(node: exp.Expr, value: Value) -> Value:
     return Value(positive.cast(pl.Int8) - (value.expr < 0).cast(pl.Int8), pl.Int8(), bound=1)
 
 
-def _rounding(function: _Part) -> Callable[[exp.Expr, Value], Value]:
-    """Return a rule for a function on numbers that does not change integers."""
+def _rounding(function: _Part, places: int = 0) -> Callable[[exp.Expr, Value], Value]:
+    """Return a rule for a function on numbers that does not change integers, and keeps some places of decimals."""
 
     def rule(node: exp.Expr, value: Value) -> Value:
         value = _number(node, value)
-        return value if isinstance(value.dtype, INTEGERS) else with_expr(value, function(value.expr))
+        if isinstance(value.dtype, INTEGERS):
+            return value
+        rounded = with_expr(value, function(value.expr))
+        if not isinstance(value.dtype, pl.Decimal):
+            return rounded
+        dtype = pl.Decimal(value.dtype.precision, min(places, value.dtype.scale))
+        return Value(rounded.expr.cast(dtype), dtype)
 
     return rule
 
 
 def _round(node: exp.Expr, value: Value, places: Value | None = None) -> Value:
     digits = 0 if places is None else _const_integer(node, places)
-    return _rounding(lambda number: number.round(digits, mode="half_away_from_zero"))(node, value)
+    return _rounding(lambda number: number.round(digits, mode="half_away_from_zero"), digits)(node, value)
 
 
 def _log(node: exp.Expr, *arguments: Value) -> Value:

@@ -53,6 +53,10 @@ def expected(oracle: duckdb.DuckDBPyConnection, text: str) -> list[bool | None] 
 @example("FALSE IS DISTINCT FROM CASE WHEN concat(s, 'x') IS NOT NULL THEN FALSE END")
 @example("i IN (x, 1.00000000000000000005)")
 @example("t IS NULL OR 1.00000000000000000005 BETWEEN x AND t OR b BETWEEN x AND 0.99999999999999999999")
+@example(
+    "CAST(floor(m) AS VARCHAR) = '1' OR CAST(round(m, 1) AS VARCHAR) = '0.1' OR CAST(ceil(m) AS VARCHAR) = '1'"
+)
+@example("t IN (t, t, (1.00000000000000000005 * trunc(1.00000000000000000005)))")
 @example("abs(0.1) = nullif(2, t) OR nullif(2, 3) < nullif(0.1, n)")
 @example("nullif(30, 30) <= CAST(2.5 AS INTEGER) OR nullif(30, 30) <= nullif(3, b)")
 def test_conditions_have_the_values_of_duckdb(oracle: duckdb.DuckDBPyConnection, text: str) -> None:
