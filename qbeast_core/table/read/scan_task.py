@@ -20,7 +20,6 @@ from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.file_scan import FileScan, TableFiles, open_files
 from qbeast_core.table.data.parquet_scan import scan_files, whole_batches
 from qbeast_core.table.data.row_codec import RowCodec
-from qbeast_core.table.read.matching_pages import matching_pages
 from qbeast_core.tree.space.index_values import frame_weights
 
 # Column with the weights of drawn rows.
@@ -207,11 +206,9 @@ def _read(
     scans: Sequence[FileScan], keep: RowFilter, files: TableFiles, limit: int | None
 ) -> Iterator[pl.DataFrame]:
     by_pages = [scan for scan in scans if scan.pages is not None]
-    if (
-        keep.predicate is not None
-        and keep.matches_few
-        and _READ_FIRST * len(keep.filtered) <= len(keep.needed)
-    ):
+    if keep.predicate is not None and keep.filters_first:
+        from qbeast_core.table.read.matching_pages import matching_pages  # noqa: PLC0415 - few reads need it
+
         by_pages = matching_pages(by_pages, keep.predicate, keep.schema, files)
     if by_pages:
         yield from map(keep.finish, _rows_of_pages(by_pages, keep, files))
