@@ -8,8 +8,6 @@ from decimal import Decimal, InvalidOperation
 from numbers import Real
 from typing import Final, TypeAlias, cast
 
-import polars as pl
-
 from qbeast_core.errors import invalid_argument
 from qbeast_core.space.arrays import BoolArray, I32Array
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT, fraction_to_weight, weight_to_fraction
@@ -61,6 +59,8 @@ class KeyChoice:
         >>> keys.mask(np.array([5, 4], dtype=np.int32))
         array([False,  True])
         """
+        import polars as pl  # noqa: PLC0415 - Spark's lookup of data sources imports this module, and has to be light
+
         chosen: BoolArray = pl.Series(weights).is_in(pl.Series(self.weights).implode()).to_numpy()
         return chosen if self.only else ~chosen
 
