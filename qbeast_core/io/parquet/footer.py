@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -254,7 +253,7 @@ def _chunk(fields: dict[int, Any], column: str, repeated: bool) -> ColumnChunk: 
         column=column,
         path=b".".join(meta[3]).decode(),
         repeated=repeated,
-        constant=_constant(meta[1], tuple(meta[2]), tuple(meta[3]), meta[4]),
+        constant=_constant(meta),
         start=start,
         data_start=data_start,
         size=meta[7],
@@ -263,14 +262,13 @@ def _chunk(fields: dict[int, Any], column: str, repeated: bool) -> ColumnChunk: 
     )
 
 
-@lru_cache  # equal in nearly all row groups
-def _constant(kind: int, encodings: tuple[int, ...], path: tuple[bytes, ...], codec: int) -> bytes:
+def _constant(meta: dict[int, Any]) -> bytes:
     return b"".join(
         (
-            field(1, I32) + write_zigzag(kind),
-            field(1, LIST) + write_list(I32, [write_zigzag(encoding) for encoding in encodings]),
-            field(1, LIST) + write_list(BINARY, [write_binary(name) for name in path]),
-            field(1, I32) + write_zigzag(codec),
+            field(1, I32) + write_zigzag(meta[1]),
+            field(1, LIST) + write_list(I32, [write_zigzag(e) for e in meta[2]]),
+            field(1, LIST) + write_list(BINARY, [write_binary(p) for p in meta[3]]),
+            field(1, I32) + write_zigzag(meta[4]),
         )
     )
 

@@ -220,9 +220,14 @@ class PageRequest:
     spans: tuple[Span, ...] = ((0, None),)
 
     @property
+    def page_rows(self) -> I64Array:
+        """Number of rows in each page."""
+        return np.diff(self.cuts.starts())[self.pages]
+
+    @property
     def row_count(self) -> int:
         """Number of rows in the pages."""
-        return int(np.diff(self.cuts.starts())[self.pages].sum())
+        return int(self.page_rows.sum())
 
     def split(self, parts: Sequence[I64Array]) -> list[PageRequest]:
         """Return a request for each part of the pages."""

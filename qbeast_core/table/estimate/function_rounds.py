@@ -331,7 +331,7 @@ class _Call:
         """Return the numbers of the function for some rows, shape (answers,)."""
         try:
             returned = self.function(rows)
-        except Exception as error:
+        except Exception as error:  # the function is of the caller
             what = f"raised {type(error).__name__}: {error}, for a sample of {rows.height:,} rows"
             raise self.error(what) from error
         numbers = self.numbers(returned)

@@ -283,12 +283,18 @@ class Plan:
     def _repr_html_(self) -> str:
         facts = {name: escape(fact) for name, fact in self._facts().items()}
         return html_of(
-            self._title, facts | {"bytes": f"{self.bytes_opened:,} of {self.bytes_total:,} {bar(self.share)}"}
+            self._title,
+            facts | {"bytes": f"{self._most}{self.bytes_opened:,} of {self.bytes_total:,} {bar(self.share)}"},
         )
 
     @property
     def _title(self) -> str:
         return f"Plan of {self.planner.snapshot.uri}, version {self.planner.snapshot.version}"
+
+    @property
+    def _most(self) -> str:
+        keep = self.planner.row_filter(self.scan_plan, self.columns)
+        return "at most " if keep.filters_first else ""
 
     def _facts(self) -> dict[str, str]:
         files = self.files
@@ -303,7 +309,6 @@ class Plan:
             parts.setdefault(reason, []).append(part)
         unused = "; ".join(f"{' AND '.join(some)} skips no file: {reason}" for reason, some in parts.items())
         shown = self.where if pushed is None else pushed
-        most = "at most " if self.planner.row_filter(self.scan_plan, self.columns).filters_first else ""
         facts = {
             "filter": "none" if shown is None else str(shown),
             **({"unused": unused} if unused else {}),
@@ -316,7 +321,7 @@ class Plan:
             "files": f"{int(files['opened'].sum()):,} of {files.height:,} opened{why}",
             "pages": f"{int(files['pages_opened'].sum()):,} of {int(files['pages_total'].sum()):,}",
             "rows": f"{self.rows_opened:,} of {self.rows_total:,} ({rows:.2%})",
-            "bytes": f"{most}{self.bytes_opened:,} of {self.bytes_total:,} ({self.share:.2%})",
+            "bytes": f"{self._most}{self.bytes_opened:,} of {self.bytes_total:,} ({self.share:.2%})",
         }
         more = {} if self.sample is None else {"design effect": self._clustering()}
         return facts | more | ({} if self.hint is None else {"hint": self.hint})

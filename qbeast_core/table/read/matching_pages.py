@@ -19,11 +19,11 @@ from qbeast_core.table.data.row_codec import RowCodec
 
 _MATCHES: Final = own_column("matches")
 
-# Fewer pages are read at once.
+# The minimum number of pages for a search.
 _FEWEST: Final = 128
-# One of so many pages is tried first.
+# Every 16th page is tried first. If more than this share of them match, the search stops.
 _TRIED: Final = 16
-_MOST: Final = 1 / 4  # of them with a match
+_MOST: Final = 1 / 4
 
 
 def matching_pages(
@@ -81,7 +81,7 @@ class _Search:
 
 def _pages_with(matches: BoolArray, read: Sequence[PageRequest]) -> Iterator[tuple[str, I64Array]]:
     """Yield the pages of each request that have a matching row; `matches` has a value for each of its rows."""
-    rows = [np.diff(request.cuts.starts())[request.pages] for request in read]
+    rows = [request.page_rows for request in read]
     firsts = np.cumsum(np.concatenate([[0], *rows]))[:-1]
     has_match = np.split(
         np.logical_or.reduceat(matches, firsts), np.cumsum([len(part) for part in rows])[:-1]
@@ -91,7 +91,7 @@ def _pages_with(matches: BoolArray, read: Sequence[PageRequest]) -> Iterator[tup
 
 
 def _every(step: int, scans: Sequence[FileScan]) -> Iterator[FileScan]:
-    """Yield the scans of one of `step` pages."""
+    """Yield the scans of every `step`-th page."""
     before = 0
     for scan in scans:
         if scan.pages is None:
