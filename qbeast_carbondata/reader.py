@@ -27,6 +27,7 @@ from qbeast_carbondata.structs.index_file import BlockIndex
 from qbeast_core.io.stores.store import map_files
 from qbeast_core.query.filters.nodes import And, Atom, Node, Nothing, Or, Unknown, column_of
 from qbeast_core.query.filters.predicate import parse_predicate
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.plan.file_statistics import Statistics, evaluate
 from qbeast_core.space.arrays import BoolArray, I64Array
 
@@ -163,7 +164,7 @@ class TableReader:
     ) -> Iterator[pl.DataFrame]:
         """Yield the rows of some files that a filter keeps."""
         node = self.node(predicate)
-        needed = dict.fromkeys([*columns, *([] if predicate is None else predicate.meta.root_names())])
+        needed = dict.fromkeys([*columns, *named_columns(predicate)])
         wanted = [column for column in self.columns if column.schema.name in needed]
         for live in files:
             file = self.open(live)

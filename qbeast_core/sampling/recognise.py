@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 import orjson
 import polars as pl
 
-from qbeast_core.query.filters.terms import Term
+from qbeast_core.query.filters.terms import Term, named_columns
 from qbeast_core.sampling.dual import Dual
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.plain_text import excerpt
@@ -127,8 +127,8 @@ class Aggregates:
         """Names of the table's columns that the aggregates use."""
         values = (answer.values for answer in self.quantiles)
         exprs = [*self.totals, *values, *self.centres.values(), *self.shown.values()]
-        names = [*self.key, *(name for expr in exprs for name in expr.meta.root_names())]
-        return [name for name in dict.fromkeys(names) if not name.startswith(CENTRE)]
+        names = dict.fromkeys([*self.key, *named_columns(*exprs)])
+        return [name for name in names if not name.startswith(CENTRE)]
 
 
 def recognise(
@@ -266,7 +266,7 @@ class _Recogniser:
     def _refuse_distinct(self, values: pl.Expr, columns: Sequence[str]) -> NoReturn:
         """Refuse to count distinct values of other columns than the key."""
         sampled = f"this table is sampled by {[*self.key]}" if self.key else "this table has no sampling key"
-        names = ", ".join(f'"{name}"' for name in columns or dict.fromkeys(values.meta.root_names()))
+        names = ", ".join(f'"{name}"' for name in columns or named_columns(values))
         call = f"qbeast.scan_table(path, columns=[{names}])"
         if columns:
             counted = f"pl.col({names})" if len(columns) == 1 else f"pl.struct({names})"

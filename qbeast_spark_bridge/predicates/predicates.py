@@ -12,7 +12,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.filters.nodes import MIRRORED
-from qbeast_core.query.filters.terms import BOUNDS, COMPARISONS, Term
+from qbeast_core.query.filters.terms import BOUNDS, COMPARISONS, Term, named_columns
 from qbeast_core.support.plain_text import excerpt
 from qbeast_core.table.data.expressions import filter_of, text_filter
 from qbeast_spark_bridge.predicates.columns import is_column
@@ -62,7 +62,7 @@ def polars_filter(where: object, schema: pl.Schema, collated: Collection[str] = 
 
 
 def _refuse_collations(predicate: pl.Expr | None, collated: Collection[str]) -> None:
-    compared = [] if predicate is None else [name for name in predicate.meta.root_names() if name in collated]
+    compared = [name for name in named_columns(predicate) if name in collated]
     if compared:
         msg = (
             f"columns {compared} have a collation, which only Spark applies in comparisons. "

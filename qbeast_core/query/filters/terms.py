@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -30,6 +31,16 @@ _PARTS: dict[str, tuple[Any, ...]] = {
     "Cast": ("expr",),
     "Ternary": ("truthy", "falsy", "predicate"),
 }
+
+
+def named_columns(*expressions: pl.Expr | None) -> list[str]:
+    """Return the columns that expressions name, each once: Polars lists a column as often as it is named.
+
+    >>> named_columns((pl.col("x") == 5) | (pl.col("x") == 6), None, pl.col("y"))
+    ['x', 'y']
+    """
+    named = (expr.meta.root_names() for expr in expressions if expr is not None)
+    return list(dict.fromkeys(chain.from_iterable(named)))
 
 
 @dataclass(frozen=True, slots=True)

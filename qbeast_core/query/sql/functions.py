@@ -9,6 +9,7 @@ from typing import Final
 import polars as pl
 from sqlglot import exp
 
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.sql.operators import arithmetic, balanced, compare
 from qbeast_core.query.sql.parse import MAX_ITEMS, PARTS
 from qbeast_core.query.sql.values import (
@@ -220,7 +221,7 @@ def _up_to_constant(exprs: Sequence[pl.Expr]) -> list[pl.Expr]:
     kept: list[pl.Expr] = []
     for expr in exprs:
         kept.append(expr)
-        if not expr.meta.root_names() and pl.select(expr).item() is not None:
+        if not named_columns(expr) and pl.select(expr).item() is not None:
             break
     return kept
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import polars as pl
 from sqlglot import exp
 
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.sql.functions import call, function_arguments, part_of_time, truncated_time
 from qbeast_core.query.sql.operators import (
     Arithmetic,
@@ -136,7 +137,7 @@ class Lowering:
         """Lower any expression; expressions without a column are computed immediately."""
         node = without_parentheses(node)
         value = self._value(node)
-        if value.is_const or value.dtype.is_nested() or value.expr.meta.root_names():
+        if value.is_const or value.dtype.is_nested() or named_columns(value.expr):
             return value
         try:  # Polars returns one row for some expressions without a column
             series = pl.select(value.expr).to_series()
@@ -271,7 +272,7 @@ class Lowering:
         if isinstance(dtype, pl.Null):
             return NULL
         for test, value in zip(reversed(tests), reversed(values), strict=True):
-            if test.meta.root_names():
+            if named_columns(test):
                 expr = pl.when(test).then(value).otherwise(expr)
             elif pl.select(test).item():  # Polars returns one row if a test is constant
                 expr = value

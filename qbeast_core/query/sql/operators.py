@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
 
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.sql.values import (
     INTEGERS,
     MAX_DIGITS,
@@ -75,7 +76,7 @@ def compare(op: Comparison, left: Value, right: Value) -> Value:
     if exact is not None:
         return exact
     first, second = _aligned(left, right)
-    if not first.meta.root_names():  # Polars rejects some constants on the left
+    if not named_columns(first):  # Polars rejects some constants on the left
         first, second, op = second, first, _MIRRORED.get(op, op)
     return boolean(_COMPARE[op](first, second))
 
@@ -92,7 +93,7 @@ def same(left: Value, right: Value) -> Value:
             return truth(right.const == left.const)
         return boolean(right.expr.eq_missing(pl.lit(int(left.const))))
     first, second = _aligned(left, right)
-    if not first.meta.root_names():  # Polars rejects some constants on the left
+    if not named_columns(first):  # Polars rejects some constants on the left
         first, second = second, first
     return boolean(first.eq_missing(second))
 

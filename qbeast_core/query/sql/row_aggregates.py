@@ -8,6 +8,7 @@ from typing import Final, NoReturn, TypeAlias
 import polars as pl
 from sqlglot import exp
 
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.sql.clauses import named_aggregate
 from qbeast_core.query.sql.lower import Lowering
 from qbeast_core.query.sql.parse import checked_part, sql_of, without_parentheses
@@ -94,7 +95,7 @@ def _quantile(node: exp.Expr, dtype: pl.DataType, values: pl.Expr) -> pl.Expr:
 
 def _by_row(node: exp.Expr, values: pl.Expr) -> pl.Expr:
     """Refuse an aggregate of a constant, which Polars computes for one row."""
-    if not values.meta.root_names():
+    if not named_columns(values):
         invalid_sql(f"{sql_of(node)} names no column")
     return values
 

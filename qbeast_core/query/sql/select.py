@@ -9,6 +9,7 @@ from typing import Final
 import polars as pl
 from sqlglot import exp
 
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.sql.clauses import (
     Ordered,
     columns_of,
@@ -241,7 +242,7 @@ def _in_order(
             {name: pl.col(name) for name in columns},
         )
     terms = [(lowering.value(checked_part(item.node, aggregates=False)).expr, item) for item in order]
-    terms = [(expr, item) for expr, item in terms if expr.meta.root_names()]
+    terms = [(expr, item) for expr, item in terms if named_columns(expr)]
     if terms:
         descending, nulls_last = zip(*((item.descending, item.nulls_last) for _, item in terms), strict=True)
         rows = rows.sort([expr for expr, _ in terms], descending=[*descending], nulls_last=[*nulls_last])
@@ -260,7 +261,7 @@ def _selected_column(node: exp.Expr, columns: Mapping[str, exp.Expr]) -> exp.Exp
 
 def _with_columns(rows: pl.LazyFrame, exprs: Mapping[str, pl.Expr]) -> pl.LazyFrame:
     """Return rows with these columns only; integers of 128 bits, which Arrow does not have, are cast to 64."""
-    if not any(expr.meta.root_names() for expr in exprs.values()):  # as many constants as there are rows
+    if not named_columns(*exprs.values()):  # as many constants as there are rows
         named = {f"{_CONSTANT}{number}": expr for number, expr in enumerate(exprs.values())}
         rows, exprs = rows.with_columns(**named), dict(zip(exprs, map(pl.col, named), strict=True))
     result = rows.select(expr.alias(name) for name, expr in exprs.items())

@@ -12,6 +12,7 @@ import polars as pl
 from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.query.filters.nodes import Node, Unknown
 from qbeast_core.query.filters.predicate import parse_predicate
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.space.arrays import F64Array
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
 from qbeast_core.spec.transformation import transformer_for
@@ -73,7 +74,7 @@ class Workload:
     def of(queries: Sequence[Predicate], rows: pl.DataFrame) -> Workload:
         """Parse filters; raise if one cannot be evaluated on the rows."""
         filters = tuple(_condition(query, rows) for query in queries)
-        named = dict.fromkeys(name for query in filters for name in query.meta.root_names())
+        named = named_columns(*filters)
         return Workload(filters, tuple(named), np.full(len(filters), 1 / max(len(filters), 1)))
 
     def nodes(self, schema: pl.Schema) -> tuple[Node, ...]:

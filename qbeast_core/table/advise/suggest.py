@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError, hints_keywords, invalid_argument
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.space.arrays import F64Array, I64Array
 from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines
@@ -321,7 +322,7 @@ class _Suggestion:
 
 def _is_constant(query: Predicate, schema: pl.Schema) -> bool:
     condition = filter_of(query, schema, argument="queries")
-    return condition is None or not condition.meta.root_names()
+    return not named_columns(condition)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,6 +14,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, invalid_argument, unknown_columns
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.sql.values import InvalidSqlError, UnknownColumnError, half_up
 from qbeast_core.support.plain_text import excerpt, reason_of
 from qbeast_core.support.suggestions import did_you_mean, nearest
@@ -64,7 +65,7 @@ class Condition:
     @property
     def columns(self) -> list[str]:
         """Names of the columns it looks at, each once."""
-        return list(dict.fromkeys(self.expr.meta.root_names()))
+        return named_columns(self.expr)
 
 
 def condition_of(source: Predicate | None, schema: pl.Schema, *, argument: str = "where") -> Condition:
@@ -101,7 +102,7 @@ def _condition(source: Predicate, expr: pl.Expr, schema: pl.Schema, argument: st
             f"{_shown(source)} is {dtype}, neither true nor false for a row; compare it with something",
         )
     constant = None
-    if not expr.meta.root_names():
+    if not named_columns(expr):
         with evaluating(source, argument):
             constant = pl.select(expr).to_series().to_list() == [True]
     return Condition(expr.cast(pl.Boolean) if dtype == pl.Null() else expr, str(source), constant)
@@ -129,7 +130,7 @@ def type_by_row(expr: pl.Expr, schema: pl.Schema, *, argument: str) -> pl.DataTy
     >>> type_by_row(pl.col("a") * 2, pl.Schema({"a": pl.Int64}), argument="aggregates")
     Int64
     """
-    if not expr.meta.root_names():
+    if not named_columns(expr):
         _refuse(argument, f"{_shown(expr)} names no column: it is the same for every row")
     return _checked(expr, expr, schema, argument)
 
@@ -245,7 +246,7 @@ def _parsed(
 
 
 def _refuse_unknown(source: object, expr: pl.Expr, schema: pl.Schema, argument: str) -> None:
-    unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
+    unknown = [name for name in named_columns(expr) if name not in schema]
     if unknown:
         _refuse_names(source, unknown, schema, argument)
 
@@ -292,7 +293,7 @@ def _is_by_row(expr: pl.Expr, schema: pl.Schema) -> bool:
     """Return whether each value depends on one row: only then does Polars move a limit below the expression."""
     if expr.meta.is_column():
         return True
-    if not expr.meta.root_names():
+    if not named_columns(expr):
         return bool(pl.select(expr).height == 1 and expr.meta.is_row_separable() and _is_value(expr))
     limits: list[int | None] = []
 

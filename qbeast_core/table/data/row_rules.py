@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias
 import polars as pl
 
 from qbeast_core.errors import ConstraintViolationError, InvalidInputError
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.support.plain_text import excerpt, reason_of
 
 if TYPE_CHECKING:  # workers that check rules do not read them
@@ -45,7 +46,7 @@ class Check:
     def example(self, rows: pl.LazyFrame) -> dict[str, object]:
         """Return the values of a row that breaks the rule."""
         broken = rows.filter(self.broken)
-        columns = list(dict.fromkeys(self.expr.meta.root_names()))
+        columns = named_columns(self.expr)
         shown = broken.select(columns) if columns else broken
         return shown.head(1).collect().row(0, named=True)
 
@@ -79,7 +80,7 @@ class ComputedColumn:
     @property
     def sources(self) -> frozenset[str]:
         """Columns that the expression uses."""
-        return frozenset(self.expr.meta.root_names())
+        return frozenset(named_columns(self.expr))
 
     def check(self) -> Check:
         """Return the check that a row has the value of the expression."""
@@ -104,7 +105,7 @@ class AppliedRules:
     def sources(self) -> frozenset[str]:
         """Columns that the rules use."""
         exprs = [*(column.expr for column in self.generated), *(check.expr for check in self.checks)]
-        return frozenset(name for expr in exprs for name in expr.meta.root_names())
+        return frozenset(named_columns(*exprs))
 
     def apply(self, rows: pl.DataFrame, *, argument: str) -> pl.DataFrame:
         """Return changed rows with the computed columns, after a check. The rows have the types of the table."""
@@ -135,7 +136,7 @@ class AppliedRules:
         for check, count in zip(self.checks, broken, strict=True):
             if count:
                 # A rule without columns is broken by all rows or by none.
-                rows_broken = count if check.expr.meta.root_names() else rows.height
+                rows_broken = count if named_columns(check.expr) else rows.height
                 raise check.violation(rows_broken, check.example(rows.lazy()), argument=argument)
 
 

@@ -8,6 +8,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.domains import RowIdColumns
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.support.plain_text import reason_of
 from qbeast_core.table.data.expressions import Condition
 from qbeast_core.table.data.row_rules import AppliedRules
@@ -74,8 +75,7 @@ class Assignments:
     @property
     def replaced(self) -> frozenset[str]:
         """Columns with new values that no value is computed from."""
-        used = {name for value in self.values for name in value.meta.root_names()}
-        return frozenset(value.meta.output_name() for value in self.values) - used
+        return frozenset(value.meta.output_name() for value in self.values) - {*named_columns(*self.values)}
 
     def of_updates(self, hidden: RowIdColumns | None) -> Assignments:
         """Return the values for rows that keep their ids: their versions become null, for the version of the commit."""

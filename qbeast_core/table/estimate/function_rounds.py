@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, check_whole_number
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.plan.weight_range import fractions_of
 from qbeast_core.sampling.jackknife import (
     MIN_REPLICATES,
@@ -89,8 +90,7 @@ class _WholeKeys(Reading):
     def frames(self, window: Window) -> Iterator[tuple[I32Array, pl.DataFrame]]:
         """Yield the weights of all rows that are read, and the matching rows with their weights."""
         condition = window.left.condition
-        needed = () if condition is None else condition.meta.root_names()
-        columns = tuple(dict.fromkeys([*self.question.columns, *needed]))
+        columns = tuple(dict.fromkeys([*self.question.columns, *named_columns(condition)]))
         plan = window.plan.scan_plan
         keep = replace(self.planner.row_filter(plan, columns), weight_column=WEIGHT)
         with evaluating(self.question.condition, "where"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, get_arg
 import polars as pl
 
 from qbeast_core.io.stores.location import Location
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.sampling.batch import JoinHow, Lookup
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
 from qbeast_core.table.data.frames import FrameLike, to_frame
@@ -111,8 +112,7 @@ class Joined:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the table to read."""
-        filtered = [] if self.where is None else self.where.meta.root_names()
-        return tuple(dict.fromkeys([*self.lookup.frame.columns, *filtered]))
+        return tuple(dict.fromkeys([*self.lookup.frame.columns, *named_columns(self.where)]))
 
     def with_rows(self, frame: pl.DataFrame) -> Joined:
         """Return the join with these rows of the table."""

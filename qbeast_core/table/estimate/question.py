@@ -14,6 +14,7 @@ import polars as pl
 
 from qbeast_core.errors import unknown_columns
 from qbeast_core.query.filters.predicate import conjuncts
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.plan.weight_range import Sample, Share, sample_to_weights, share_of
 from qbeast_core.query.sql.cut import HIDDEN, Cut
 from qbeast_core.resources import Resources
@@ -271,12 +272,10 @@ def _columns(
     per: PerKey | None,
 ) -> list[str]:
     """Return the distinct columns to read."""
-    exprs = [*groups.values()] if per is None else []
-    exprs += [] if condition is None else [condition]
+    exprs = groups.values() if per is None else ()
     names = [*(aggregates.columns if per is None else per.columns)]
     names += [name for join in joins for name in join.lookup.on]
-    names += [name for expr in exprs for name in expr.meta.root_names()]
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys([*names, *named_columns(*exprs, condition)]))
 
 
 def _all(conditions: Iterable[pl.Expr | None]) -> pl.Expr | None:
@@ -306,7 +305,7 @@ def _expressions(expressions: object, argument_name: str, schema: pl.Schema) -> 
     parse = partial(_sql_list, argument_name=argument_name, schema=schema)
     result = named_expressions(expressions, argument_name, parse)
     for expr in result.values():
-        unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
+        unknown = [name for name in named_columns(expr) if name not in schema]
         if unknown:
             unknown_columns(argument_name, unknown, schema)
     return result
@@ -352,12 +351,12 @@ def _conditions(
     if predicate is None:
         return None, None
     condition = condition_of(predicate, schema).expr
-    if table_columns.issuperset(condition.meta.root_names()):
+    if table_columns.issuperset(named_columns(condition)):
         return condition, None
     pushed: list[pl.Expr] = []
     late: list[pl.Expr] = []
     for part in conjuncts(condition):
-        (pushed if table_columns.issuperset(part.meta.root_names()) else late).append(part)
+        (pushed if table_columns.issuperset(named_columns(part)) else late).append(part)
     return _all(pushed), _all(late)
 
 

@@ -9,6 +9,7 @@ from typing import Final, NoReturn, TypeAlias, cast
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.plain_text import excerpt
 from qbeast_core.table.data.expressions import evaluating, type_by_row
@@ -115,8 +116,7 @@ class PerKey:
     @property
     def columns(self) -> list[str]:
         """Columns of rows that the expressions use."""
-        exprs = (*self.keys.values(), *self.values.values())
-        return [name for expr in exprs for name in expr.meta.root_names()]
+        return named_columns(*self.keys.values(), *self.values.values())
 
     @property
     def text(self) -> str:
@@ -142,7 +142,7 @@ def split_groups(
     """
     result, of_rows = dict[str, pl.Expr](), dict[str, pl.Expr]()
     for name, expr in groups.items():
-        roots = expr.meta.root_names()
+        roots = named_columns(expr)
         double = [root for root in roots if root in per.values and root in schema]
         if double:
             cure = " Rename the value."

@@ -15,6 +15,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.filters.nodes import Unknown
 from qbeast_core.query.filters.predicate import parse_rest
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.plan.select import RowCount, Selection, apart, count_rows, draw, match
 from qbeast_core.query.plan.weight_range import (
     ALL_WEIGHTS,
@@ -280,7 +281,7 @@ class Reading:
             return None
         if not count.undecided.opened.any():
             return count, None
-        columns = tuple(dict.fromkeys(condition.meta.root_names()))
+        columns = tuple(named_columns(condition))
         read = Plan(self.planner, ScanPlan(count.undecided, ALL_WEIGHTS, None), None, columns)
         left = replace(self.question, aggregates=_COUNT, groups={}, joins=(), columns=columns)
         return count, Window(read, by_key=False, left=left)
@@ -476,8 +477,7 @@ class Reading:
     def _joined_rows(self, window: Window, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Yield the rows that match the filter of a join, and count all rows by key."""
         plan, condition = window.plan.scan_plan, window.left.condition
-        filtered = [] if condition is None else condition.meta.root_names()
-        keep = self.planner.row_filter(plan, list(dict.fromkeys([*columns, *filtered])))
+        keep = self.planner.row_filter(plan, list(dict.fromkeys([*columns, *named_columns(condition)])))
         keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
         is_apart = plan.keys is not None and plan.keys.only
         with evaluating(self.question.pushed, "join"):

@@ -13,6 +13,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, VersionNotFoundError, invalid_argument
 from qbeast_core.log.actions import Commit, parse_commit
 from qbeast_core.log.protocol import has_change_feed
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.table.data.schema import FEED_COLUMNS
 from qbeast_core.table.read.changed_files import ChangeReader, CommitChanges
 from qbeast_core.table.read.scan import lazy_frame
@@ -152,7 +153,6 @@ def _rows(
 ) -> Iterator[pl.DataFrame]:
     """Read changed rows for Polars."""
     names = list(reader.shown) if with_columns is None else with_columns
-    filtered: list[str] = [] if predicate is None else predicate.meta.root_names()
-    needed = list(dict.fromkeys([*names, *filtered]))
+    needed = list(dict.fromkeys([*names, *named_columns(predicate)]))
     frames = (frame for commit in commits for frame in reader.read(commit, needed))
     yield from shown_rows(frames, names, predicate, n_rows)

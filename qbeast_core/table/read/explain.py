@@ -27,6 +27,7 @@ from qbeast_core.query.filters.nodes import (
     column_of,
 )
 from qbeast_core.query.filters.predicate import conjuncts, disjuncts, parse_predicate
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.plan.coordinate_intervals import coordinate_intervals
 from qbeast_core.query.plan.select import match
@@ -379,7 +380,7 @@ def _unused_conditions(where: pl.Expr, schema: pl.Schema, table: BlockTable) -> 
 
 def _reasons(part: pl.Expr, schema: pl.Schema, table: BlockTable) -> list[str]:
     """Return why a part skips no file; empty if it does, or could in a larger table."""
-    if not part.meta.root_names():  # a constant
+    if not named_columns(part):  # a constant
         return []
     pushed, _ = pushed_down(schema, part, None)
     node = Unknown() if pushed is None else parse_predicate(pushed, schema)
@@ -389,7 +390,7 @@ def _reasons(part: pl.Expr, schema: pl.Schema, table: BlockTable) -> list[str]:
     if len(sides) > 1:
         named = ((side, reason) for side in sides for reason in _reasons(side, schema, table))
         return [f"{side}: {reason}" for side, reason in named]
-    nested = [name for name in part.meta.root_names() if schema[name].is_nested()]
+    nested = [name for name in named_columns(part) if schema[name].is_nested()]
     if nested and isinstance(node, Unknown):
         return [
             f"{nested[0]!r} is nested, and its fields have no index; write the field as a column, and index that"

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.io.parquet.pages import PageRequest
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.sizing import sizing
@@ -36,7 +37,7 @@ def matching_pages(
     """
     if _pages_in(scans) < _FEWEST:
         return list(scans)
-    search = _Search(predicate, RowCodec(files.columns, predicate.meta.root_names(), schema), files)
+    search = _Search(predicate, RowCodec(files.columns, named_columns(predicate), schema), files)
     if files.store.local_root is not None:
         tried = list(_every(_TRIED, scans))
         if _pages_in(search.matching(tried)) > _MOST * _pages_in(tried):

@@ -15,6 +15,7 @@ from polars.io.plugins import register_io_source
 from qbeast_core.errors import EmptySampleWarning, InvalidInputError
 from qbeast_core.query.filters.nodes import Nothing
 from qbeast_core.query.filters.predicate import parse_rest
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.plan.select import RowCount, count_rows, match
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, Sample, fractions_of, sample_to_weights
 from qbeast_core.support.joins import own_column
@@ -78,9 +79,8 @@ def _rows_or_heights(
     _size: int | None,
 ) -> Iterator[pl.DataFrame]:
     """Read rows with hidden columns for Polars, or count them if only their number is needed."""
-    filtered = [] if predicate is None else predicate.meta.root_names()
     columns = [*_HIDDEN, *planner.snapshot.schema] if with_columns is None else with_columns
-    if _HIDDEN[0] in columns and set(columns) <= {_HIDDEN[0], *filtered}:
+    if _HIDDEN[0] in columns and set(columns) <= {_HIDDEN[0], *named_columns(predicate)}:
         yield from _first_rows(_nulls(planner, columns, _heights(planner, predicate, sample)), n_rows)
         return
     shown = [name for name in columns if name not in _HIDDEN]
@@ -210,8 +210,7 @@ def _heights(planner: Planner, predicate: pl.Expr | None, sample: Sample | None)
         plan = replace(plan, selection=count.undecided)
         yield count.known
     log_read(planner, plan, sample)
-    filtered = [] if predicate is None else predicate.meta.root_names()
-    column = next(iter([*filtered, *planner.hashed, *planner.snapshot.schema]))
+    column = next(iter([*named_columns(predicate), *planner.hashed, *planner.snapshot.schema]))
     for frame in read_scans(scans_of(planner, plan), planner.row_filter(plan, [column]), planner.files):
         yield frame.height
 

@@ -13,6 +13,7 @@ from qbeast_core.errors import QbeastError, StorageError
 from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.plan.weight_range import KeyChoice, WeightRange
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.support.joins import own_column
@@ -66,7 +67,7 @@ class RowFilter:
     @property
     def filtered(self) -> list[str]:
         """Columns of the filter."""
-        return [] if self.predicate is None else self.predicate.meta.root_names()
+        return named_columns(self.predicate)
 
     @property
     def filters_first(self) -> bool:

@@ -47,6 +47,8 @@ FILTERS: dict[str, pl.Expr] = {
     "either": (pl.col("key") == 99) | (pl.col("id") == 7000),
     "nothing": (pl.col("key") == 15) & (pl.col("x") > 1e9),
     "many": (pl.col("kind") == "a") & (pl.col("id") < 4000),
+    "column named twice": (pl.col("key") == 5) | (pl.col("key") == 6),
+    "column named in both parts": pl.col("key").is_in([70, 71]) & (pl.col("key") > 70) & (pl.col("id") >= 0),
     "null": pl.col("kind").is_null() & (pl.col("key") == 20),
 }
 

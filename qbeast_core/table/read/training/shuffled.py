@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, check_whole_number, invalid_argument
+from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.plan.rounds import Pieces, Share, cut, deal, share_of
 from qbeast_core.query.plan.weight_range import Sample
 from qbeast_core.space.arrays import I64Array
@@ -261,8 +262,9 @@ class ShuffledRead:
     def _places(self, scan: FileScan) -> I64Array:
         """Return which rows of a file the read returns, ascending."""
         keep = self._keep
-        others = [] if keep.predicate is None else keep.predicate.meta.root_names()
-        column = next(iter([*others, *(keep.indexed if keep.hashes_rows else ()), *keep.columns]))
+        column = next(
+            iter([*named_columns(keep.predicate), *(keep.indexed if keep.hashes_rows else ()), *keep.columns])
+        )
         frames = self._read([scan], replace(keep, columns=(column,), place_column=_PLACE))
         places = [frame[_PLACE] for frame in frames]
         return np.sort(pl.concat(places).to_numpy()) if places else np.empty(0, np.int64)
