@@ -10,13 +10,12 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
-from unittest import mock
 
 import numpy as np
 import polars as pl
 
 import qbeast
-from qbeast_core.table.estimate import rounds
+from tests.helpers.small_files import resized
 
 __all__ = ["QUESTIONS", "SHAPES", "Kept", "Question", "rows_of", "shares", "trials"]
 
@@ -141,7 +140,7 @@ def _trial(shape: str, seed: int, *, rows: int) -> list[Kept]:
     with (
         tempfile.TemporaryDirectory() as path,
         warnings.catch_warnings(),
-        mock.patch.object(rounds, "PILOT_ROWS", PILOT_ROWS),
+        resized(pilot_rows=PILOT_ROWS),
     ):
         warnings.simplefilter("ignore", qbeast.DesignEffectWarning)
         parts = [frame] if state == "written" else frame.iter_slices(-(-rows // 3))

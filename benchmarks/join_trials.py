@@ -7,13 +7,12 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
-from unittest import mock
 
 import numpy as np
 import polars as pl
 
 import qbeast
-from qbeast_core.table.estimate import rounds
+from tests.helpers.small_files import resized
 
 ERROR: Final = 0.1
 
@@ -74,7 +73,7 @@ def trial(shape: str, kind: Kind, seed: int, *, users: int = 8_000) -> Kept:
             qbeast.write_table(
                 rows, Path(folder, name), columns=[rows.columns[1]], sample_by=["user"], cube_size=500
             )
-        with mock.patch.object(rounds, "PILOT_ROWS", PILOT_ROWS):
+        with resized(pilot_rows=PILOT_ROWS):
             answer = qbeast.estimate(
                 Path(folder, "left"),
                 {"n": pl.len(), "s": (pl.col("x") + pl.col("y")).sum()},

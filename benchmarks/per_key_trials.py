@@ -9,13 +9,12 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
-from unittest import mock
 
 import numpy as np
 import polars as pl
 
 import qbeast
-from qbeast_core.table.estimate import rounds
+from tests.helpers.small_files import resized
 
 __all__ = ["ANSWERS", "SHAPES", "Kept", "clicks", "shares", "trials"]
 
@@ -79,7 +78,7 @@ def shares(results: Sequence[Kept]) -> dict[str, float]:
 
 def _trial(shape: str, seed: int, *, users: int) -> list[Kept]:
     frame, results = clicks(shape, seed, users), list[Kept]()
-    with tempfile.TemporaryDirectory() as path, mock.patch.object(rounds, "PILOT_ROWS", PILOT_ROWS):
+    with tempfile.TemporaryDirectory() as path, resized(pilot_rows=PILOT_ROWS):
         for part in frame.sample(fraction=1.0, shuffle=True, seed=seed).iter_slices(-(-frame.height // 2)):
             qbeast.write_table(part, path, columns=["fare", "km"], sample_by="user", mode="append")
         table = qbeast.open_table(path)

@@ -34,9 +34,6 @@ MAX: Final = own_column("most")
 
 _ROW: Final = own_column("row")
 
-# Maximum number of frames of a query: with a thousand it takes half a second, with five thousand 17.
-_MAX_PARTS: Final = 64
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySums:
@@ -215,7 +212,11 @@ def totals_of(rows: pl.LazyFrame, by: Sequence[str], summed: Sequence[str]) -> p
 
 def _one_query(parts: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
     """Return one query over all parts; many parts are collected first, because a query over them is slow."""
-    return pl.concat(parts) if len(parts) <= _MAX_PARTS else pl.concat(pl.collect_all(parts)).lazy()
+    return (
+        pl.concat(parts)
+        if len(parts) <= sizing().max_query_parts
+        else pl.concat(pl.collect_all(parts)).lazy()
+    )
 
 
 def _merged(groups: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:

@@ -28,7 +28,6 @@ from qbeast_core.spec.transformation import (
 )
 from qbeast_core.support.sizing import sizing
 
-_BLOCK_ROWS = 1 << 16
 _LARGEST_HASH = 0x7FFFFFFF
 
 _BUCKETS = 1 << 13
@@ -52,8 +51,9 @@ def to_coordinates(transformation: Transformation, column: IndexColumn) -> F64Ar
     [0.25, 1.0, 0.5]
     """
     out = np.empty(len(column))
-    for start in range(0, len(column), _BLOCK_ROWS):
-        stop = min(start + _BLOCK_ROWS, len(column))
+    step = sizing().chunk_rows
+    for start in range(0, len(column), step):
+        stop = min(start + step, len(column))
         with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
             out[start:stop] = _coordinates(transformation, column.slice(start, stop))
     if column.nulls is not None:

@@ -31,23 +31,87 @@ class Sizing:
     # Rows per chunk of arrays: they fit the caches of the processor, and the work outweighs the overhead of a call.
     chunk_rows: int = 1 << 16
 
+    # Rows of a file that `check` reads at once.
+    checked_rows: int = 1 << 18
+
     # Sample to build a tree from: with 50 million rows, the error for a cube of 16,384 rows is about 5 %.
     domain_rows: int = 1 << 20
     domain_bytes: int = 64 << 20
+
+    # A tree with more cubes gets a larger cube size at the next append.
+    max_cubes: int = 16_384
+
+    # Maximum number of possible keys for which an array has an entry each, of nodes to group and of children to find.
+    # Others are sorted and searched, which takes several times as long.
+    dense_keys: int = 1 << 16
+    max_lookup_cells: int = 1 << 22
+
+    # Maximum number of files of a write whose numbers have 16 bits, at most 65,536: they are sorted by counting.
+    max_counted_files: int = 1 << 16
+
+    # The choice of encodings: minimum bytes of rows for a trial of compression, which takes longer than it saves with
+    # fewer; bytes of the values of a column that it looks at, and of the columns of one trial.
+    min_trial_bytes: int = 2 << 20
+    sample_bytes: int = 16 << 20
+    trial_bytes: int = 64 << 20
 
     # Stored bytes per task of a read, and of pages that are decoded at once.
     task_bytes: int = 64 << 20
     batch_bytes: int = 64 << 20
 
+    # Minimum number of pages of a read to search pages that match by the columns of its filter.
+    min_searched_pages: int = 128
+
+    # Maximum size of a file of an object store that is read by page even if all of its pages are needed.
+    small_object_bytes: int = 4 << 20
+
+    # Files whose page directories are read at once and kept in memory.
+    tails_at_once: int = 512
+
+    # Maximum number of files of a query that is read in slices: each slice reads the footers of the files before it.
+    max_sliced_sources: int = 64
+
+    # Sizes of a deletion vector, in bytes and rows, up to which its descriptor in the log is trusted with memory.
+    trusted_vector_bytes: int = 1 << 20
+    trusted_vector_rows: int = 1 << 20
+
+    # Maximum bytes of the log of an object store that is copied to a local disk to be read.
+    max_copied_log_bytes: int = 256 << 20
+
+    # Frames grow by chunks; more than these, or less than these bytes, are copied together.
+    max_chunks: int = 32
+    small_frame_bytes: int = 1 << 20
+
     # Minimum number of files to decode only the tags that the first filter needs, and maximum share that it may need.
     many_files: int = 5_000
     max_needed: float = 0.25
+
+    # Files whose tags are decoded by one thread.
+    slice_files: int = 2_500
+
+    # Maximum number of files to cache the bounds of columns: for few files, the query costs more than the work.
+    max_cached_files: int = 1_000
 
     # Minimum number of files to cache counts of keys: fewer are counted faster than looked up.
     min_cached_files: int = 16
 
     # From this many groups on, parts of sums are merged as they arrive: each may have all groups.
     min_merged_groups: int = 1 << 16
+
+    # Maximum number of frames of a query: with a thousand it takes half a second, with five thousand 17.
+    max_query_parts: int = 64
+
+    # Approximate rows of the first round of an estimate, which estimates the variance of the answers. Fewer rows give
+    # too uncertain a fraction for the next round; more cost bytes where a small sample is enough.
+    pilot_rows: int = 20_000
+
+    # Maximum number of different keys of a merge that are all compared with the bounds of files.
+    listed_keys: int = 1 << 12
+
+    # Rows of all simulated tables that advice keeps, and files and bytes that a hint of a plan may read.
+    kept_trial_rows: int = 1 << 22
+    hint_files: int = 64
+    hint_bytes: int = 8 << 20
 
     # Number of sampled rows whose keys are enough to estimate a variance, if none of them is heavy. Groups with fewer
     # rows among them use all their keys.

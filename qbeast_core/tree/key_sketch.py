@@ -25,7 +25,6 @@ MAX_COUNTERS: Final = 1024
 
 _MIN_COUNTERS: Final = 512
 _MAX_SMALL_ROWS: Final = 1 << 10
-_CHUNK_ROWS: Final = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,8 +84,9 @@ class KeySketch:
 def to_counters(weights: I32Array, counts: I64Array | None, width: int) -> I64Array:
     """Return the counters of keys; each key counts once if `counts` is None."""
     both = np.zeros(2 * width, np.int64)
-    for first in range(0, len(weights), _CHUNK_ROWS):  # in chunks, so the arrays fit the caches
-        bits = mixed(weights[first : first + _CHUNK_ROWS].view(np.uint32))
+    step = max(sizing().chunk_rows >> 1, 1)
+    for first in range(0, len(weights), step):  # in chunks, so the arrays fit the caches
+        bits = mixed(weights[first : first + step].view(np.uint32))
         # The upper half collects the rows to subtract.
         slots = ((bits & np.uint32(width - 1)) | ((bits >> np.uint32(31)) * np.uint32(width))).astype(
             np.int64
@@ -94,7 +94,7 @@ def to_counters(weights: I32Array, counts: I64Array | None, width: int) -> I64Ar
         if counts is None:
             both += np.bincount(slots, minlength=2 * width)
         else:
-            np.add.at(both, slots, counts[first : first + _CHUNK_ROWS])
+            np.add.at(both, slots, counts[first : first + step])
     return both[:width] - both[width:]
 
 

@@ -12,7 +12,8 @@ from polars.testing import assert_frame_equal
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.key_rows import KeySizes
 from qbeast_core.sampling.recognise import TOTAL
-from qbeast_core.sampling.sums import _MAX_PARTS, WEIGHT, KeySums, Parts, Sums, common_groups
+from qbeast_core.sampling.sums import WEIGHT, KeySums, Parts, Sums, common_groups
+from qbeast_core.support.sizing import sizing
 from tests.helpers.small_files import resized
 
 SUM = [f"{TOTAL}{at}" for at in range(2)]
@@ -79,7 +80,7 @@ def test_merged_parts_equal_the_whole() -> None:
         request.of(pl.concat(batches), sizes=True),
     )
     many = Sums.concat(parts, ["kind"])
-    assert len(parts) > _MAX_PARTS
+    assert len(parts) > sizing().max_query_parts
     assert_frame_equal(many.entries.collect(), item.entries.collect())
     assert_frame_equal(many.groups, item.groups, check_row_order=False)
     assert many.size_bytes == pytest.approx(item.size_bytes, rel=0.5)

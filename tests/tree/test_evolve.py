@@ -21,7 +21,8 @@ from qbeast_core.spec.transformation import (
     IdentityTransformation,
     LinearTransformation,
 )
-from qbeast_core.tree.space.evolve import MAX_CUBES, IndexWish, first_revision, next_revision
+from qbeast_core.support.sizing import sizing
+from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision
 from qbeast_core.tree.space.fit_space import ColumnBounds, Growth
 from qbeast_core.tree.space.index_values import to_index_column
 from qbeast_core.tree.space.summary import summarise
@@ -327,7 +328,8 @@ def test_too_many_cubes_increase_the_cube_size() -> None:
     now = table.append(rows, cube_size=100)
     wish = IndexWish(specs=(parse_column_spec("x"),), cube_size=None, dialect="documented")
     summary = summarise(rows.alias("x").to_frame(), ["x"])
-    few, many = (Growth(rows=1000, cubes=cubes) for cubes in (MAX_CUBES, MAX_CUBES + 1))
+    most = sizing().max_cubes
+    few, many = (Growth(rows=1000, cubes=cubes) for cubes in (most, most + 1))
     assert next_revision(now, wish, summary, growth=few, timestamp_ms=1) is now
     assert next_revision(now, wish, summary, growth=many, timestamp_ms=1).desired_cube_size == 400
 

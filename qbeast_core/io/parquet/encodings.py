@@ -21,12 +21,9 @@ _MAX_NUMBERS: Final = 256  # above it, DELTA_BINARY_PACKED is as small and needs
 _MAX_VALUES: Final = 1_024
 _MAX_BYTES: Final = 16 << 10  # every page read fetches the dictionary too
 _MIN_REPEATS: Final = 8
-_SAMPLE_BYTES: Final = 16 << 20
 
 _MIN_SAVED_SHARE: Final = 0.05
 _VALUE_BYTES: Final = 64 << 10  # the start of a text or binary value is enough for a trial
-_COLUMN_BYTES: Final = 16 << 20
-_TRIAL_BYTES: Final = 64 << 20
 
 _PAGE_BYTES: Final = 16 << 20
 _MAX_PAGE_BYTES: Final = 1 << 30
@@ -95,7 +92,7 @@ def _leaves(path: str, column: pl.Series) -> Iterator[tuple[str, pl.Series]]:
 
 def _sample(column: pl.Series) -> pl.Series:
     # Nested values are copied later, so their sample is limited in bytes.
-    return _rows_within(column, _SAMPLE_BYTES) if column.dtype.is_nested() else column
+    return _rows_within(column, sizing().sample_bytes) if column.dtype.is_nested() else column
 
 
 def _repeats(leaf: pl.Series) -> bool:
@@ -104,7 +101,11 @@ def _repeats(leaf: pl.Series) -> bool:
     if not values or isinstance(dtype, pl.Boolean | pl.Null):
         return False
     is_text = isinstance(dtype, pl.String | pl.Binary)
-    if is_text and leaf.estimated_size() > _SAMPLE_BYTES and not (_bytes_each(leaf) <= _MAX_BYTES).all():
+    if (
+        is_text
+        and leaf.estimated_size() > sizing().sample_bytes
+        and not (_bytes_each(leaf) <= _MAX_BYTES).all()
+    ):
         return False  # comparing large values takes too long
     is_packed = dtype.is_integer() or dtype.is_temporal() or dtype.is_decimal()
     max_values = _MAX_NUMBERS if is_packed else _MAX_VALUES
@@ -128,7 +129,7 @@ def _trials(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         values = _beginnings(column)
         if not len(values):
             continue
-        if group and (len(values) != len(group[0]) or size > _TRIAL_BYTES):
+        if group and (len(values) != len(group[0]) or size > sizing().trial_bytes):
             yield pl.DataFrame(group)
             group, size = [], 0
         group.append(values)
@@ -138,11 +139,11 @@ def _trials(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _beginnings(column: pl.Series) -> pl.Series:
-    if column.estimated_size() <= _COLUMN_BYTES:
+    if column.estimated_size() <= sizing().sample_bytes:
         return column
     if isinstance(column.dtype, pl.String | pl.Binary):
         column = column.cast(pl.Binary).bin.head(_VALUE_BYTES)
-    return _rows_within(column, _COLUMN_BYTES)
+    return _rows_within(column, sizing().sample_bytes)
 
 
 def _rows_within(column: pl.Series, max_bytes: int) -> pl.Series:

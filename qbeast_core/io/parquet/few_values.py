@@ -11,12 +11,12 @@ import numpy.typing as npt
 import polars as pl
 
 from qbeast_core.space.arrays import I64Array, U8Array, U64Array, distinct
+from qbeast_core.support.sizing import sizing
 
 _MAX_VALUES: Final = 1 << 8
 # Texts up to this length are stored in the view itself, so equal views are equal texts.
 _INLINE_BYTES: Final = 12
 _ROUNDS: Final = 3
-_CHUNK_ROWS: Final = 1 << 14
 
 _MAX_BITS: Final = 16
 _FACTORS: Final = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
@@ -104,17 +104,17 @@ class _HashTable:
         missed = [np.zeros(0, np.int64)]
         # One 16-byte item per value, so `take` copies whole values.
         whole = self.words.view(np.complex128).ravel()
-        start = 0
+        start, step = 0, max(sizing().chunk_rows >> 2, 1)
         for words, nulls in _words(column):
-            for first in range(0, len(words), _CHUNK_ROWS):
-                chunk = words[first : first + _CHUNK_ROWS]
+            for first in range(0, len(words), step):
+                chunk = words[first : first + step]
                 out = places[start : start + len(chunk)]
                 self.table.take(_slots(chunk, self.factors, self.shift), out=out, mode="clip")
                 same = whole.take(out).view(np.uint64).reshape(-1, 2) == chunk
                 if not same.all():
                     differs = ~same.all(axis=1)
                     if nulls is not None:
-                        differs &= ~nulls[first : first + _CHUNK_ROWS]
+                        differs &= ~nulls[first : first + step]
                     missed.append(np.flatnonzero(differs) + start)
                 start += len(chunk)
         return places, np.concatenate(missed)

@@ -20,10 +20,9 @@ from qbeast_core.io.parquet.mini_file import FilePart, build_mini_file, schema_k
 from qbeast_core.io.parquet.tail import FileTail, PageCuts, parse_tail
 from qbeast_core.io.stores.store import Range, Store, map_files, merge_ranges
 from qbeast_core.space.arrays import F64Array, I64Array, distinct
+from qbeast_core.support.sizing import sizing
 
 _FOOTER_BYTES: Final = 20_000  # in memory, about, without the pages
-
-_WINDOW: Final = 512  # files whose tails are read at once and kept in memory
 
 # A budget of stored bytes allows for this many decompressed bytes per stored byte. Ordinary columns stay below it.
 _EXPANSION: Final = 4
@@ -103,8 +102,9 @@ class PageReader:
         self, requests: Sequence[PageRequest], columns: Sequence[str]
     ) -> Iterator[tuple[PageRequest, PagePlan | None]]:
         plan = partial(self._plan_or_none, columns)
-        for at in range(0, len(requests), _WINDOW):
-            window = requests[at : at + _WINDOW]
+        step = sizing().tails_at_once
+        for at in range(0, len(requests), step):
+            window = requests[at : at + step]
             yield from zip(window, map_files(self._store, plan, window), strict=True)
 
     def _plan_or_none(self, columns: Sequence[str], request: PageRequest) -> PagePlan | None:

@@ -29,6 +29,7 @@ from qbeast_core.log.files.file_changes import NEVER_MS, LiveFiles
 from qbeast_core.log.files.old_layouts import FLAT_KEYS, with_blocks
 from qbeast_core.spec.block import MAX_ROWS
 from qbeast_core.spec.file_path import FilePath
+from qbeast_core.support.sizing import sizing
 
 # Column -> tag key (format 7). The columns of `FLAT_KEYS` are translated to `blocks`.
 TAG_KEYS: Final[Mapping[str, str]] = {
@@ -353,10 +354,6 @@ _PARSERS: Final[Mapping[Any, Callable[[Any], object]]] = {
     pl.String: str,
 }
 _FAULTS: Final = (ValueError, TypeError, ArithmeticError, AttributeError, KeyError, pl.exceptions.PolarsError)
-# Frames that are laid one behind the other before their rows are copied together.
-_MAX_CHUNKS: Final = 32
-
-_SMALL_BYTES: Final = 1 << 20
 
 
 def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | None:
@@ -388,8 +385,8 @@ def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | No
 def _joined(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """Return rows and a few more at the end; a large frame is not copied each time for them."""
     grown = old.vstack(new)
-    is_small = grown.estimated_size() < _SMALL_BYTES
-    return grown.rechunk() if is_small or grown.n_chunks() > _MAX_CHUNKS else grown
+    is_small = grown.estimated_size() < sizing().small_frame_bytes
+    return grown.rechunk() if is_small or grown.n_chunks() > sizing().max_chunks else grown
 
 
 def _row(add: AddFile, schema: pl.Schema) -> dict[str, Any]:

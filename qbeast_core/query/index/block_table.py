@@ -16,6 +16,7 @@ from qbeast_core.query.plan.page_boxes import PageBoxes
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.sizing import sizing
 
 # Revision of files without one, in `BlockTable.blocks`.
 NO_REVISION: Final = -1
@@ -107,7 +108,7 @@ class BlockTable:
         return BlockTable(
             files=files,
             # Rechunk rarely: it copies the whole frame.
-            blocks=blocks if blocks.n_chunks() <= _MAX_CHUNKS else blocks.rechunk(),
+            blocks=blocks if blocks.n_chunks() <= sizing().max_chunks else blocks.rechunk(),
             spaces=tuple(spaces.values()),
             unusable=self.unusable.vstack(new.unusable.with_columns(new.unusable["file"] + shift)),
             contradicted=np.append(self.contradicted, new.contradicted),
@@ -209,5 +210,4 @@ def _extended(space: RevisionSpace | None, new: RevisionSpace, *, shift: int) ->
     return replace(space, blocks=np.append(space.blocks, blocks), lower=lower, upper=upper)
 
 
-_MAX_CHUNKS: Final = 32
 _VIEWS: Final = ("readable", "binding", "usable")

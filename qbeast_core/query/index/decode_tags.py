@@ -16,6 +16,7 @@ from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MAX_ROWS, Block, parse_blocks
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import DECIMAL_TYPE, EmptyTransformation, Transformer
+from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.space.index_values import data_type_of, text_column
 
 
@@ -110,7 +111,6 @@ _JSON = pl.List(
         }
     )
 )
-_SLICE_FILES = 2_500  # slices are decoded in parallel
 _MIN_KEYS = 4  # keys of a block; `replicated` is optional
 
 
@@ -375,14 +375,14 @@ def _is_cube(text: str, dimensions: int) -> bool:
 def _decode_slices(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
     """Decode slices in parallel, one row per block, and return the files of slices with invalid JSON."""
     empty = pl.DataFrame(schema=BLOCK_SCHEMA)
-    plans = [_as_rows(part.lazy()) for part in texts.iter_slices(_SLICE_FILES)]
+    plans = [_as_rows(part.lazy()) for part in texts.iter_slices(sizing().slice_files)]
     try:
         return pl.concat([empty, *pl.collect_all(plans)]), []
     except pl.exceptions.PolarsError:
         pass  # a text may be empty, invalid, or two JSON values: find the slice
     decoded: list[pl.DataFrame] = []
     unread: list[int] = []
-    for part, plan in zip(texts.iter_slices(_SLICE_FILES), plans, strict=True):
+    for part, plan in zip(texts.iter_slices(sizing().slice_files), plans, strict=True):
         try:
             decoded.append(plan.collect())
         except pl.exceptions.PolarsError:

@@ -25,6 +25,7 @@ from qbeast_core.query.filters.nodes import (
     Unknown,
 )
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.support.sizing import sizing
 
 _MS_PER_DAY = 86_400_000.0
 UNITS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
@@ -100,8 +101,6 @@ def evaluate(node: Node, size: int, of_atom: Callable[[Atom], BoolArray]) -> Boo
 # Writers that convert decimals to float64 may lose digits beyond this number.
 _SAFE_DIGITS = 15
 
-# Cache bounds of a column up to this number of files: for few files, the query costs more than the work.
-_MAX_CACHED_FILES: Final = 1_000
 
 _DAY_MS: Final = 86_400_000
 # Maximum difference of the calendars and time zones of two writers.
@@ -162,7 +161,7 @@ class Statistics:
         bounds = self._cache.get(operand)
         if bounds is None:
             bounds = self._compute_bounds(operand)
-            if self.files.height <= _MAX_CACHED_FILES:
+            if self.files.height <= sizing().max_cached_files:
                 self._cache[operand] = bounds
         return bounds
 

@@ -15,6 +15,7 @@ from qbeast_core.errors import QbeastError
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.filters.nodes import Unknown
 from qbeast_core.spec.column_spec import ColumnSpec
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.advise.advise import TableSample, facts_of, present_index, table_sample
 from qbeast_core.table.advise.nested_fields import with_fields_as_columns
 from qbeast_core.table.advise.search import Search, Workload, text_of
@@ -35,8 +36,6 @@ _MAX_MISSING: Final = 3
 
 # Limits of the sample: rows, files to open, and bytes.
 _ROWS: Final = 1 << 12
-_MAX_FILES: Final = 64
-_MAX_BYTES: Final = 8 << 20
 _LEAST: Final = 1e-9
 # Pages up to which a table is too small if no other index helps, and too small for any index.
 _FEW_PAGES: Final = 16
@@ -110,15 +109,18 @@ class _Hints:
         planner, total = self._planner, max(self._plan.rows_total, 1)
         fraction = min(_ROWS * min(math.ceil(counts_of(self._snapshot).lower_bound), 8) / total, 1.0)
         if fraction == 1.0:
-            return self._plan.bytes_total <= _MAX_BYTES
+            return self._plan.bytes_total <= sizing().hint_bytes
         if heavy_rows(planner, planner.plan(None, None).selection, rows=total).files:
-            return self._plan.bytes_total <= _MAX_BYTES
+            return self._plan.bytes_total <= sizing().hint_bytes
         read = Plan(planner, planner.plan(None, fraction), fraction, tuple(self._snapshot.schema))
-        return int(read.scan_plan.selection.opened.sum()) <= _MAX_FILES and read.bytes_opened <= _MAX_BYTES
+        return (
+            int(read.scan_plan.selection.opened.sum()) <= sizing().hint_files
+            and read.bytes_opened <= sizing().hint_bytes
+        )
 
     @cached_property
     def _sample(self) -> TableSample:
-        sample = table_sample(self._planner, rows=_ROWS, max_bytes=_MAX_BYTES)
+        sample = table_sample(self._planner, rows=_ROWS, max_bytes=sizing().hint_bytes)
         fields = {name: nested.expr for name, nested in self._fields.items()}
         return replace(sample, rows=sample.rows.with_columns(**fields))
 

@@ -21,6 +21,7 @@ from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import TransformerKind
 from qbeast_core.support.joins import own_column
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.advise.simulated import IndexedRows, Opened, SimulatedTable, log_density
 from qbeast_core.table.data.data_files import FileSettings
 from qbeast_core.tree.layout.arrange import Arrangement, Grain
@@ -35,9 +36,6 @@ from qbeast_core.tree.space.summary import summarise
 # Every fourth row of a sample is encoded again alone: this shows how the size depends on the number of rows.
 _THINNED: Final = 4
 _BAND_PAGES: Final = 16
-
-# Rows of all simulated tables that are kept.
-_KEPT_ROWS: Final = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +230,7 @@ class Trial:
         """Return the simulated table of an index. The ones that were used last are kept."""
         table = self._tables.pop(columns, None) or self._simulated(columns)
         self._tables[columns] = table
-        if len(self._tables) * self.rows.height > _KEPT_ROWS:
+        if len(self._tables) * self.rows.height > sizing().kept_trial_rows:
             del self._tables[next(iter(self._tables))]
         return table
 

@@ -24,7 +24,8 @@ from qbeast_core.space.arrays import I32Array, U32Array
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.layout import dump_layout
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.check.rows import CHUNK_ROWS, FileCheck
+from qbeast_core.support.sizing import sizing
+from qbeast_core.table.check.rows import FileCheck
 from qbeast_core.table.data.file_scan import TableFiles
 from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files
 from qbeast_core.tree.key_tag import dump_keys, keys_of_file
@@ -91,8 +92,9 @@ def _placed(
 ) -> tuple[I32Array, list[U32Array]]:
     """Return the weight of each row, and its cell along each dimension."""
     scan = scan_files(files, [file.scan], revision.key_columns, file.schema)
-    starts = range(0, rows, CHUNK_ROWS)
-    parts = [scan.slice(start, CHUNK_ROWS).collect() for start in starts]
+    step = sizing().checked_rows
+    starts = range(0, rows, step)
+    parts = [scan.slice(start, step).collect() for start in starts]
     weights = np.concatenate([frame_weights(part, revision.hashed) for part in parts])
     cells = zip(*(grid_columns(part, revision) for part in parts), strict=True)
     return weights, [np.concatenate(column) for column in cells]

@@ -15,6 +15,7 @@ from qbeast_core.log.files.stats import Leaf, leaf_column, leaves_of
 from qbeast_core.query.plan.file_statistics import text_above, widened_bounds
 from qbeast_core.spec.layout import WEIGHT_COLUMN, Layout
 from qbeast_core.support.far_times import time_texts
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.check.faults import Fault
 from qbeast_core.table.check.placement import (
     ForeignRows,
@@ -31,8 +32,6 @@ from qbeast_core.table.check.placement import (
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files
 from qbeast_core.tree.space.index_values import frame_weights
-
-CHUNK_ROWS: Final = 1 << 18
 
 _EXACT_DIGITS: Final = 15
 _SLACK: Final = 1e-12
@@ -164,8 +163,9 @@ def _places_of(files: TableFiles, job: FileCheck, rows: int, names: list[str]) -
     keys = hashed if placement is None else placement.revision.key_columns
     columns = [*keys, *computed, *([WEIGHT_COLUMN] if hidden else [])]
     scan = scan_files(files, [job.scan], columns, schema)
-    for start in range(0, rows, CHUNK_ROWS):
-        frame = scan.slice(start, CHUNK_ROWS).collect()
+    step = sizing().checked_rows
+    for start in range(0, rows, step):
+        frame = scan.slice(start, step).collect()
         weights = frame_weights(frame, hashed)
         for check in checks:
             check.add(start, frame, weights)

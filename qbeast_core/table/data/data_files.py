@@ -39,6 +39,7 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.layout import Layout, dump_layout
 from qbeast_core.support.runtime import Progress, ProgressCallback, new_id
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.row_codec import encode_rows
 from qbeast_core.tree.key_tag import KEYS_TAG, dump_keys, keys_of_file
 from qbeast_core.tree.layout.arrange import Grain, arrange
@@ -56,10 +57,6 @@ _UNKNOWN_TAIL: Final = 8  # until the file is encoded
 
 _TRIED_ROWS: Final = 1 << 14
 
-# Rows from which on a trial takes less time than compressing what does not shrink.
-_WORTH_TRYING_BYTES: Final = 2 << 20
-
-_FEW_ROWS: Final = 1 << 16
 
 # Of zstd. From this level on it finds what rising floats of 16 significant bits share: a third of the bytes.
 _SAMPLE_LEVEL: Final = 12
@@ -122,7 +119,7 @@ class FileSettings:
         frame = frame.drop(computed)  # its values are not known yet
         dictionary, codec = choose_dictionary(frame), codec_of(configuration)
         levels, grain = dict.fromkeys(computed, _SAMPLE_LEVEL), Grain.of(table_rows)
-        large = (frame.estimated_size() if size_bytes is None else size_bytes) > _WORTH_TRYING_BYTES
+        large = (frame.estimated_size() if size_bytes is None else size_bytes) > sizing().min_trial_bytes
         if large and codec != "none":
             page_rows = round(grain.page_rows)
             sample = _like_pages(frame, page_rows)
@@ -359,7 +356,7 @@ class CodedRows:
         # Files are named by the values of their partition columns.
         kept = {*settings.statistics, *settings.columns.partitions}
         names = set(settings.dictionary).difference(kept).intersection(frame.columns)
-        for name in names if frame.height > _FEW_ROWS else ():
+        for name in names if frame.height > sizing().chunk_rows else ():
             column = frame[name]
             coded = place_values(column, column.gather_every(max(frame.height // _TRIED_ROWS, 1)))
             if coded is not None:
@@ -398,7 +395,7 @@ class RowSource:
 
     def take(self, rows: RowNumbers) -> pl.DataFrame:
         """Return some rows, given in ascending order."""
-        if self._frame.height <= _FEW_ROWS:  # they are in the caches as they are
+        if self._frame.height <= sizing().chunk_rows:  # they are in the caches as they are
             return self._frame[pl.Series(rows)]
         cuts = np.searchsorted(rows, self._bounds)
         parts = [

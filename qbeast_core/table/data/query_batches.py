@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from qbeast_core.support.sizing import sizing
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -20,7 +22,6 @@ _JOIN_SECONDS: Final = 2.0
 
 _FIRST_ROWS: Final = 1 << 14
 _GROWTH: Final = 32  # of one slice after the other
-_MAX_SOURCES: Final = 64  # each slice reads the footers of the files before it
 _OTHER_SOURCES: Final = re.compile(r"(\d+) other sources\]")
 
 _ARROW_ROWS: Final = 65_536
@@ -91,7 +92,7 @@ def takes_slices(lazy: pl.LazyFrame) -> bool:
     return (
         plan.count("SCAN [") == plan.count("Parquet SCAN [") == plan.count("SLICE: Positive") == 1
         and not any(text in plan for text in ("SLICE[", "SELECTION:", "://"))
-        and (others is None or int(others[1]) < _MAX_SOURCES)
+        and (others is None or int(others[1]) < sizing().max_sliced_sources)
     )
 
 

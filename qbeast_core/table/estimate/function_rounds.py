@@ -29,13 +29,14 @@ from qbeast_core.sampling.stopping import MIN_KEYS, WIDENED, Target, is_met, is_
 from qbeast_core.sampling.sums import WEIGHT
 from qbeast_core.space.arrays import F64Array, I32Array
 from qbeast_core.support.joins import own_column
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import Predicate, evaluating
 from qbeast_core.table.estimate.heavy_rows import NO_HEAVY_ROWS, HeavyRows
 from qbeast_core.table.estimate.question import RESERVED, Function, Limits, Question, question_of
 from qbeast_core.table.estimate.question_expressions import refuse
 from qbeast_core.table.estimate.reading import Reading, Window
 from qbeast_core.table.estimate.result import Estimate
-from qbeast_core.table.estimate.rounds import MAX_REDUCTIONS, MAX_ROUND_BYTES, PILOT_ROWS
+from qbeast_core.table.estimate.rounds import MAX_REDUCTIONS, MAX_ROUND_BYTES
 from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan import known_rows
@@ -156,7 +157,7 @@ class _FunctionRounds:
             self.start, end = fractions_of(question.limits.sample)
             self.fraction = self.start
         else:
-            pilot = PILOT_ROWS / max(reading.rows_opened, 1)
+            pilot = sizing().pilot_rows / max(reading.rows_opened, 1)
             end = min(self.worth(pilot if pilot < 0.5 else 1.0), question.limits.max_fraction)
         self.read(reading.without_index())
         while end is not None:

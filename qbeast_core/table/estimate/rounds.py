@@ -19,6 +19,7 @@ from qbeast_core.sampling.recognise import TOTAL
 from qbeast_core.sampling.stopping import WIDENED, Target, is_met, next_fraction
 from qbeast_core.sampling.sums import Sums
 from qbeast_core.space.arrays import BoolArray
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.estimate.kept_groups import kept_groups
 from qbeast_core.table.estimate.question import Question
@@ -26,10 +27,6 @@ from qbeast_core.table.estimate.reading import Reading, Window
 from qbeast_core.table.estimate.result import Estimate, frame_of, notes_of
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan import known_rows
-
-# Approximate rows of the first round, the pilot, which estimates the variance of the answers.
-# Fewer rows give too uncertain a fraction for the next round; more cost bytes where a small sample is enough.
-PILOT_ROWS: Final = 20_000
 
 # Maximum growth of the fraction from round to round of a progressive estimate.
 _STEP: Final = 2.0
@@ -110,7 +107,7 @@ class _Rounds:
             self.fraction = self.start
             reading.count(0)
             return end
-        pilot = PILOT_ROWS / max(*(table.rows_opened for table in reading.tables), 1)
+        pilot = sizing().pilot_rows / max(*(table.rows_opened for table in reading.tables), 1)
         end = min(self.worth(pilot if pilot < 0.5 else 1.0), question.limits.max_fraction)
         return 1.0 if self.counts(end) else end
 

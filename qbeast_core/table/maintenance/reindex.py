@@ -25,6 +25,7 @@ from qbeast_core.spec.table_config import (
     qbeast_spark_entries,
 )
 from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms, report
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.commit.commit import CommitOutcome, commit
 from qbeast_core.table.data.foreign_schema import refuse_taken_name
 from qbeast_core.table.data.schema import refuse_sample_column
@@ -53,9 +54,6 @@ from qbeast_core.tree.space.fit_space import ColumnBounds
 from qbeast_core.tree.space.summary import IndexSummary, merge_summaries, summarise, summarise_ends
 
 _OPERATION: Final = "REINDEX"
-
-# Rows that the quantiles are learnt from, if the log has the ranges of numbers.
-_SAMPLED_ROWS: Final = 1 << 20
 
 # Maximum number of tasks that read the columns: each returns a sample.
 _MAX_TASKS: Final = 64
@@ -316,9 +314,9 @@ def _ranges(snapshot: Snapshot, names: list[str]) -> dict[str, ColumnBounds] | N
 def _summary(snapshot: Snapshot, names: list[str], engine: Engine, *, sampled: bool) -> IndexSummary:
     """Summarise columns: of a sample of the rows, or of all rows if the sample is small or not allowed."""
     rows = snapshot.counted_rows
-    if sampled and rows > _SAMPLED_ROWS and Index(snapshot).newest is not None:
-        summary = _summarised(snapshot, names, engine, _SAMPLED_ROWS / rows)
-        if summary.rows >= _SAMPLED_ROWS // 2:  # else few keys have most rows
+    if sampled and rows > sizing().domain_rows and Index(snapshot).newest is not None:
+        summary = _summarised(snapshot, names, engine, sizing().domain_rows / rows)
+        if summary.rows >= sizing().domain_rows // 2:  # else few keys have most rows
             return summary
     return _summarised(snapshot, names, engine, None)
 

@@ -15,7 +15,7 @@ from qbeast_core.io.parquet.tail import cuts_of
 from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.plan.select import Selection
 from qbeast_core.space.arrays import I64Array, distinct
-from qbeast_core.support.sizing import Sizing
+from qbeast_core.support.sizing import Sizing, sizing
 from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
@@ -26,8 +26,6 @@ OPEN_COST_BYTES: Final = 1 << 20
 
 # Approximate number of stored bytes per task.
 TASK_BYTES: Final = Sizing().task_bytes
-
-_SMALL_BYTES: Final = 4 << 20
 
 
 def scan_tasks(
@@ -73,7 +71,7 @@ def _scan_of(planner: Planner, plan: ScanPlan, number: int, hidden: I64Array | N
     pages = page_request(snapshot, selection, number)
     # Polars reads few files of an object store at the same time. Small files are read by page, with more requests; and
     # all files if most pages are likely to have no match.
-    by_page = plan.matches_few or whole.size_bytes <= _SMALL_BYTES
+    by_page = plan.matches_few or whole.size_bytes <= sizing().small_object_bytes
     if pages is None and planner.store.local_root is None and by_page:
         pages = all_pages(snapshot, selection.table, number)
     return replace(

@@ -20,8 +20,6 @@ from qbeast_core.table.data.row_codec import RowCodec
 
 _MATCHES: Final = own_column("matches")
 
-# The minimum number of pages for a search.
-_FEWEST: Final = 128
 # Every 16th page is tried first. If more than this share of them match, the search stops.
 _TRIED: Final = 16
 _MOST: Final = 1 / 4
@@ -35,7 +33,7 @@ def matching_pages(
     All scans are returned where a search takes longer than it saves: of few pages; and on a local disk, where some
     pages are tried first, if many of them match.
     """
-    if _pages_in(scans) < _FEWEST:
+    if _pages_in(scans) < sizing().min_searched_pages:
         return list(scans)
     search = _Search(predicate, RowCodec(files.columns, named_columns(predicate), schema), files)
     if files.store.local_root is not None:

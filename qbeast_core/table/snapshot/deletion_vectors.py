@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -27,9 +27,7 @@ from qbeast_core.log.files.deletion_vector import (
 )
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.file_path import FilePath
-
-_SMALL_BYTES: Final = 1 << 20  # larger vectors are compared with the size of their file
-_SMALL_ROWS: Final = 1 << 20  # vectors of more rows are compared with the footer of their data file
+from qbeast_core.support.sizing import sizing
 
 
 class ListedFiles(Protocol):
@@ -121,7 +119,7 @@ def _read(listed: ListedFiles, path: str, ranges: Mapping[int, Range]) -> dict[i
 
 def _refuse_long(store: Store, path: str, ranges: Mapping[int, Range]) -> None:
     """Raise before memory is allocated for more bytes than a file has."""
-    if max(length for _, length in ranges.values()) <= _SMALL_BYTES:
+    if max(length for _, length in ranges.values()) <= sizing().trusted_vector_bytes:
         return
     end, size = max(sum(part) for part in ranges.values()), store.size(path)
     if end > size:
@@ -136,7 +134,7 @@ def _rows(listed: ListedFiles, number: int, body: bytes) -> I64Array:
     height, checked = listed.files["num_records"][number], False
     try:
         bitmap = parse_bitmap(body)
-        if height is None or bitmap.count > min(height, _SMALL_ROWS):
+        if height is None or bitmap.count > min(height, sizing().trusted_vector_rows):
             height, checked = _height(listed, number), True
         rows = bitmap.rows() if bitmap.count <= height else None
         if rows is not None and len(rows) and rows[-1] >= height and not checked:

@@ -31,6 +31,7 @@ from qbeast_core.log.columns.stored import physical_name
 from qbeast_core.log.delta_schema import type_from_delta
 from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.support.runtime import caller_stacklevel
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.snapshot.log_files import (
     COMMIT,
@@ -47,7 +48,6 @@ from qbeast_core.table.snapshot.log_files import (
 )
 
 _PREFIX: Final = "qbeast-log-"
-_MAX_BYTES: Final = 256 << 20
 
 
 class LogCopy:
@@ -137,7 +137,7 @@ def copy_log(store: Store) -> LogCopy | None:
     names = () if checkpoint is None else checkpoint.paths
     if any(not name.endswith(".checkpoint.parquet") for name in names) or (hinted and not checkpoint):
         return None
-    if not entries or sum(entry.size for entry in entries) > _MAX_BYTES:
+    if not entries or sum(entry.size for entry in entries) > sizing().max_copied_log_bytes:
         return None
     copy = LogCopy(store)
     with suppress(FileNotFoundError):

@@ -19,6 +19,7 @@ from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.space.cubes import MAX_DEPTH, Cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.space.index_values import map_chunks, to_index_column
 
 # Numbers of cubes; 16 bits if they fit.
@@ -28,7 +29,6 @@ CubeNumbers: TypeAlias = npt.NDArray[np.uint16] | I32Array
 GRID_BITS: Final = MAX_DEPTH
 
 _DENSE_KEYS_PER_ROW: Final = 4
-_DENSE_KEYS_FLOOR: Final = 1 << 16
 
 
 def grid(coordinates: F64Array) -> U32Array:
@@ -111,7 +111,7 @@ def group_keys(key: I64Array, key_count: int) -> tuple[I64Array, I64Array, I32Ar
     >>> [part.tolist() for part in group_keys(np.array([5, 2, 5]), 8)]
     [[2, 5], [1, 2], [1, 0, 1]]
     """
-    if key_count <= max(_DENSE_KEYS_FLOOR, _DENSE_KEYS_PER_ROW * len(key)):
+    if key_count <= max(sizing().dense_keys, _DENSE_KEYS_PER_ROW * len(key)):
         counts = np.bincount(key, minlength=key_count)
         keys = np.flatnonzero(counts)
         lookup = np.zeros(key_count, np.int32)

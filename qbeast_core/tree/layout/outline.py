@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 
@@ -20,8 +19,6 @@ from qbeast_core.tree.layout.grid import (
     find_keys,
     mark_ancestors,
 )
-
-_MAX_TABLE_SIZE: Final = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +117,7 @@ class Outline:
         for above, level in zip(self.levels[:-1], self.levels[1:], strict=True):
             size = len(above.keys) << self.dimensions
             table: I64Array | None = None
-            if size <= _MAX_TABLE_SIZE:
+            if size <= sizing().max_lookup_cells:
                 table = np.full(size, -1, np.int64)
                 table[level.keys] = np.arange(len(level.keys))
             tables.append(table)

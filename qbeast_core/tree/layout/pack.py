@@ -22,7 +22,6 @@ _MAX_FILE_BYTES: Final = 256 << 20
 _FILES_OF_LARGE_TABLE: Final = 1_000
 _LARGE_FILE_BYTES: Final = 128 << 20
 _SNAP_SHARE: Final = 8
-_UINT16_VALUES: Final = 1 << 16
 
 
 # Numbers of input rows; 32 bits if they fit.
@@ -45,7 +44,7 @@ def rows_by_file(assignment: Assignment, packed: PackedFiles, weights: I32Array)
     rows = len(assignment.row_cube)
     file_of_block = np.repeat(np.arange(files), np.diff(packed.file_first_block))
     first_block = np.searchsorted(packed.block_cube, np.arange(len(assignment.counts)))
-    is_small = files <= _UINT16_VALUES  # 16-bit numbers are sorted by counting
+    is_small = files <= sizing().max_counted_files  # 16-bit numbers are sorted by counting
     file_of_row: CubeNumbers = np.empty(rows, np.uint16) if is_small else np.empty(rows, np.int32)
     file_of_cube = file_of_block[first_block].astype(file_of_row.dtype)
 

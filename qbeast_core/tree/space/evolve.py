@@ -15,6 +15,7 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import DECIMAL_TYPE, Transformation
+from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.space.fit_space import (
     ColumnBounds,
     ColumnData,
@@ -26,9 +27,6 @@ from qbeast_core.tree.space.fit_space import (
 )
 from qbeast_core.tree.space.index_values import to_index_column
 from qbeast_core.tree.space.summary import IndexSummary
-
-# A tree with more cubes gets a larger cube size at the next append.
-MAX_CUBES: Final = 16_384
 
 _MIN_CUBE_SIZE: Final = 4096
 
@@ -100,7 +98,7 @@ def next_revision(
     current: Revision, wish: IndexWish, summary: IndexSummary, *, growth: Growth, timestamp_ms: int
 ) -> Revision:
     """Return the revision for an append: `current`, or a new revision that supersedes it."""
-    size = wish.cube_size or current.desired_cube_size * (4 if growth.cubes > MAX_CUBES else 1)
+    size = wish.cube_size or current.desired_cube_size * (4 if growth.cubes > sizing().max_cubes else 1)
     knots = quantile_count(growth.rows + summary.rows, cube_size=size)
     pairs = list(zip(current.column_transformers, current.transformations, strict=False))
     fitted: list[Fitted] = []

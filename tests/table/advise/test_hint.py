@@ -14,6 +14,7 @@ import pytest
 import qbeast
 from qbeast_core.table.advise import hint
 from tests.cli.running import run, run_json
+from tests.helpers.small_files import resized
 from tests.helpers.tables import small_files
 
 # Percentage points between the promised share and the share that a plan has afterwards.
@@ -165,11 +166,11 @@ def test_plan_of_missing_files_prints(rides: Path, tmp_path: Path) -> None:
     assert "\n  hint" not in repr(table.explain("tip < 100"))
 
 
-def test_expensive_sample_is_left_to_advise(rides: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hint, "_MAX_BYTES", 100)
+def test_expensive_sample_is_left_to_advise(rides: Path) -> None:
     table = qbeast.open_table(rides)
     plan = table.explain("tip < 100")
-    assert plan.hint is not None
+    with resized(hint_bytes=100):
+        assert plan.hint is not None
     assert plan.hint.startswith("table.advise([plan.where]) reads a sample")
     assert "tip" in table.advise([plan.where]).columns
     assert table.explain("fare < 70").hint is None  # the index uses it

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -12,7 +11,7 @@ import pytest
 
 import qbeast
 from qbeast_core.sampling.key_rows import Repeats, SeenRows
-from qbeast_core.table.estimate import rounds
+from tests.helpers.small_files import resized
 from tests.helpers.tables import small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
@@ -66,7 +65,7 @@ def kept(shape: str, seed: int, path: Path) -> Iterator[tuple[str, bool, bool]]:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_promises_are_kept_beside_middling_keys(shape: str, tmp_path: Path) -> None:
     trials = 60
-    with mock.patch.object(rounds, "PILOT_ROWS", PILOT_ROWS):
+    with resized(pilot_rows=PILOT_ROWS):
         results = [item for seed in range(trials) for item in kept(shape, seed, tmp_path / str(seed))]
     for name in ("all", "filter", "partition", "deleted"):
         promises, samples = zip(*(flags for question, *flags in results if question == name), strict=True)

@@ -20,6 +20,7 @@ from qbeast_core.table.maintenance import reindex as reindex_module
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.mixed_columns import ROWS, check_version, columns_of_files, new
+from tests.helpers.small_files import resized
 from tests.helpers.strategies import INDEXABLE, ROW, Case, cases, kinds_of
 from tests.helpers.tables import folder, small_files, write
 
@@ -186,7 +187,7 @@ def test_first_columns_in_any_kind_keep_samples(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [100, 1 << 20])
 def test_space_comes_from_log_and_some_rows(tmp_path: Path, rows: int) -> None:
     table = new(tmp_path)
-    with mock.patch.object(reindex_module, "_SAMPLED_ROWS", rows):
+    with resized(domain_rows=rows):
         table.reindex(["b:linear", "a:quantiles"])
     linear, quantiles = table.revisions[-1].transformations
     assert isinstance(linear, LinearTransformation)
@@ -204,7 +205,7 @@ def test_columns_without_statistics_are_read(tmp_path: Path) -> None:
     table = qbeast.open_table(tmp_path)
     table.optimize()
     assert "b" not in (read_log(tmp_path).adds.popitem()[1]["stats"])
-    with mock.patch.object(reindex_module, "_SAMPLED_ROWS", 10):
+    with resized(domain_rows=10):
         table.reindex(["b:linear"])
     linear = table.revisions[-1].transformations[0]
     assert isinstance(linear, LinearTransformation)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,15 @@ from polars.testing import assert_frame_equal
 import qbeast
 from qbeast_core.io.stores.local import LocalStore
 from qbeast_core.table.read import matching_pages
+from tests.helpers.small_files import resized
 
 COUNT = 12_000
 
 
 @pytest.fixture(autouse=True)
-def search_of_few_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matching_pages, "_FEWEST", 1)
+def search_of_few_pages() -> Iterator[None]:
+    with resized(min_searched_pages=1):
+        yield
 
 
 def rows() -> pl.DataFrame:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +11,10 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError
 from qbeast_core.query.filters.nodes import Node, Nothing, Operand, Unknown, all_of, compare, is_in
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.dml.merge.merge_rules import MergeRules
 from qbeast_core.table.read.scan_task import RowFilter
 from qbeast_core.tree.space.index_values import frame_weights
-
-_MAX_VALUES: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +30,7 @@ class KeyColumn:
     def of(values: pl.Series, *, exact: bool = True) -> KeyColumn:
         """Return a column with all distinct values if they are few, else with their minimum and maximum."""
         different = values.drop_nulls().unique().sort()
-        if exact and len(different) <= _MAX_VALUES:
+        if exact and len(different) <= sizing().listed_keys:
             return KeyColumn(different, exact=True)
         ends = different.gather([0, len(different) - 1])
         return KeyColumn(ends.unique(maintain_order=True), exact=False)
