@@ -125,15 +125,17 @@ def test_files_hold_rows_once_and_whole_blocks(counts, file_rows):
     assert rows_held.tolist() == counts
 
 
+@pytest.mark.parametrize("files", [1, 1 << 16])
 @pytest.mark.parametrize("chunk_rows", [64, 1 << 16])
 @pytest.mark.parametrize("file_rows", [50, 700, 10_000])
-def test_files_hold_rows_of_their_cubes(file_rows, chunk_rows):
+def test_files_hold_rows_of_their_cubes(file_rows, chunk_rows, files):
     rng = np.random.default_rng(3)
     weights = rng.integers(MIN, MAX, 3000).astype(np.int32)
     weights[:200] = 5
     actual = assign(2, rng.random((3000, 2)), weights, 100)
     packed = pack_files(actual.counts, file_rows=file_rows)
-    with resized(chunk_rows=chunk_rows):  # rows that are sorted by file at once, at least
+    # Rows that are sorted by file at once, at least, and files whose numbers have 16 bits.
+    with resized(chunk_rows=chunk_rows, max_counted_files=files):
         by_file = rows_by_file(actual, packed, weights)
     held = np.repeat(packed.block_cube, np.diff(packed.block_starts))
     for start, stop in pairwise(packed.file_starts):

@@ -129,10 +129,15 @@ def test_other_columns_are_read_where_rows_match(
     assert 0 < sum(read) < 0.6 * plan.bytes_opened
 
 
-def test_rows_of_a_bucket_equal_those_in_memory(bucket: str, s3_options: dict[str, str]) -> None:
+@pytest.mark.parametrize("small_bytes", [0, 1 << 22])
+def test_rows_of_a_bucket_equal_those_in_memory(
+    small_bytes: int, bucket: str, s3_options: dict[str, str]
+) -> None:
     uri = f"s3://{bucket}/t"
     qbeast.write_table(rows(), uri, columns=["id", "key"], cube_size=1500, storage_options=s3_options)
     table = qbeast.open_table(uri, storage_options=s3_options)
     for where in FILTERS.values():
         wanted = rows().filter(where).sort("id")
         assert_frame_equal(table.read(where=where).sort("id"), wanted)
+    with resized(small_object_bytes=small_bytes):  # files that are read by page although all rows are needed
+        assert_frame_equal(table.read().sort("id"), rows())

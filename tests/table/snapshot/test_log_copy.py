@@ -19,6 +19,7 @@ from qbeast_core.io.stores.remote import RemoteStore
 from qbeast_core.table.snapshot import delta, log_copy
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh
 from tests.helpers.handmade_log import PROTOCOL, add, metadata, remove, write_log
+from tests.helpers.small_files import resized
 
 COMMITS = [
     [PROTOCOL, metadata(), add("a")],
@@ -136,6 +137,14 @@ def test_bucket_table_equals_folder_table(far: Far, shape: Callable[[Path], None
     far.upload()
     assert_same(refresh(there), load_snapshot(far.root))
     assert refresh(refresh(there)).version == len(COMMITS) + 1
+
+
+def test_large_log_is_read_where_it_is(far: Far) -> None:
+    far.upload()
+    copied = far.load()
+    with resized(max_copied_log_bytes=0):
+        assert log_copy.copy_log(copied.source.store) is None
+        assert_same(far.load(), load_snapshot(far.root))
 
 
 def without_the_first_commit(root: Path) -> None:

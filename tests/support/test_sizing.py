@@ -1,0 +1,479 @@
+"""Each size of `Sizing` starts another way of doing the same, and tests with few rows take both ways."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import qbeast
+from qbeast_core.query.index.decode_tags import build_block_table
+from qbeast_core.sampling.batch import RowSums
+from qbeast_core.sampling.sums import Parts, Sums
+from qbeast_core.support.sizing import Sizing
+from qbeast_core.table.dml.merge.key_digest import KeyColumn
+from qbeast_core.table.index.key_counts import count_keys
+from qbeast_core.tree.layout.gain import Boxes, Gain
+from qbeast_core.tree.layout.grid import group_keys
+from tests.helpers.small_files import resized
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("qbeast_carbondata", "qbeast_core", "qbeast_spark_bridge")
+
+# Their code depends on the time, or on what ran before.
+TIMED = ("lru_cache.py", "machine.py", "temporary_folder.py")
+
+# Files and pages of few rows.
+TINY: dict[str, Any] = {
+    "min_file_rows": 1,
+    "max_file_rows": 45,
+    "min_page_rows": 4,
+    "min_band_rows": 8,
+    "small_file_rows": 40,
+    "opened_file_rows": 1,
+    "listed_file_rows": 0,
+    "pilot_rows": 40,
+}
+
+Arc = tuple[CodeType, int, int]
+Scenario = Callable[[Path], object]
+
+
+def rows(count: int = 120, first: int = 0) -> pl.DataFrame:
+    number = np.arange(first, first + count)
+    return pl.DataFrame(
+        {
+            "id": number,
+            "key": number * 7919 % 211,
+            "kind": pl.Series(number % 5).replace_strict(dict(enumerate(["a", "b", None, "d", "e"]))),
+            "text": [f"text {value * 31 % 977}" for value in number],
+            "value": number / 8,
+        }
+    )
+
+
+def created(path: Path, **options: Any) -> qbeast.Table:
+    qbeast.write_table(rows(), path, columns=["id", "key"], cube_size=15, **options)
+    return qbeast.open_table(path)
+
+
+def appended(path: Path) -> qbeast.Table:
+    created(path)
+    for start in (1000, 2000):
+        qbeast.write_table(rows(35, start), path, mode="append")
+    return qbeast.open_table(path)
+
+
+def matching(table: qbeast.Table, where: str | None, **options: Any) -> pl.DataFrame:
+    """Return matching rows, read in this thread: Polars reads in threads that are not traced."""
+    return pl.concat(frame for task in table.scan_tasks(where=where, **options) for frame in task.read())
+
+
+def write(path: Path) -> object:
+    return created(path).read()
+
+
+def spilled(path: Path) -> object:
+    table = created(path, resources=qbeast.Resources(engine="spill"))
+    table.merge(rows(20, 150), on="id", resources=qbeast.Resources(engine="spill"))
+    return table.read()
+
+
+def append(path: Path) -> object:
+    table = appended(path)
+    return [matching(table, "id > 100"), matching(table, "id < 40 AND key > 3")]
+
+
+def first_filter(path: Path) -> object:
+    appended(path)
+    return matching(qbeast.open_table(path, version=1), "id < 40 AND value > 1")
+
+
+def filtered(path: Path) -> object:
+    table = created(path)
+    return [matching(table, "key = 17"), matching(table, None, sample=0.5)]
+
+
+def changed(path: Path) -> object:
+    table = created(path, deletion_vectors=True)
+    table.delete("key < 40")
+    table.delete("key > 200")
+    return qbeast.open_table(path).read()
+
+
+def joined(_: Path) -> object:
+    """Neighbouring boxes of files; which of them are joined is not an answer."""
+    lowest = np.array([[0.0, 0.0], [0.3, 0.0], [0.6, 0.0], [0.8, 0.0]])
+    highest = lowest + np.array([0.2, 1.0])
+    boxes = Boxes(lowest, highest, np.full(4, 1_000.0), np.ones(4))
+    Gain(table_rows=4_000, importance=(1.0, 1.0), file_rows=400_000).joined(boxes, np.zeros(4, np.bool_))
+    return None
+
+
+def checked(path: Path) -> object:
+    return created(path).check().ok
+
+
+def estimated(path: Path) -> object:
+    qbeast.write_table(rows(), path, columns=["id"], cube_size=15)
+    total = {"sum": pl.col("value").sum()}
+    estimates = [
+        qbeast.estimate(path, total, by="kind", **limit) for limit in ({"error": 0.3}, {"sample": 0.9})
+    ]
+    return [set(estimate.frame["kind"]) for estimate in estimates]
+
+
+def hinted(path: Path) -> object:
+    qbeast.write_table(rows(6_000).select("id", "key"), path, columns=["id"])
+    assert qbeast.open_table(path).explain("key < 3").where is not None
+    str(qbeast.open_table(path).explain("key < 3"))
+    return None
+
+
+def advised(path: Path) -> object:
+    return created(path).advise(["key = 5"]).columns
+
+
+def from_files(path: Path) -> object:
+    parts = [path.parent / f"part {number}.parquet" for number in range(3)]
+    for number, part in enumerate(parts):
+        rows(40, 100 * number).write_parquet(part)
+    spill = qbeast.Resources(engine="spill")
+    qbeast.write_table(pl.scan_parquet(parts), path, columns=["id"], resources=spill)
+    return qbeast.read_table(path)
+
+
+def with_damaged_tag(path: Path) -> object:
+    files = created(path).snapshot.files.with_row_index()
+    tags = pl.when(pl.col("index") > 0).then("blocks").otherwise(pl.lit("["))
+    snapshot = qbeast.open_table(path).snapshot
+    table = build_block_table(files.with_columns(blocks=tags), snapshot.config.revisions, snapshot.schema)
+    return [len(table.corrupt), len(table)]
+
+
+def grouped(_: Path) -> object:
+    return [part.tolist() for part in group_keys(np.array([90, 2, 90]), 100)]
+
+
+def digested(_: Path) -> object:
+    values = KeyColumn.of(pl.Series([3, 1, None, 2])).values
+    return [values.min(), values.max()]
+
+
+def counted_keys(path: Path) -> object:
+    return count_keys(created(path).snapshot.files).lower_bound
+
+
+def summed(_: Path) -> object:
+    request = RowSums((pl.lit(1), pl.col("id")), (), {"kind": pl.col("kind")}, None, (), {})
+    parts = Parts(("kind",))
+    for start in range(0, 60, 20):
+        parts.add(request.of(rows(20, start), sizes=True))
+    return Sums.concat(parts.sums, ["kind"]).groups.sort("kind")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A scenario whose code another value of a field changes; it begins with `sizes`."""
+
+    scenario: Scenario
+    value: Any
+    sizes: tuple[tuple[str, Any], ...] = ()
+
+
+LARGE = (("max_file_rows", 6_000), ("min_page_rows", 128))
+
+CASES: dict[str, Case] = {
+    "max_file_rows": Case(write, 300),
+    "min_page_rows": Case(write, 300),
+    "min_band_rows": Case(write, 300),
+    "opened_file_rows": Case(joined, 100_000),
+    "listed_file_rows": Case(joined, 100_000),
+    "chunk_rows": Case(write, 16),
+    "checked_rows": Case(checked, 16),
+    "domain_rows": Case(spilled, 32),
+    "domain_bytes": Case(spilled, 100),
+    "max_cubes": Case(append, 2),
+    "dense_keys": Case(grouped, 0),
+    "max_lookup_cells": Case(spilled, 0),
+    "min_trial_bytes": Case(write, 0),
+    "sample_bytes": Case(write, 16, (("min_trial_bytes", 0),)),
+    "trial_bytes": Case(write, 16, (("min_trial_bytes", 0),)),
+    "batch_bytes": Case(filtered, 100),
+    "min_searched_pages": Case(filtered, 1),
+    "tails_at_once": Case(filtered, 1),
+    "max_sliced_sources": Case(from_files, 1),
+    "trusted_vector_bytes": Case(changed, 0),
+    "trusted_vector_rows": Case(changed, 0),
+    "max_chunks": Case(append, 1, (("small_frame_bytes", 0),)),
+    "small_frame_bytes": Case(append, 0),
+    "many_files": Case(first_filter, 1, (("max_needed", 1.0),)),
+    "max_needed": Case(first_filter, 1.0, (("many_files", 1),)),
+    "slice_files": Case(with_damaged_tag, 1),
+    "max_cached_files": Case(first_filter, 1),
+    "min_cached_files": Case(counted_keys, 1),
+    "min_merged_groups": Case(summed, 1),
+    "max_query_parts": Case(summed, 1),
+    "pilot_rows": Case(estimated, 1),
+    "listed_keys": Case(digested, 1),
+    "kept_trial_rows": Case(advised, 1),
+    "hint_files": Case(hinted, 0, LARGE),
+    "hint_bytes": Case(hinted, 1, LARGE),
+    "part_rows": Case(estimated, 1),
+    "min_group_rows": Case(estimated, 1, (("part_rows", 20),)),
+    "min_slice_bytes": Case(spilled, 1 << 30),
+}
+
+
+# Fields that other tests change: where they begin to matter, they need Spark, little memory or an object store.
+ELSEWHERE: dict[str, str] = {
+    "min_file_rows": "tests/table/write",
+    "small_file_rows": "tests/table/rewrite",
+    "max_value_bytes": "tests/table/data",
+    "max_counted_files": "tests/tree",
+    "task_bytes": "tests/spark",
+    "min_part_rows": "tests/table/engine",
+    "small_object_bytes": "tests/table/read",
+    "max_copied_log_bytes": "tests/table/snapshot",
+    "quiet_s": "tests/system",
+    "min_sample_rows": "tests/spark",
+    "bucket_bytes": "tests/spark",
+    "pack_bytes": "tests/spark",
+    "pack_batch_bytes": "tests/spark",
+    "source_batch_bytes": "tests/spark",
+    "max_partition_bytes": "tests/spark",
+}
+
+
+@contextmanager
+def recording(arcs: set[Arc]) -> Iterator[None]:
+    """Record which line of the packages follows which, in all threads."""
+    folders = tuple(f"{ROOT / package}/" for package in PACKAGES)
+
+    traces = dict[int, Any]()
+
+    def enter(frame: FrameType, event: str, _: object) -> Any:
+        code = frame.f_code
+        if event != "call" or not code.co_filename.startswith(folders):
+            return None
+        if frame.f_lineno == code.co_firstlineno:  # else a generator goes on
+            traces[id(frame)] = trace_of(code)
+        return traces.get(id(frame))
+
+    def trace_of(code: CodeType) -> Any:
+        last, seen = 0, set[Arc]()
+
+        def line(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal last
+            if event == "line":
+                arc = (code, last, frame.f_lineno)
+                # An arc that is taken again in a call is an arc of its own: a loop goes on.
+                arcs.add((code, -last, frame.f_lineno) if arc in seen else arc)
+                seen.add(arc)
+                last = frame.f_lineno
+            return line
+
+        return line
+
+    before = sys.gettrace()
+    threading.settrace(enter)
+    sys.settrace(enter)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+        threading.settrace(before)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a scenario: its result, the code that ran, and the shape of its table."""
+
+    result: object
+    arcs: set[Arc]
+    shape: object
+
+
+def run(scenario: Scenario, folder: Path, sizes: Mapping[str, Any]) -> Run:
+    """Run a scenario in a new folder with other sizes."""
+    arcs = set[Arc]()
+    folder.mkdir()
+    with resized(**{**TINY, **sizes}):
+        with recording(arcs):
+            result = scenario(folder / "t")
+        shape = shape_of(folder / "t")
+    return Run(result, {arc for arc in arcs if not arc[0].co_filename.endswith(TIMED)}, shape)
+
+
+def shape_of(path: Path) -> object:
+    """Return what sizes decide about a table."""
+    if not path.exists():
+        return None
+    table = qbeast.open_table(path)
+    files, blocks = table.snapshot.files, table.snapshot.blocks
+    chunks = files.n_chunks(), blocks.blocks.n_chunks()
+    return files.height, len(blocks), int(blocks.pages.first_page[-1]), table.cube_size, table.version, chunks
+
+
+def same(result: object, expected: object) -> None:
+    """Assert that two results of a scenario are equal; the order of rows may differ."""
+    if isinstance(result, pl.DataFrame) and isinstance(expected, pl.DataFrame):
+        assert_frame_equal(result, expected, check_row_order=False)
+    elif isinstance(result, list) and isinstance(expected, list):
+        for one, other in zip(result, expected, strict=True):
+            same(one, other)
+    else:
+        assert result == expected
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], list[Run]]:
+    """Run a scenario twice with its own sizes: at first caches are empty."""
+
+    @cache
+    def twice(scenario: Scenario, sizes: tuple[tuple[str, Any], ...]) -> list[Run]:
+        folder = tmp_path_factory.mktemp(scenario.__name__)
+        return [run(scenario, folder / name, dict(sizes)) for name in ("first", "second")]
+
+    return lambda case: twice(case.scenario, case.sizes)
+
+
+def differs(other: Run, runs: Sequence[Run]) -> bool:
+    """Return whether a run took other code than each of some runs, or made another table."""
+    ever, always = runs[0].arcs | runs[1].arcs, runs[0].arcs & runs[1].arcs
+    return bool(other.arcs - ever or always - other.arcs) or other.shape != runs[1].shape
+
+
+@pytest.mark.parametrize("field", CASES)
+def test_each_size_changes_which_code_runs(
+    field: str, usual: Callable[[Case], list[Run]], tmp_path: Path
+) -> None:
+    case = CASES[field]
+    runs = usual(case)
+    other = run(case.scenario, tmp_path / "other", {**dict(case.sizes), field: case.value})
+    same(other.result, runs[1].result)
+    assert differs(other, runs), f"{field} changes nothing that runs"
+
+
+def test_same_sizes_run_the_same_code(usual: Callable[[Case], list[Run]], tmp_path: Path) -> None:
+    runs = usual(CASES["max_file_rows"])
+    assert not differs(run(write, tmp_path / "other", {}), runs)
+
+
+def test_every_size_is_changed_by_a_test() -> None:
+    assert sorted([*CASES, *ELSEWHERE]) == sorted(field.name for field in fields(Sizing))
+    for field, folder in ELSEWHERE.items():
+        texts = [path.read_text() for path in (ROOT / folder).rglob("*.py")]
+        assert any(re.search(rf"resized\([^()]*\b{field}=", text) for text in texts), (field, folder)
+
+
+# A number that a module names, and lines that compare it with a number of rows, pages, files, bytes or the like.
+NAMED = re.compile(
+    r"^(_?[A-Z][A-Z0-9_]*)(?:: Final)? = \(?([\d_.]+)(?: ?(<<|\*\*|\*) ?(\d+))?\)?(?: *#.*)?$", re.MULTILINE
+)
+WORD = re.compile(r"\w+")
+COMPARES = re.compile(r" [<>]=? |range\(.*,.*,|iter_slices\(")
+COUNTED = re.compile(
+    r"(?:\b|_)(?:len|height|counts?|rows?|pages?|files?|bytes?|sizes?|groups?|chunks?|keys?|cubes?|n|parts?|tasks?|"
+    r"commits?|blocks?|values?|calls|sources|entries|columns|distinct|different|partitions)(?:\b|_)"
+)
+
+# Constants that start no other way at a size of tables, or one that small tests take, by reason. Names are those of
+# modules and constants.
+ALLOWED: dict[str, str] = {
+    "texts that are shown": """
+        cli.tables._MAX_CHARACTERS errors._MAX_CHARACTERS log.files.stats._MAX_CHARACTERS results._MAX_CHARACTERS
+        results._FEW spec._base._HEAD spec._base._MAX_PROBLEMS support.plain_text.MAX_QUOTED
+        support.plain_text._MAX_CHARACTERS support.plain_text._MAX_MESSAGE support.plain_text._MAX_VALUES
+        support.number_texts._MAX_PLACES support.number_texts._MIN_LETTER table.check.faults._SHOWN
+        table.data.row_rules._MAX_CHARACTERS table.inspect.drawings._EDGES table.inspect.plot_estimate._MAX_LABEL
+        table.inspect.plot_estimate._MAX_WIDTH table.inspect.plot_space._MAX_CHARACTERS
+        table.inspect.plot_space._MS_PER_DAY table.maintenance.dialect._NAMED""",
+    "numbers of a format": """
+        carbondata.files.open_file._TRAILER carbondata.files.v3_file._MAX_PAGE_ROWS carbondata.pages.decimals._BYTES
+        carbondata.pages.decimals._SHORT carbondata.pages.numbers._US_OF_MS
+        carbondata.pages.old.legacy_measures._BARE carbondata.pages.old.legacy_measures._EXACT_DIGITS
+        carbondata.pages.old.legacy_measures._EXACT_POWER
+        carbondata.pages.old.legacy_measures._INT64 io.parquet.few_values._INLINE_BYTES io.parquet.footer._END
+        io.parquet.footer._MAX_VARINT log.actions._MAX log.files.deletion_vector._CONTAINER_ROWS
+        log.files.deletion_vector._MAX_LISTED log.files.deletion_vector._MIN_WITH_OFFSETS
+        log.files.deletion_vector._Z85_GROUP query.index.page_table._KEYS
+        query.plan.coordinate_intervals._EXACT_INTEGERS space.hashes._INTEGER_WIDTH spec.layout.BOX_STEPS
+        spec.layout._CELLS tree.key_tag.HEAVY_SHARE tree.key_tag._MAX_RUNS tree.key_tag._MAX_NUMBER_BYTES
+        tree.key_tag._MIN_COUNTERS tree.key_sketch.MAX_COUNTERS tree.key_sketch.MAX_LISTED
+        tree.space.summary.KEY_BITS spark_bridge.predicates.typed_sql._EXACT
+        spark_bridge.read._DEFAULT_THRESHOLD""",
+    "limits beyond which input is refused or not trusted": """
+        carbondata.encryption._MIN_BYTES carbondata.encryption._MAX_UNEVEN carbondata.files.old_file._MAX_ROWS
+        carbondata.files.row_file._MAX_HEADER carbondata.metadata.json_files._MAX_BYTES
+        carbondata.pages.codecs._SNAPPY_RATIO carbondata.pages.page._MAX_LOCAL io.parquet.tail._MAX_RATIO
+        io.stores.glue._MAX_CHARACTERS log.columns.file_values._MAX_NAME_BYTES log.protocol._MAX_DIGITS
+        query.sql.parse.MAX_BRANCHES query.sql.parse.MAX_CHARACTERS query.sql.parse.MAX_ITEMS
+        query.sql.values.MAX_DIGITS query.sql.values.MAX_NUMBER spec.table_config._MAX_DIGITS
+        table.index.column_choice.MAX_COLUMNS tree.key_tag._MAX_CHARACTERS
+        tree.key_tag._MAX_ROWS""",
+    "ratios": """
+        io.parquet.encodings._MIN_REPEATS sampling.key_rows._MAX_MEAN_ROWS sampling.key_rows._SQUARES_ERRORS
+        sampling.key_sample._MIN_PARTS table.advise.search.TIE table.advise.search._WORTHWHILE
+        table.advise.suggest._WORTHWHILE table.commit.checkpoint._OUTWEIGHING table.estimate.reading._MIN_EFFECT
+        table.estimate.rounds._COPIES table.read.scan_task._READ_FIRST tree.layout.gain._MAX_WIDER
+        tree.layout.gain._TIMES tree.layout.grid._DENSE_KEYS_PER_ROW tree.layout.upper._UPPER_SHARE
+        tree.layout.upper._WRITE_SHARE tree.space.fit_space._KS_95""",
+    "as many rows, values or files as tests have": """
+        io.parquet.encodings._MAX_BYTES io.parquet.encodings._VALUE_BYTES io.parquet.few_values._MAX_VALUES
+        query.filters.nodes._FEW query.filters.predicate._MAX_ALTERNATIVES sampling.stopping.MIN_KEYS
+        space.coordinates._BUCKETS space.hashes._FEW_ROWS table.advise.hint._FEW_PAGES
+        table.advise.hint._VERY_FEW_PAGES table.commit.checkpoint._MAX_COMMITS
+        table.index.choose_revision._FIRST_ROWS table.index.choose_revision._MAX_FEW
+        table.index.key_counts._MIN_ROWS table.index.partition_sizes._MIN_PARTITIONS
+        table.write.first_write._FEW_PAGES tree.key_sketch._MIN_COUNTERS tree.key_sketch._MAX_SMALL_ROWS
+        tree.layout.cube_tree._MAX_CHAIN tree.layout.gain._ALL_LENGTHS tree.layout.kd._FEW_ROWS
+        tree.layout.kd._MAX_NODES tree.layout.kd._SMALL_ROWS tree.space.index_values._MAX_INLINE_CALLS
+        tree.space.index_values._MIN_THREADED_CHUNKS table.read.training.shuffled._FEW""",
+    "steps of a loop over bytes or rows, with the same result": """
+        carbondata.pages.chains._WINDOW io.parquet.footer._GUESS table.snapshot.log_files._HEAD
+        spark_bridge.worker.read_task._BATCH_ROWS spark_bridge.engine.workers._MAX_BATCH_BYTES""",
+}
+
+
+def compared_constants() -> set[str]:
+    """Return the names of the numbers above 1 that modules compare with a size."""
+    found = set[str]()
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        text = path.read_text()
+        numbers = {name for name, *parts in NAMED.findall(text) if number(*parts) > 1}
+        if not numbers:
+            continue
+        lines = re.compile(rf"^ +.*\b(?:{'|'.join(numbers)})\b.*$", re.MULTILINE)
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)[len("qbeast_") :]
+        for line in lines.findall(text):
+            if COMPARES.search(line) and COUNTED.search(line):
+                found |= {
+                    f"{module.removeprefix('core.')}.{name}"
+                    for name in set(WORD.findall(line)).intersection(numbers)
+                }
+    return found
+
+
+def number(first: str, operator: str, second: str) -> float:
+    value = float(first.replace("_", ""))
+    power = {"": 1.0, "<<": 2.0 ** int(second or 0), "*": float(second or 1)}
+    return value ** int(second) if operator == "**" else value * power[operator]
+
+
+def test_other_thresholds_of_sizes_have_a_reason() -> None:
+    """A threshold in a module is not reached by tests: it belongs to `Sizing`."""
+    allowed = {name for names in ALLOWED.values() for name in names.split()}
+    assert compared_constants() == allowed
