@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.contract.engines import ENGINES
 from tests.contract.scenarios import SCENARIOS, check
-from tests.helpers.tables import small_files
+from tests.helpers.small_files import resized, small_files
+from tests.helpers.tables import each_sizes
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
@@ -25,8 +27,12 @@ DEAR = {("spill", "deletion vectors"), ("spill", "deletion vectors of merge")}
         for scenario in SCENARIOS
     ],
 )
-def test_engine_passes_the_scenario(engine: str, scenario: str, tmp_path: Path) -> None:
+@each_sizes
+def test_engine_passes_the_scenario(
+    engine: str, scenario: str, sizes: dict[str, Any], tmp_path: Path
+) -> None:
     path = tmp_path / "t"
-    with small_files(file_rows=100):
-        expected = SCENARIOS[scenario].run(ENGINES[engine], path)
-    check(SCENARIOS[scenario], path, expected)
+    with resized(**sizes):
+        with small_files(file_rows=100):
+            expected = SCENARIOS[scenario].run(ENGINES[engine], path)
+        check(SCENARIOS[scenario], path, expected)

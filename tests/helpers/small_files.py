@@ -10,11 +10,44 @@ from unittest import mock
 
 from qbeast_core.support import sizing
 
-__all__ = ["NO_BANDS", "resized", "small_files"]
+__all__ = ["NO_BANDS", "TINY", "resized", "small_files"]
 
 
 NO_BANDS = 1 << 30
 """Minimum rows of a band with which files have one band."""
+
+
+TINY: dict[str, Any] = {
+    "chunk_rows": 16,
+    "checked_rows": 7,
+    "max_cubes": 4,
+    "dense_keys": 0,
+    "max_lookup_cells": 0,
+    "max_counted_files": 1,
+    "min_trial_bytes": 0,
+    "sample_bytes": 64,
+    "trial_bytes": 64,
+    "task_bytes": 1_000,
+    "batch_bytes": 1_000,
+    "min_searched_pages": 1,
+    "small_object_bytes": 0,
+    "tails_at_once": 1,
+    "max_sliced_sources": 1,
+    "trusted_vector_bytes": 0,
+    "trusted_vector_rows": 0,
+    "max_copied_log_bytes": 0,
+    "max_chunks": 1,
+    "small_frame_bytes": 0,
+    "many_files": 1,
+    "max_needed": 1.0,
+    "slice_files": 1,
+    "max_cached_files": 0,
+    "min_cached_files": 1,
+    "min_merged_groups": 1,
+    "max_query_parts": 1,
+    "listed_keys": 1,
+}
+"""Sizes at which the ways of large tables start, for tables of a few rows. `small_files` sets those of their files."""
 
 
 @contextmanager

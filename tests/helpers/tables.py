@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
+import pytest
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -15,7 +16,7 @@ import qbeast
 from qbeast_core.query.plan.weight_range import Sample
 from qbeast_core.table.write.write_rows import WriteResult
 from qbeast_core.tree.space.index_values import frame_weights
-from tests.helpers.small_files import resized, small_files
+from tests.helpers.small_files import TINY, resized, small_files
 from tests.helpers.strategies import ROW, Case
 
 __all__ = [
@@ -38,6 +39,10 @@ def folder() -> Iterator[Path]:
     """Yield the path of a new table; Hypothesis runs many examples within a test."""
     with tempfile.TemporaryDirectory() as name:
         yield Path(name) / "table"
+
+
+each_sizes = pytest.mark.parametrize("sizes", [{}, TINY], ids=["usual sizes", "tiny sizes"])
+"""Run a test with the usual sizes, and with those at which all ways of large tables start."""
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import polars as pl
 import pytest
@@ -18,8 +18,9 @@ import qbeast
 from tests.helpers.deletion_vectors import delete
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.expressions import filters, kept_rows
+from tests.helpers.small_files import resized
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
-from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files, write
+from tests.helpers.tables import assert_same_rows, each_sizes, folder, sampled, samples, small_files, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
@@ -81,7 +82,8 @@ CASES = st.builds(
 )
 
 
-@examples(2, sweep=70)
+@each_sizes
+@examples(2, sweep=35)
 @given(
     case=CASES,
     file_rows=st.sampled_from([7, 25, 1 << 16]),
@@ -89,9 +91,9 @@ CASES = st.builds(
     data=st.data(),
 )
 def test_filtered_scan_returns_matching_rows(
-    case: Case, file_rows: int, page_rows: int, data: st.DataObject
+    sizes: dict[str, Any], case: Case, file_rows: int, page_rows: int, data: st.DataObject
 ) -> None:
-    with folder() as path:
+    with folder() as path, resized(**sizes):
         with small_files(file_rows=file_rows, page_rows=page_rows):
             write(path, case)
         check_filters(case, path, data, 15 if is_sweep() else 5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,8 +16,9 @@ import qbeast
 from qbeast_core.tree.space.index_values import frame_weights
 from tests.helpers.examples import examples
 from tests.helpers.expressions import filters, kept_rows
+from tests.helpers.small_files import resized
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
-from tests.helpers.tables import assert_same_rows, folder, sampled, small_files, write
+from tests.helpers.tables import assert_same_rows, each_sizes, folder, sampled, small_files, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
@@ -50,10 +52,14 @@ def check_samples(case: Case, bounds: list[float]) -> None:
         assert read(path, (0.5, 0.5)).is_empty()
 
 
-@examples(2, sweep=150)
+@each_sizes
+@examples(2, sweep=75)
 @given(case=CASES, bounds=BOUNDS)
-def test_samples_are_nested_and_stable_after_appends(case: Case, bounds: list[float]) -> None:
-    check_samples(case, bounds)
+def test_samples_are_nested_and_stable_after_appends(
+    sizes: dict[str, Any], case: Case, bounds: list[float]
+) -> None:
+    with resized(**sizes):
+        check_samples(case, bounds)
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 import qbeast
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.small_files import resized
 from tests.helpers.strategies import ROW, Case, cases
-from tests.helpers.tables import assert_same_rows, folder, sampled, small_files
+from tests.helpers.tables import assert_same_rows, each_sizes, folder, sampled, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
@@ -66,10 +67,13 @@ WHOLE_TYPES = {"IntegerDataType", "LongDataType", "TimestampDataType", "DateData
 SHAPES = {"file_rows": st.sampled_from([5, 30, 1 << 16]), "page_rows": st.sampled_from([1, 4, 32])}
 
 
-@examples(2, sweep=45)
+@each_sizes
+@examples(2, sweep=25)
 @given(case=cases(most_rows=200) if is_sweep() else cases(most_frames=2, most_rows=40), **SHAPES)
-def test_rows_are_complete_and_index_holds(case: Case, file_rows: int, page_rows: int) -> None:
-    with folder() as path:
+def test_rows_are_complete_and_index_holds(
+    sizes: dict[str, Any], case: Case, file_rows: int, page_rows: int
+) -> None:
+    with folder() as path, resized(**sizes):
         with small_files(file_rows=file_rows, page_rows=page_rows):
             write_as_previewed(path, case)
         assert_same_rows(qbeast.read_table(path), case.rows)
