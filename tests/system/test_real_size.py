@@ -1,0 +1,148 @@
+"""A table of a million rows answers what people type as DuckDB does: the ways of large tables start by themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+
+import qbeast
+from tests.helpers.conditions import Conditions, rows_of_many_kinds
+
+ROWS = 1_000_000
+SAMPLE = 0.3
+PARTS, PER_PART = 60, 5
+# The first conditions are those that failed once, or are likely to be typed.
+TYPED = [
+    "x = 5 OR x = 6",
+    "x IN (5, 6) AND x > 3",
+    "y = 7 AND id BETWEEN 5 AND 800000",
+    "y = 5 AND y < 10",
+    "text LIKE 'user 77%' AND text LIKE '%9'",
+]
+
+
+def real_rows() -> pl.DataFrame:
+    """Return the rows of the table: of those that were written, some are deleted."""
+    rows = rows_of_many_kinds(ROWS)
+    return rows.filter(~deleted())
+
+
+def deleted() -> pl.Expr:
+    return pl.col("id").is_between(200_000, 420_000) & (pl.col("x") < 300)
+
+
+def write(path: Path) -> None:
+    rows = rows_of_many_kinds(ROWS)
+    first = rows.filter(pl.col("id") < 900_000)
+    qbeast.write_table(first, path, columns=["id", "x", "at"], deletion_vectors=True)
+    qbeast.write_table(rows.filter(pl.col("id") >= 900_000), path, mode="append")
+    qbeast.open_table(path).delete("id BETWEEN 200000 AND 420000 AND x < 300")
+
+
+@dataclass(frozen=True)
+class Real:
+    """The table, its rows, and DuckDB with the same rows."""
+
+    table: qbeast.Table
+    rows: pl.DataFrame
+    oracle: duckdb.DuckDBPyConnection
+
+    def expected(self, where: str, source: str = "rows") -> tuple[int, int | None]:
+        query = f"SELECT count(*), sum(id)::BIGINT FROM {source} WHERE {where}"  # noqa: S608 - our own texts
+        return self.oracle.sql(query).fetchall()[0]
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
+    """Write the table once for all processes of a run."""
+    folder = tmp_path_factory.getbasetemp().parent / "real-size"
+    path, done = folder / "t", folder / "done"
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        for _ in range(600):
+            if done.exists():
+                break
+            time.sleep(0.1)
+    else:
+        write(path)
+        done.touch()
+    table, rows = qbeast.open_table(path), real_rows()
+    with duckdb.connect() as oracle:
+        oracle.execute("SET threads = 1")
+        sampled = table.read(sample=SAMPLE)
+        for name, frame in {"rows": rows, "sampled": sampled}.items():
+            oracle.register("frame", frame.to_arrow())
+            oracle.execute(f"CREATE TABLE {name} AS FROM frame")
+        yield Real(table, rows, oracle)
+
+
+Door = Callable[[qbeast.Table, str], tuple[int, int | None]]
+
+
+def total(frame: pl.DataFrame) -> tuple[int, int | None]:
+    """Return the number of rows and the sum of their ids; null without rows."""
+    return frame.height, frame["id"].sum() if frame.height else None
+
+
+def by_sql(table: qbeast.Table, where: str) -> tuple[int, int | None]:
+    rows = table.sql(f"SELECT count(*) AS n, sum(id) AS total FROM self WHERE {where}")  # noqa: S608
+    return rows["n"].item(), rows["total"].item()
+
+
+def by_batches(table: qbeast.Table, where: str) -> tuple[int, int | None]:
+    batches = list(table.iter_batches(where, columns=["id", "text"], batch_rows=50_000))
+    return total(pl.concat(batches)) if batches else (0, None)
+
+
+DOORS: dict[str, Door] = {
+    "read": lambda table, where: total(table.read(where)),
+    "read of columns": lambda table, where: total(table.read(where, columns=["kind", "id"])),
+    "scan": lambda table, where: total(table.scan(where).select("id", "price", "text", "user").collect()),
+    "sql": by_sql,
+    "batches": by_batches,
+    "arrow": lambda table, where: total(pl.DataFrame(table.to_arrow(where, columns=["id", "y", "flag"]))),
+}
+
+
+def check(real: Real, where: str, random: np.random.Generator) -> None:
+    """Compare a condition through one door, by its count, or in a sample."""
+    table, expected = real.table, real.expected(where)
+    match door := random.choice([*DOORS, "count", "delete", "sample"]):
+        case "count":
+            assert table.count(where) == expected[0], where
+        case "delete":
+            assert table.delete(where, dry_run=True).rows_deleted == expected[0], where
+        case "sample":
+            actual = total(table.read(where, sample=SAMPLE, columns=["id", "text", "day", "amount"]))
+            assert actual == real.expected(where, "sampled"), where
+        case _:
+            assert DOORS[door](table, where) == expected, (door, where)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_conditions_match_duckdb(part: int, real: Real) -> None:
+    random = np.random.default_rng([7, part])
+    conditions = Conditions(real.rows, random)
+    for _ in range(PER_PART):
+        check(real, conditions.draw(), random)
+
+
+@pytest.mark.parametrize("where", TYPED)
+@pytest.mark.parametrize("door", DOORS)
+def test_typed_conditions_match_duckdb(door: str, where: str, real: Real) -> None:
+    assert DOORS[door](real.table, where) == real.expected(where)
+
+
+def test_table_has_sizes_of_real_tables(real: Real) -> None:
+    plan = real.table.explain()
+    assert plan.files["pages_total"].sum() > 1_000
+    assert plan.files.height > 3
+    assert sum(real.table.snapshot.files["has_deletion_vector"]) > 0
