@@ -98,7 +98,7 @@ if TYPE_CHECKING:
 
 _ResultT = TypeVar("_ResultT")
 
-_JOINS: Final = "A query reads this table alone; join the frames of qbeast.scan_table with polars.SQLContext"
+_JOINS: Final = "A query reads this table alone; to join others, use polars.SQLContext and qbeast.scan_table"
 
 
 @hints_methods
