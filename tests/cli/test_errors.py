@@ -181,9 +181,14 @@ def test_command_of_an_error_runs(
     shutil.copytree(sales, "copied")
     rows = qbeast.read_table("copied")
     rows.write_parquet("rows.parquet")
-    text = run_error(*[{"TABLE": "copied"}.get(item, item) for item in arguments], code=2 + (arguments[0][0] == "w") * 5)
+    text = run_error(
+        *[{"TABLE": "copied"}.get(item, item) for item in arguments], code=2 + (arguments[0][0] == "w") * 5
+    )
     (command,) = re.findall(r"`(qbeast .*?)`", text)
-    words = [{"TABLE": "copied", "FILE": "rows.parquet"}.get(w := filled.get(word, word), w) for word in shlex.split(command)]
+    words = [
+        {"TABLE": "copied", "FILE": "rows.parquet"}.get(w := filled.get(word, word), w)
+        for word in shlex.split(command)
+    ]
     result = run(*words[1:])
     if words[1] == "sql":
         assert str(rows["brand"].n_unique()) in result.output

@@ -1,4 +1,4 @@
-# ruff: noqa: E501, S102, S307 -- a table: each wrong line and its cure are run
+# ruff: noqa: E501, S307 -- a table: each wrong line and its cure are run
 """Wrong lines of users of other libraries: the message names a call, and the call does what was wanted."""
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ import pytest
 import qbeast
 from tests.helpers.tables import assert_same_rows
 
-ROWS = pl.DataFrame({"id": range(100), "price": [i % 7 / 2 for i in range(100)], "brand": [f"b{i % 3}" for i in range(100)], "few": pl.repeat(1, 100, dtype=pl.Int32, eager=True)})
+ROWS = pl.DataFrame(
+    {
+        "id": range(100),
+        "price": [i % 7 / 2 for i in range(100)],
+        "brand": [f"b{i % 3}" for i in range(100)],
+        "few": pl.repeat(1, 100, dtype=pl.Int32, eager=True),
+    }
+)
 NEW = ROWS.with_columns(id=pl.col("id") + 1000)
 PART = pl.DataFrame({"id": [*range(5), 5000], "price": [9.5] * 6})
 
@@ -27,11 +34,23 @@ class Cured(NamedTuple):
     holds: str = "True"
 
 
-COPY = ("qbeast.write_table(table.scan(), new, columns=table.indexed_columns)", (), "same(qbeast.read_table(new), ROWS)")
+COPY = (
+    "qbeast.write_table(table.scan(), new, columns=table.indexed_columns)",
+    (),
+    "same(qbeast.read_table(new), ROWS)",
+)
 CLUSTERS = "reindex(columns=[...])", ("'brand'",), "table.indexed_columns == ('brand',)"
 VERSION = "qbeast.open_table(table.uri, version=...)", ("0",), "result.version == 0"
-APPEND = 'qbeast.write_table(rows, table.uri, mode="append")', (), "qbeast.open_table(table.uri).count() == 200"
-SPLIT = 'split({"train": 0.8, "test": 0.2})', (), "result['train'].collect().height + result['test'].collect().height == 100"
+APPEND = (
+    'qbeast.write_table(rows, table.uri, mode="append")',
+    (),
+    "qbeast.open_table(table.uri).count() == 200",
+)
+SPLIT = (
+    'split({"train": 0.8, "test": 0.2})',
+    (),
+    "result['train'].collect().height + result['test'].collect().height == 100",
+)
 FILES = "files()", (), "result.height == 1"
 UPDATED = "table.count('price = 9.5') == 5 and table.count() == 100"
 

@@ -72,10 +72,16 @@ class Clauses:
         """Return arguments that set only columns that the source has, as a sentence after a space."""
         if not self.needs_every_column or not {*self.keys} <= {*source}:
             return ""
-        or_merge = "" if self.schema_mode else '; or give schema_mode="merge" for columns that are new or missing'
+        or_merge = (
+            "" if self.schema_mode else '; or give schema_mode="merge" for columns that are new or missing'
+        )
         changed = [name for name in source if name not in self.keys]
         if self.when_matched == "update" and self.update is None and changed:
-            others = ' and when_not_matched="ignore"' if self.when_not_matched == "insert" and self.insert is None else ""
+            others = (
+                ' and when_not_matched="ignore"'
+                if self.when_not_matched == "insert" and self.insert is None
+                else ""
+            )
             example = f"update={self._copies(changed)}{others}"
         else:
             example = f"insert={self._copies(source)}"
@@ -83,7 +89,9 @@ class Clauses:
 
     def _copies(self, names: Sequence[str]) -> str:
         texts = {name: name if name.isidentifier() else json.dumps(name) for name in names}
-        return json.dumps({name: f"{self.source_name}.{text}" for name, text in texts.items()}, ensure_ascii=False)
+        return json.dumps(
+            {name: f"{self.source_name}.{text}" for name, text in texts.items()}, ensure_ascii=False
+        )
 
     def check(self, schema: pl.Schema) -> None:
         """Validate the options for a table of these columns."""
