@@ -21,7 +21,6 @@ SCANS: Final = {
 
 
 # What a table has instead of usual names of other libraries.
-_ROWS: Final = "read(rows=10)"
 _APPEND: Final = 'qbeast.write_table(rows, table.uri, mode="append")'
 _COPY: Final = "qbeast.write_table(table.scan(), new, columns=table.indexed_columns)"
 _CLUSTER: Final = "optimize(): it clusters by the indexed columns, which reindex(columns=[...]) changes"
@@ -55,7 +54,6 @@ _MEMBERS: Final = {
     "file_uris": _FILES,
     "filter": _WHERE,
     "get_add_actions": _FILES,
-    "head": _ROWS,
     "height": "count()",
     "iloc": "head(...)",
     "insert": _APPEND,

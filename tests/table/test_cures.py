@@ -134,6 +134,7 @@ ARGUMENTS = [
     ("table.merge(PART, on='id', when_not_matched='ignore'{})", "", 'update={"price": "source.price"}', UPDATED),
     ("table.merge(PART, on='id', when_matched='ignore'{})", "", 'insert={"id": "source.id", "price": "source.price"}', "table.count() == 101 and table.count('brand IS NULL') == 1"),
     ("table.merge(PART.select('id'), on='id'{})", "", 'schema_mode="merge"', "table.count() == 101 and table.count('price = 9.5') == 0"),
+    ("table.merge(PART.select('id'), on='id'{})", "", 'when_matched="ignore" and insert={"id": "source.id"}', "table.count() == 101 and table.count('price IS NULL') == 1"),
     (MERGE, "", 'schema_mode="merge"', "table.count('price = 9.5') == 6"),
 ]  # fmt: skip
 RENAMED = [
@@ -222,3 +223,10 @@ def test_size_of_shuffled_batches_has_a_plain_message(names: dict[str, Any]) -> 
     text = message_of("table.iter_batches(batch_bytes=1000, shuffle=1)", names)
     assert text.endswith("shuffled batches have a number of rows. Give `batch_rows` alone.")
     assert eval("next(table.iter_batches(batch_rows=10, shuffle=1))", names).height == 10
+
+
+def test_source_of_other_types_is_not_called_partial(names: dict[str, Any]) -> None:
+    text = message_of("table.merge(ROWS.cast({'price': pl.String}), on='id')", names)
+    assert "Cast the columns of the source." in text
+    assert "update=" not in text
+    assert "update=" not in message_of("table.merge(ROWS.drop('id'), on='id')", names)

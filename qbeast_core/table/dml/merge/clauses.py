@@ -72,26 +72,20 @@ class Clauses:
         """Return arguments that set only columns that the source has, as a sentence after a space."""
         if not self.needs_every_column or not {*self.keys} <= {*source}:
             return ""
-        or_merge = (
-            "" if self.schema_mode else '; or give schema_mode="merge" for columns that are new or missing'
-        )
         changed = [name for name in source if name not in self.keys]
-        if self.when_matched == "update" and self.update is None and changed:
-            others = (
-                ' and when_not_matched="ignore"'
-                if self.when_not_matched == "insert" and self.insert is None
-                else ""
-            )
-            example = f"update={self._copies(changed)}{others}"
+        updates = self.when_matched == "update" and self.update is None
+        inserts = self.when_not_matched == "insert" and self.insert is None
+        if updates and changed:
+            example = f"update={self._copies(changed)}" + inserts * ' and when_not_matched="ignore"'
         else:
-            example = f"insert={self._copies(source)}"
-        return f" Set columns with `update` and `insert`, such as {example}{or_merge}."
+            example = updates * 'when_matched="ignore" and ' + f"insert={self._copies(source)}"
+        or_merge = '; or give schema_mode="merge" for columns that are new or missing'
+        return f" Set columns with `update` and `insert`, such as {example}{'' if self.schema_mode else or_merge}."
 
     def _copies(self, names: Sequence[str]) -> str:
         texts = {name: name if name.isidentifier() else json.dumps(name) for name in names}
-        return json.dumps(
-            {name: f"{self.source_name}.{text}" for name, text in texts.items()}, ensure_ascii=False
-        )
+        values = {name: f"{self.source_name}.{text}" for name, text in texts.items()}
+        return json.dumps(values, ensure_ascii=False)
 
     def check(self, schema: pl.Schema) -> None:
         """Validate the options for a table of these columns."""

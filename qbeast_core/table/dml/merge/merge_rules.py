@@ -132,7 +132,9 @@ def fitted_columns(
     try:
         fitted = fit_frame(used, schema_json, target, merge=merge)
     except SchemaMismatchError as error:
-        cure = "" if clauses is None else clauses.cure([name for name in schema if name in columns])
+        cure = " Cast the columns of the source."
+        if not columns.issuperset(names):
+            cure = "" if clauses is None else clauses.cure([name for name in schema if name in columns])
         msg = f"the source does not fit the table: {'; '.join(error.problems)}.{cure}"
         raise SchemaMismatchError(msg, problems=error.problems) from error
     return rows.with_columns(fitted.get_columns())
