@@ -29,6 +29,7 @@ def test_tutorial_has_the_shares_that_the_demo_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    assert SHARES
     demo.main()
     printed = capsys.readouterr().out
     for name, share in zip(("1 % sample", "filter", "filter on a 10 % sample"), SHARES.groups(), strict=True):
