@@ -149,7 +149,7 @@ def test_call_instead_of_a_statement_of_delta_runs(
         case "INSERT":
             assert (
                 kept.height
-                == {"OVERWRITE": 2, "INTO": 17 if "REPLACE" in item.statement else 22}[
+                == {"OVERWRITE": 2, "INTO": 9 if "REPLACE" in item.statement else 22}[
                     item.statement.split()[1]
                 ]
             )
