@@ -1,4 +1,4 @@
-"""The main use on real data: a year of flights, written month by month, sampled and filtered.
+"""The main use on real data: a year of flights, written month by month, optimized, sampled and filtered.
 
 Run with ``make demo``. The table and two pictures are left in ``demo-output/``.
 """
@@ -22,7 +22,7 @@ from examples.pictures import draw
 
 OUTPUT = Path("demo-output")
 TABLE = OUTPUT / "flights"
-INDEXED = ["dep_time", "distance", "carrier"]
+INDEXED = ["dep_time", "distance", "carrier", "tailnum:hash"]
 EARLY = (pl.col("dep_time") < 700) & (pl.col("distance") > 1500)
 
 
@@ -52,7 +52,7 @@ def months(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def write(rows: pl.DataFrame) -> None:
-    title("1. Write a year of flights, month by month")
+    title("1. Write a year of flights, month by month, and optimize")
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -70,6 +70,7 @@ def write(rows: pl.DataFrame) -> None:
     print(f"  indexed: {kinds}; chosen from the data")
     for warning in caught:
         print(f"  said once: {warning.message}")
+    print("\n".join(f"  {line}" for line in str(qbeast.open_table(TABLE).optimize()).splitlines()))
 
 
 def show_tree(table: qbeast.Table) -> None:
@@ -110,8 +111,9 @@ def compare_sample(table: qbeast.Table) -> None:
 
 
 def show_reads(table: qbeast.Table) -> None:
-    title("4. A filter, and a filter on a sample")
+    title("4. A sample, a filter, and a filter on a sample")
     for name, plan, rows in (
+        ("1 % sample", table.explain(sample=0.01), table.scan(sample=0.01)),
         ("filter", table.explain(EARLY), table.scan().filter(EARLY)),
         ("filter on a 10 % sample", table.explain(EARLY, sample=0.1), table.scan(sample=0.1).filter(EARLY)),
         ("everything", table.explain(), table.scan()),

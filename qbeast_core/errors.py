@@ -105,7 +105,7 @@ def changing(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
     @wraps(call)
     def completing(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
         if known is not None and not kwargs.keys() <= known:
-            raise unknown_keyword(call, kwargs)
+            raise unknown_keyword(call, args, kwargs)
         try:
             return call(*args, **kwargs)
         except QbeastError as error:
@@ -129,7 +129,7 @@ def hints_keywords(call: Callable[_Params, _Result]) -> Callable[_Params, _Resul
     @wraps(call)
     def checked(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
         if known is not None and not kwargs.keys() <= known:
-            raise unknown_keyword(call, kwargs)
+            raise unknown_keyword(call, args, kwargs)
         return call(*args, **kwargs)
 
     return checked
@@ -258,13 +258,13 @@ def check_choice(argument: str, value: object, choices: Sequence[str | None]) ->
         invalid_argument(argument, f"must be {listed} or {quoted[-1]}", value=value, known=texts)
 
 
-def check_whole_number(argument: str, value: object, minimum: int) -> None:
+def check_whole_number(argument: str, value: object, minimum: int, *, cure: str = "") -> None:
     """Raise `InvalidInputError` unless the value of an argument is a whole number, `minimum` or more.
 
     >>> check_whole_number("rows", 3, 0)
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        invalid_argument(argument, f"must be a whole number, {minimum} or more", value=value)
+        invalid_argument(argument, f"must be a whole number, {minimum} or more", value=value, cure=cure)
 
 
 def unknown_columns(argument: str, unknown: Sequence[str], known: Iterable[str]) -> NoReturn:

@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from deltalake import write_deltalake
 
 import qbeast
 import qbeast_spark_bridge
@@ -260,3 +261,57 @@ def test_pages_use_only_available_indexes() -> None:
 def test_format_has_sections_1_to_14() -> None:
     text = (ROOT / "docs" / "format.md").read_text()
     assert [int(number) for number in SECTION.findall(text)] == list(range(1, 15))
+
+
+# Rows of the table of what is missing: a line that raises, and what to write instead.
+MISSING = re.findall(
+    r"^\| [^|]+ \| `([^`]+)` \| (?:[^|`]*)`([^`]+)`",
+    (ROOT / "docs" / "limits.md").read_text().split("## Missing")[1],
+    re.MULTILINE,
+)
+
+
+@pytest.fixture
+def of_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.chdir(tmp_path)
+    rows = pl.DataFrame({"id": range(20), "price": [i % 2 / 2 for i in range(20)]}).with_columns(
+        place=pl.struct(x=pl.col("id") * 3)
+    )
+    qbeast.write_table(rows, "t", columns=["id"])
+    write_deltalake("catalog-managed", rows)
+    log = next(Path("catalog-managed/_delta_log").glob("*.json"))
+    features = {"readerFeatures": ["catalogManaged"], "writerFeatures": ["catalogManaged"]}
+    protocol = json.dumps({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}})
+    log.write_text(
+        "\n".join(protocol if "protocol" in line else line for line in log.read_text().splitlines())
+    )
+    Path("exported").mkdir()
+    rows.write_parquet("exported/a.parquet")
+    return {
+        "qbeast": qbeast,
+        "pl": pl,
+        "bridge": qbeast_spark_bridge,
+        "spark": None,
+        "rows": rows,
+        "table": qbeast.open_table("t"),
+    }
+
+
+def test_every_missing_thing_has_a_line() -> None:
+    table = (ROOT / "docs" / "limits.md").read_text().split("## Missing")[1]
+    assert len(MISSING) == table.count("\n|") - 2 > 9
+
+
+@pytest.mark.parametrize(("line", "instead"), MISSING)
+def test_missing_thing_is_refused_and_its_replacement_runs(
+    line: str, instead: str, of_limits: dict[str, Any]
+) -> None:
+    with pytest.raises((qbeast.QbeastError, AttributeError)) as caught:
+        eval(line, of_limits)  # noqa: S307 - our own text is what is tested
+    assert getattr(caught.value, "name", None) in {None, "clone", "merge", "vacuum"}  # others exist
+    result = eval(instead, of_limits)  # noqa: S307 - the same
+    assert result is not None
+    if isinstance(result, pl.LazyFrame):
+        assert result.collect().height == 20
+    if qbeast.table_exists("copied"):
+        assert qbeast.open_table("copied").count() == 20

@@ -53,18 +53,33 @@ _STILL_TRUE: Final = "nothing of an unfinished commit is visible"
 _CLI_MODULES: Final = ("click", "rich")
 _OF_COMMANDS: Final = ("--traceback", "--storage-option")
 
-_VALUE: Final = r"""True|-?\d[\d.]*|"[^"]*"|'[^']*'|\[[^\[\]]*\]"""
+_VALUE: Final = r"""True|-?\d[\d.]*|"[^"]*"|'[^']*'|\[[^\[\]]*\]|\{"[^{}]*\}"""
 _ARGUMENT: Final = re.compile(rf"(?<![\w.])(\w+)=({_VALUE})(?![\w(])")
 _QUOTED: Final = re.compile(r"`(\w+)`")
 _METHOD: Final = re.compile(rf"`?\bTable\.(\w+)(?:\(((?:\w+=(?:{_VALUE})(?:, )?)*)\))?`?")
 _PATH: Final = r"""('[^']*'|"[^"]*")"""
 _CALLS: Final[list[tuple[re.Pattern[str], str]]] = [
     (
-        re.compile(rf"qbeast\.write_table\(pl\.scan_\w+\({_PATH}\), new, columns=\[\.\.\.\]\)"),
+        re.compile(
+            rf"qbeast\.write_table\((?:pl\.scan_\w+|qbeast\.scan_table)\({_PATH}\), new, columns=\[[^\[\]]*\]\)"
+        ),
         "write {} NEW -c NAMES",
     ),
     (re.compile(rf"qbeast\.write_table\(rows, {_PATH}, columns=\[\.\.\.\]\)"), "write SOURCE {} -c NAMES"),
     (re.compile(rf"qbeast\.convert_table\({_PATH}, columns=\[\.\.\.\]\)"), "convert {} -c NAMES"),
+    (re.compile(r'qbeast\.write_table\(rows, path, mode="append"\)()'), "append SOURCE TABLE"),
+    (re.compile(r"qbeast\.write_table\(rows, path, columns=\[\.\.\.\]\)()"), "write SOURCE NEW -c NAMES"),
+    (re.compile(r"qbeast\.drop_table\(path, confirm=True\)()"), "drop TABLE --yes"),
+    (
+        re.compile(
+            r'qbeast\.scan_table\(path, columns=\["([^"]*)"\]\)\.select\(pl\.col\("\1"\)'
+            r"\.drop_nulls\(\)\.n_unique\(\)\)\.collect\(\)"
+        ),
+        """sql TABLE 'SELECT count(DISTINCT "{}") FROM self'""",
+    ),
+    (re.compile(r"polars\.SQLContext and qbeast\.scan_table()"), "export TABLE FILE"),
+    (re.compile(r"Table\.delete\(True\)()"), "delete TABLE --all"),
+    (re.compile(r"Table\.files\(\)()"), "explain TABLE --files"),
     (re.compile(r"qbeast\.suggest_columns\(rows\)()"), "suggest SOURCE"),
     (re.compile(r"Table\.set_importance\(\{[^{}]*\}\)()"), "reindex TABLE --importance NAME=NUMBER"),
 ]
@@ -213,11 +228,11 @@ def _in_shell(message: str, command: click.Command | None, commands: Container[s
     >>> _in_shell("Table.history() lists them, or qbeast.convert_table('t 1', columns=[...])", None, ["history"])
     "`qbeast history TABLE` lists them, or `qbeast convert 't 1' -c NAMES`"
     """
-    message = message.replace('mode="append"', "`qbeast append`")
     for call, text in _CALLS:
         for match in reversed([*call.finditer(message)]):
             shown = f"`qbeast {text.format(_shown(match[1]))}`"
             message = message[: match.start()] + shown + message[match.end() :]
+    message = message.replace('mode="append"', "`qbeast append`")
     message = _METHOD.sub(lambda match: _command_of(match, commands), message)
     message = _ARGUMENT.sub(_option(command), message)
     return _QUOTED.sub(lambda match: _option_of(match[1], command) or match[0], message)
@@ -233,8 +248,15 @@ def _command_of(match: re.Match[str], commands: Container[str]) -> str:
 
 def _option(command: click.Command | None) -> Callable[[re.Match[str]], str]:
     def replaced(match: re.Match[str]) -> str:
-        option = _option_of(match[1], command)
-        return match[0] if option is None else f"{option}{_value(match[2])}"
+        option = option_of(match[1], command)
+        if option is None:
+            return match[0]
+        if not option.startswith("-"):  # an argument is its value alone
+            return _shown(match[2])
+        if match[2].startswith("{"):
+            pairs = literal_eval(match[2]).items()
+            return " ".join(f"{option} {quote(f'{name}={value}')}" for name, value in pairs)
+        return f"{option}{_value(match[2])}"
 
     return replaced
 

@@ -251,7 +251,7 @@ class _Recogniser:
         kept = values.meta.pop()[-1] if _term(values).kind == "Filter" else values
         columns = _columns_of(kept)
         if not self.key or {*columns} != {*self.key}:
-            self._refuse_distinct(kept, columns)
+            self._refuse_distinct(kept, columns, drops_nulls=drops_nulls)
         # A struct of nulls is not null.
         is_dropped = drops_nulls and _term(kept).kind == "Column"
         shown = _filtered(values, rows=pl.Expr.is_not_null if is_dropped else lambda _: _TRUE)
@@ -263,14 +263,15 @@ class _Recogniser:
         self.used.append(number)
         return lambda totals: totals[number]
 
-    def _refuse_distinct(self, values: pl.Expr, columns: Sequence[str]) -> NoReturn:
+    def _refuse_distinct(self, values: pl.Expr, columns: Sequence[str], *, drops_nulls: bool) -> NoReturn:
         """Refuse to count distinct values of other columns than the key."""
         sampled = f"this table is sampled by {[*self.key]}" if self.key else "this table has no sampling key"
         names = ", ".join(f'"{name}"' for name in columns or named_columns(values))
         call = f"qbeast.scan_table(path, columns=[{names}])"
         if columns:
             counted = f"pl.col({names})" if len(columns) == 1 else f"pl.struct({names})"
-            call += f".select({counted}.n_unique()).collect()"
+            nulls = ".drop_nulls()" if drops_nulls else ""
+            call += f".select({counted}{nulls}.n_unique()).collect()"
         _refuse(
             "n_unique",
             "depends on rare values, which a sample may lack, except for all columns of the sampling key together, and "

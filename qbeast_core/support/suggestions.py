@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from difflib import get_close_matches
 from inspect import CO_VARKEYWORDS, unwrap
@@ -21,33 +21,90 @@ SCANS: Final = {
 
 
 # What a table has instead of usual names of other libraries.
-_ROWS: Final = "read(rows=10)"
 _APPEND: Final = 'qbeast.write_table(rows, table.uri, mode="append")'
+_COPY: Final = "qbeast.write_table(table.scan(), new, columns=table.indexed_columns)"
+_CLUSTER: Final = "optimize(): it clusters by the indexed columns, which reindex(columns=[...]) changes"
+_FILES: Final = "files()"
+_ROLLBACK: Final = "restore(version)"
+_SPLIT: Final = 'split({"train": 0.8, "test": 0.2})'
+_SQL: Final = 'sql("SELECT ... FROM self")'
+_VERSION: Final = "qbeast.open_table(table.uri, version=...)"
+_VERSIONS: Final = "versions() or history()"
+_WHERE: Final = "read(where=...) or scan().filter(...)"
 _MEMBERS: Final = {
     "add_column": "add_columns({...})",
+    "alter_column": "widen_columns({...})",
     "append": _APPEND,
+    "as_of": _VERSION,
+    "at_version": _VERSION,
+    "cast": "widen_columns({...}) or scan().cast({...})",
+    "clone": _COPY,
+    "cluster_by": _CLUSTER,
     "collect": "read()",
+    "collect_schema": "schema",
     "compact": "optimize()",
-    "drop": "qbeast.drop_table(path, confirm=True)",
-    "filter": "read(where=...) or scan().filter(...)",
-    "head": _ROWS,
+    "copy": _COPY,
+    "current_snapshot": "snapshot",
+    "deep_clone": _COPY,
+    "df": "read()",
+    "drop": "drop_column(...), or qbeast.drop_table(path, confirm=True) for the whole table",
+    "dtypes": "schema",
+    "execute": _SQL,
+    "extend": _APPEND,
+    "file_uris": _FILES,
+    "filter": _WHERE,
+    "get_add_actions": _FILES,
     "height": "count()",
+    "iloc": "head(...)",
     "insert": _APPEND,
-    "limit": _ROWS,
+    "inspect": "history(), files() or metrics()",
+    "iterrows": "iter_batches()",
+    "lazy": "scan()",
+    "limit": "head(...)",
+    "load_as_version": _VERSION,
+    "loc": _WHERE,
+    "location": "uri",
+    "manage_snapshots": _ROLLBACK,
     "num_rows": "count()",
     "overwrite": 'qbeast.write_table(rows, table.uri, mode="overwrite")',
-    "rollback": "restore(version)",
+    "partitions": _FILES,
+    "path": "uri",
+    "pl": "read()",
+    "printSchema": "schema",
+    "randomSplit": _SPLIT,
+    "random_split": _SPLIT,
+    "rename": "rename_column(...) or scan().rename({...})",
+    "rollback": _ROLLBACK,
     "sample": "read(sample=0.01)",
     "select": "read(columns=[...])",
+    "shallow_clone": _COPY,
     "shape": "count() and columns",
+    "snapshot_at": _VERSION,
+    "snapshots": _VERSIONS,
+    "table_uri": "uri",
+    "take": "head(...)",
+    "time_travel": _VERSION,
+    "to_csv": "scan().sink_csv(path)",
     "to_df": "read()",
+    "to_parquet": "scan().sink_parquet(path)",
+    "to_pyarrow_dataset": "to_arrow() or iter_batches()",
+    "to_pyarrow_table": "to_arrow()",
+    "train_test_split": _SPLIT,
+    "truncate": "delete(True)",
     "upsert": "merge(rows, on=...)",
-    "where": "read(where=...) or scan().filter(...)",
+    "vstack": _APPEND,
+    "where": _WHERE,
+    "width": "columns",
+    "withColumn": "scan().with_columns(...)",
+    "with_column": "scan().with_columns(...)",
+    "with_columns": "scan().with_columns(...), or add_columns({...}) for a column of the table",
     "write": _APPEND,
     "write_csv": "scan().sink_csv(path)",
     "write_ipc": "scan().sink_ipc(path)",
     "write_ndjson": "scan().sink_ndjson(path)",
     "write_parquet": "scan().sink_parquet(path)",
+    "z_order": _CLUSTER,
+    "zorder": _CLUSTER,
 }
 
 
@@ -60,9 +117,14 @@ _SEED: Final = (
 # Arguments of other libraries; a call is offered the first of ours that it has.
 _KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
     "append": ("mode",),
+    "as_of": ("version",),
+    "batch_size": ("batch_rows",),
     "by": ("on",),
+    "cluster_by": ("columns",),
+    "clustering_columns": ("columns",),
     "columns_to_index": ("columns",),
-    "condition": ("where", "queries"),
+    "commit_properties": ("commit_metadata",),
+    "condition": ("where", "queries", "on"),
     "data": ("df",),
     "days": ("retention_hours",),
     "description": ("comment",),
@@ -79,7 +141,10 @@ _KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
     "indexed_columns": ("columns",),
     "key": ("on",),
     "keys": ("on",),
+    "join_cols": ("on",),
+    "left_on": ("on",),
     "limit": ("rows", "limit"),
+    "merge_schema": ("schema_mode",),
     "n": ("rows", "limit"),
     "n_rows": ("rows", "limit"),
     "overwrite": ("mode",),
@@ -87,24 +152,42 @@ _KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
     "partition_cols": ("partition_by",),
     "partition_columns": ("partition_by",),
     "partitions": ("partition_by",),
-    "predicate": ("where", "queries"),
+    "predicate": ("where", "queries", "on"),
     "replace_where": ("where",),
     "select": ("columns",),
+    "set": ("update",),
     "table": ("path",),
     "table_uri": ("path",),
     "timestamp": ("version",),
-    "updates": ("set",),
+    "timestamp_as_of": ("version",),
+    "updates": ("set", "update"),
     "uri": ("path",),
-    "values": ("set",),
+    "values": ("set", "insert"),
+    "version_as_of": ("version",),
     "where": ("queries",),
     "yes": ("confirm",),
+    "z_order": ("columns",),
+    "z_order_by": ("columns",),
+    "zorder": ("columns",),
 }
+
+# What an optimize has instead of columns.
+_CLUSTERS: Final = " An optimize clusters by the indexed columns; reindex(columns=[...]) changes them."
 
 # Functions of the package for usual names of other libraries.
 _FUNCTIONS: Final = {
+    "DeltaTable": "open_table",
+    "convert": "convert_table",
+    "convert_to_delta": "convert_table",
+    "create_table": "write_table",
     "delete_table": "drop_table",
     "delta_table": "open_table",
+    "drop": "drop_table",
+    "exists": "table_exists",
+    "is_delta_table": "table_exists",
+    "is_table": "table_exists",
     "load": "open_table",
+    "load_table": "open_table",
     "open": "open_table",
     "read": "read_table",
     "read_delta": "read_table",
@@ -118,14 +201,20 @@ _FUNCTIONS: Final = {
 }
 
 
-def did_you_mean(names: Iterable[str], candidates: Iterable[str]) -> str:
+_MAX_TEXT: Final = 40
+# Similarity of a misspelled name. Names of calls share so many letters that less suggests others.
+_SIMILAR: Final = 0.6
+_SIMILAR_CALL: Final = 0.75
+
+
+def did_you_mean(names: Iterable[str], candidates: Iterable[str], cutoff: float = _SIMILAR) -> str:
     """Return a sentence, after a space, that suggests similar names; empty if there are none.
 
     >>> did_you_mean(["prices", "x"], ["id", "price"]), did_you_mean(["x"], ["price"])
     (" Did you mean 'price'?", '')
     """
     texts = list(candidates)
-    matches = dict.fromkeys(match for name in names for match in similar(name, texts)[:1])
+    matches = dict.fromkeys(match for name in names for match in similar(name, texts, cutoff)[:1])
     return f" Did you mean {' and '.join(map(repr, matches))}?" if matches else ""
 
 
@@ -140,37 +229,35 @@ def nearest(value: object, candidates: Iterable[object]) -> tuple[object, ...]:
     return tuple(dict.fromkeys([*first, *values]))
 
 
-def similar(text: str, candidates: Iterable[object]) -> list[str]:
+def similar(text: str, candidates: Iterable[object], cutoff: float = _SIMILAR) -> list[str]:
     """Return the candidates that are similar to a text, ignoring case, most similar first."""
     by_folded: dict[str, str] = {}
     for name in candidates:
         if isinstance(name, str):
             by_folded.setdefault(name.casefold(), name)
-    return [by_folded[match] for match in get_close_matches(text.casefold(), by_folded)]
+    return [by_folded[match] for match in get_close_matches(text.casefold(), by_folded, cutoff=cutoff)]
 
 
 def member_hint(
-    name: str,
-    members: Iterable[str],
-    *,
-    of_scan: Iterable[str],
-    of_frame: Iterable[str],
-    columns: Iterable[str] = (),
+    name: str, members: Iterable[str], *, scan: type, frame: type, columns: Iterable[str] = ()
 ) -> str:
     """Return what to use instead of a name that a table does not have, after a space; empty if it is not known.
 
-    >>> member_hint("optimise", ["optimize", "read"], of_scan=["sort"], of_frame=["rows"])
+    >>> import polars as pl
+    >>> member_hint("optimise", ["optimize", "read"], scan=pl.LazyFrame, frame=pl.DataFrame)
     " Did you mean 'optimize'?"
-    >>> [member_hint(name, [], of_scan=["sort"], of_frame=["rows"], columns=["x"]) for name in ("sort", "rows", "x")]
-    [' Use scan().sort(...).', ' Use read().rows(...).', " It is a column: use read(columns=['x'])."]
+    >>> [member_hint(name, [], scan=pl.LazyFrame, frame=pl.DataFrame, columns=["x"]) for name in ("sort", "flags", "x")]
+    [' Use scan().sort(...).', ' Use read().flags.', " It is a column: use read(columns=['x'])."]
     """
     if name in columns:
         return f" It is a column: use read(columns=[{name!r}])."
     if name in _MEMBERS:
         return f" Use {_MEMBERS[name]}."
-    if name in of_scan:
-        return f" Use scan().{name}(...)."
-    return f" Use read().{name}(...)." if name in of_frame else did_you_mean([name], members)
+    for rows, kind in (("scan()", scan), ("read()", frame)):
+        if hasattr(kind, name):
+            arguments = "(...)" if callable(getattr(kind, name)) else ""
+            return f" Use {rows}.{name}{arguments}."
+    return did_you_mean([name], members, _SIMILAR_CALL)
 
 
 def item_hint(key: object, columns: Iterable[str]) -> str:
@@ -203,9 +290,11 @@ def function_hint(name: str, functions: Iterable[str], members: Callable[[], Ite
         return ""
     if name in _FUNCTIONS:
         return f" Did you mean {_FUNCTIONS[name]!r}?"
+    if name in ("clone", "copy", "copy_table"):
+        return f" Use {copy_call('qbeast.scan_table(path)')}."
     if name in members():
         return f" Use qbeast.open_table(path).{name}(...)."
-    return did_you_mean([name], functions)
+    return did_you_mean([name], functions, _SIMILAR_CALL)
 
 
 def argument_names(call: Callable[..., object]) -> AbstractSet[str] | None:
@@ -220,20 +309,57 @@ def argument_names(call: Callable[..., object]) -> AbstractSet[str] | None:
     return dict.fromkeys(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]).keys()
 
 
-def unknown_keyword(call: Callable[..., object], keywords: Iterable[str]) -> TypeError:
-    """Return the error of an unknown keyword argument, with what to use instead."""
-    known = argument_names(call) or ()
-    unknown = next(name for name in keywords if name not in known)
-    hint = _keyword_hint(unknown, list(known))
-    return TypeError(f"{call.__qualname__}() got an unexpected keyword argument {unknown!r}.{hint}")
+def unknown_keyword(
+    call: Callable[..., object], values: Sequence[object], keywords: Mapping[str, object]
+) -> TypeError:
+    """Return the error of a call with an unknown keyword argument, with what to use instead."""
+    known = [name for name in argument_names(call) or () if name != "self"]
+    unknown = {name: value for name, value in keywords.items() if name not in known}
+    name = next(iter(unknown))
+    columns: object = getattr(values[0], "columns", ()) if values else ()
+    if isinstance(columns, list) and unknown.keys() <= set(columns):
+        hint = _column_hint(call.__name__, unknown, known)
+    elif "shares" in known and all(isinstance(value, float) for value in unknown.values()):
+        shares = ", ".join(f'"{key.removesuffix("_size")}": {value}' for key, value in unknown.items())
+        hint = f" Write {call.__name__}({{{shares}}})."
+    else:
+        hint = _keyword_hint(call.__name__, name, known)
+    return TypeError(f"{call.__qualname__}() got an unexpected keyword argument {name!r}.{hint}")
 
 
-def _keyword_hint(unknown: str, known: Sequence[str]) -> str:
+def _column_hint(call: str, values: Mapping[str, object], known: Sequence[str]) -> str:
+    """Return the call with a condition, or with new values, for arguments that are names of columns."""
+    texts = {name: _literal(value) for name, value in values.items()}
+    if "set" in known:
+        numbers = {name: repr(value) for name, value in values.items() if isinstance(value, int | float)}
+        shown = {name: numbers.get(name, _quoted(text)) for name, text in texts.items()}
+        pairs = ", ".join(f"{_quoted(name)}: {text}" for name, text in shown.items())
+        return f" Write {call}(where, {{{pairs}}})."
+    if "where" not in known:
+        return ""
+    names = {name: name if name.isidentifier() else '"' + name.replace('"', '""') + '"' for name in texts}
+    condition = " AND ".join(f"{names[name]} = {text}" for name, text in texts.items())
+    return f" Write {call}({_quoted(condition)})."
+
+
+def _literal(value: object) -> str:
+    """Return a value in SQL; three dots if it is not a short text or a number."""
+    if isinstance(value, str) and len(value) <= _MAX_TEXT:
+        return "'" + value.replace("'", "''") + "'"
+    return str(value) if isinstance(value, int | float) else "..."
+
+
+def _quoted(text: str) -> str:
+    return repr(text) if '"' in text or "\\" in text else f'"{text}"'
+
+
+def _keyword_hint(call: str, unknown: str, known: Sequence[str]) -> str:
     if unknown in _SEEDS and "sample" in known:
         return _SEED
-    names = [name for name in known if name != "self"]
-    usual = next((name for name in usual_arguments(unknown, names) if name in names), unknown)
-    return did_you_mean([usual], names)
+    usual = usual_arguments(unknown, known)
+    if call == "optimize" and "columns" in (unknown, *usual):
+        return _CLUSTERS
+    return did_you_mean([next((name for name in usual if name in known), unknown)], known, _SIMILAR_CALL)
 
 
 def usual_arguments(unknown: str, known: Iterable[str]) -> Sequence[str]:
@@ -244,7 +370,7 @@ def usual_arguments(unknown: str, known: Iterable[str]) -> Sequence[str]:
     """
     if unknown in _KEYWORDS:
         return _KEYWORDS[unknown]
-    matches = [] if similar(unknown, known) else similar(unknown, _KEYWORDS)
+    matches = [] if similar(unknown, known, _SIMILAR_CALL) else similar(unknown, _KEYWORDS, _SIMILAR_CALL)
     return _KEYWORDS[matches[0]] if matches else ()
 
 

@@ -98,7 +98,7 @@ if TYPE_CHECKING:
 
 _ResultT = TypeVar("_ResultT")
 
-_JOINS: Final = "A query reads this table alone; join the frames of qbeast.scan_table with polars.SQLContext"
+_JOINS: Final = "A query reads this table alone; to join others, use polars.SQLContext and qbeast.scan_table"
 
 
 @hints_methods
@@ -142,8 +142,7 @@ class Table:
 
         def _hint_of(self, name: str) -> str:
             known = [member for member in dir(type(self)) if not member.startswith("_")]
-            rows = {"of_scan": dir(pl.LazyFrame), "of_frame": dir(pl.DataFrame)}
-            return member_hint(name, known, columns=self.columns, **rows)
+            return member_hint(name, known, scan=pl.LazyFrame, frame=pl.DataFrame, columns=self.columns)
 
         def __getitem__(self, key: object) -> NoReturn:
             msg = f"a table is not subscriptable. {item_hint(key, self.columns)}"

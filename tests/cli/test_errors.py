@@ -7,6 +7,7 @@ import json
 import pickle
 import re
 import shlex
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any, NoReturn
@@ -77,12 +78,23 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["sample", "TABLE", "much"], 2, "10%:20%"),
     (["sample", "TABLE", "1:2:3"], 2, "10%:20%"),
     (["sample", "TABLE", "2"], 2, "between 0 and 1"),
-    (["sample", "TABLE", "10"], 2, "For 10 % write sample=0.1."),
+    (["sample", "TABLE", "10"], 2, "For 10 % write 0.1."),
     (["optimize", "TABLE", "--fraction", "10"], 2, "For 10 % write --fraction 0.1."),
     (["explain", "TABLE", "--select", "nope"], 2, "['nope']"),
     (["explain", "TABLE", "--where", "prise < 1"], 2, "--where names no such column(s): ['prise']"),
     (["explain", "TABLE", "--where", "1 < price < 3"], 2, "join comparisons by AND"),
     (["sql", "TABLE", "DELETE FROM self"], 2, "Use `qbeast delete TABLE`."),
+    (["sql", "TABLE", "TRUNCATE TABLE self"], 2, "Use `qbeast delete TABLE --all`."),
+    (["sql", "TABLE", "DROP TABLE self"], 2, "Use `qbeast drop TABLE --yes`."),
+    (["sql", "TABLE", "INSERT INTO self VALUES (1)"], 2, "Use `qbeast append SOURCE TABLE`."),
+    (["sql", "TABLE", "CREATE TABLE t (id INT)"], 2, "Use `qbeast write SOURCE NEW -c NAMES`."),
+    (["sql", "TABLE", "OPTIMIZE self"], 2, "Use `qbeast optimize TABLE`."),
+    (["sql", "TABLE", "SELECT * FROM t"], 2, "to join others, use `qbeast export TABLE FILE`"),
+    (
+        ["estimate", "TABLE", "count(DISTINCT brand)", "--error", "0.1"],
+        2,
+        """`qbeast sql TABLE 'SELECT count(DISTINCT "brand") FROM self'`""",
+    ),
     (["estimate", "TABLE", "avg(prise)", "--error", "1%"], 2, "`aggregates` names no such column(s)"),
     (["estimate", "TABLE", "avg(price)"], 2, "--absolute for each answer; or --sample 0.01"),
     (["update", "TABLE", "--all", "--set", "prise=1"], 2, "`set` names no such column(s): ['prise']"),
@@ -93,7 +105,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["write", "PLAIN", "new", "-c", "id", "--memory", "1"], 2, "--memory must be"),
     (["metrics", "TABLE", "--revision", "9"], 2, "9"),
     (["plot", "TABLE", "cloud"], 2, "fraction"),
-    (["optimize", "TABLE", "--file", "nope.parquet"], 2, "Table.files() lists them"),
+    (["optimize", "TABLE", "--file", "nope.parquet"], 2, "`qbeast explain TABLE --files` lists them"),
     (["restore", "TABLE"], 2, "VERSION"),
     (["vacuum", "TABLE", "--retention-hours", "-1"], 2, "-1"),
     (["convert", "TABLE", "-c", "brand"], 2, "`qbeast reindex TABLE --columns NAMES`"),
@@ -145,6 +157,52 @@ def test_invalid_input_is_one_line(
     pl.DataFrame({"id": [1, 2], "price": [1.0, 2.0], "brand": ["a", "b"]}).write_delta(places["PLAIN"])
     assert words in run_error(*[places.get(item, item) for item in arguments], code=code)
     assert not Path("new").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "filled"),
+    [
+        (["sql", "TABLE", "TRUNCATE TABLE self"], {}),
+        (["sql", "TABLE", "DROP TABLE self"], {}),
+        (["sql", "TABLE", "INSERT INTO self VALUES (1)"], {"SOURCE": "FILE"}),
+        (["sql", "TABLE", "CREATE TABLE t (id INT)"], {"SOURCE": "FILE", "NEW": "new", "NAMES": "id"}),
+        (["sql", "TABLE", "OPTIMIZE self"], {}),
+        (["sql", "TABLE", "SELECT * FROM t"], {"FILE": "new.parquet"}),
+        (["estimate", "TABLE", "count(DISTINCT brand)", "--error", "0.1"], {}),
+        (["widen-columns", "TABLE", "price=float"], {"NEW": "new", "NAMES": "id"}),
+        (["optimize", "TABLE", "--file", "nope.parquet"], {}),
+    ],
+    ids=lambda item: " ".join(item[:3]) if isinstance(item, list) else "",
+)
+def test_command_of_an_error_runs(
+    arguments: list[str], filled: dict[str, str], sales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(sales, "copied")
+    rows = qbeast.read_table("copied")
+    rows.write_parquet("rows.parquet")
+    text = run_error(
+        *[{"TABLE": "copied"}.get(item, item) for item in arguments], code=2 + (arguments[0][0] == "w") * 5
+    )
+    (command,) = re.findall(r"`(qbeast .*?)`", text)
+    words = [
+        {"TABLE": "copied", "FILE": "rows.parquet"}.get(w := filled.get(word, word), w)
+        for word in shlex.split(command)
+    ]
+    result = run(*words[1:])
+    if words[1] == "sql":
+        assert str(rows["brand"].n_unique()) in result.output
+
+
+def test_merge_error_shows_options_that_work(sales: Path, tmp_path: Path) -> None:
+    shutil.copytree(sales, tmp_path / "copied")
+    pl.DataFrame({"id": [3, -3], "price": [0.5, 0.5]}).write_parquet(tmp_path / "part.parquet")
+    merge = ["merge", tmp_path / "part.parquet", tmp_path / "copied", "--on", "id"]
+    text = run_error(*merge, code=3)
+    assert "such as --set price=source.price and --when-not-matched ignore; or" in text
+    run(*merge, *shlex.split(text.split("such as ")[1].split(";")[0].replace(" and ", " ")))
+    table = qbeast.open_table(tmp_path / "copied")
+    assert (table.read("id = 3")["price"].to_list(), table.count("id = -3")) == ([0.5], 0)
 
 
 def test_hints_for_missing_commands_name_commands() -> None:

@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 import qbeast
 import qbeast_spark_bridge as bridge
+from tests.helpers.delta_statements import statements
 from tests.helpers.snippets import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from tests.helpers.delta_statements import Statement
 
 PAGE = (ROOT / "docs" / "spark-reference.md").read_text()
 SCHEMA = "id bigint, s string"
@@ -100,3 +104,56 @@ def test_names_and_modes_that_spark_keeps_are_refused(rows: DataFrame, table: Pa
 def test_bridge_takes_spark_frames(table: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError, match="must be a Spark DataFrame"):
         bridge.write_table(str(table), pl.DataFrame({"id": [1]}), columns=["id"])
+
+
+REPLACED = statements()
+
+
+def test_statements_of_delta_are_refused_without_its_jar(spark: SparkSession, tmp_path: Path) -> None:
+    assert len(REPLACED) > 20
+    session = spark.newSession()
+    session.sql("SELECT 1L AS id, 'a' AS s").createOrReplaceTempView("source")
+    for item in REPLACED:
+        with pytest.raises(
+            (PySparkException, Py4JJavaError)
+        ):  # a format that Spark does not find is of the latter
+            session.sql(item.at(tmp_path).statement).collect()
+    assert not session.catalog.tableExists("copied")
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("item", REPLACED, ids=lambda item: item.statement)
+def test_call_instead_of_a_statement_of_delta_runs(
+    spark: SparkSession, item: Statement, tmp_path: Path
+) -> None:
+    session, path, files = spark.newSession(), tmp_path / "logs", tmp_path / "files"
+    qbeast.write_table(pl.DataFrame({"id": range(20), "s": ["a"] * 20}), path, columns=["id"])
+    files.mkdir()
+    pl.DataFrame({"id": [1], "s": ["a"]}).write_parquet(files / "a.parquet")
+    places = {"path": str(path), "new": str(tmp_path / "copied"), "files": str(files)}
+    source = session.createDataFrame([(7, "new"), (50, "new")], SCHEMA)
+    names = {"spark": session, "bridge": bridge, "qbeast": qbeast, "source": source, **places}
+    result = eval(item.call, names)  # noqa: S307 - our own text is what is tested
+    if hasattr(result, "toArrow"):
+        assert result.count() > 0
+    table = qbeast.open_table(path)
+    kept = table.read().sort("id")
+    match item.statement.split()[0]:
+        case "UPDATE" | "MERGE":
+            assert kept.filter(pl.col("id") == 7)["s"].to_list() != ["a"]
+            assert kept.height == 20
+        case "DELETE":
+            assert kept["id"].to_list() == [number for number in range(20) if number != 7]
+        case "TRUNCATE":
+            assert kept.is_empty()
+        case "INSERT":
+            assert (
+                kept.height
+                == {"OVERWRITE": 2, "INTO": 9 if "REPLACE" in item.statement else 22}[
+                    item.statement.split()[1]
+                ]
+            )
+        case "ALTER":
+            assert table.version > 0
+        case _:
+            assert kept.height == 20

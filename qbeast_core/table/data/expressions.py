@@ -35,14 +35,17 @@ _PROBE_ROWS: Final = 3
 
 _FIRST_WORD: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(\w+)", re.DOTALL)
 _CALLS: Final[Mapping[str, str]] = {
-    "ALTER": "Table.add_columns()",
-    "CREATE": "qbeast.write_table()",
+    "ALTER": "Table.add_columns(), Table.rename_column() or Table.drop_column()",
+    "CREATE": "qbeast.write_table(rows, path, columns=[...])",
     "DELETE": "Table.delete()",
-    "DROP": "Table.delete()",
-    "INSERT": "qbeast.write_table()",
+    "DROP": "qbeast.drop_table(path, confirm=True)",
+    "INSERT": 'qbeast.write_table(rows, path, mode="append")',
     "MERGE": "Table.merge()",
-    "TRUNCATE": "Table.delete()",
+    "OPTIMIZE": "Table.optimize()",
+    "RESTORE": "Table.restore()",
+    "TRUNCATE": "Table.delete(True)",
     "UPDATE": "Table.update()",
+    "VACUUM": "Table.vacuum()",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
@@ -66,6 +67,25 @@ class Clauses:
             return list(self.keys)
         inserts = self.when_not_matched == "insert" and self.insert is None
         return [name for name in schema if self.schema_mode is None or inserts or name in source]
+
+    def cure(self, source: Sequence[str]) -> str:
+        """Return arguments that set only columns that the source has, as a sentence after a space."""
+        if not self.needs_every_column or not {*self.keys} <= {*source}:
+            return ""
+        changed = [name for name in source if name not in self.keys]
+        updates = self.when_matched == "update" and self.update is None
+        inserts = self.when_not_matched == "insert" and self.insert is None
+        if updates and changed:
+            example = f"update={self._copies(changed)}" + inserts * ' and when_not_matched="ignore"'
+        else:
+            example = updates * 'when_matched="ignore" and ' + f"insert={self._copies(source)}"
+        or_merge = '; or give schema_mode="merge" for columns that are new or missing'
+        return f" Set columns with `update` and `insert`, such as {example}{'' if self.schema_mode else or_merge}."
+
+    def _copies(self, names: Sequence[str]) -> str:
+        texts = {name: name if name.isidentifier() else json.dumps(name) for name in names}
+        values = {name: f"{self.source_name}.{text}" for name, text in texts.items()}
+        return json.dumps(values, ensure_ascii=False)
 
     def check(self, schema: pl.Schema) -> None:
         """Validate the options for a table of these columns."""

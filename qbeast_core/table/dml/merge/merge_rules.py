@@ -112,24 +112,30 @@ class MergeRules:
 def fit_source(rows: pl.DataFrame, clauses: Clauses, schema_json: str, schema: pl.Schema) -> pl.DataFrame:
     """Convert rows of a source to the types of the table; see `MergeRules.fit`."""
     names = clauses.columns_needed(schema, frozenset(rows.columns))
-    return fitted_columns(rows, names, schema_json, schema, merge=clauses.schema_mode == "merge")
+    return fitted_columns(rows, names, schema_json, schema, clauses)
 
 
 def fitted_columns(
-    rows: pl.DataFrame, names: Sequence[str], schema_json: str, schema: pl.Schema, *, merge: bool = False
+    rows: pl.DataFrame,
+    names: Sequence[str],
+    schema_json: str,
+    schema: pl.Schema,
+    clauses: Clauses | None = None,
+    *,
+    merge: bool = False,
 ) -> pl.DataFrame:
-    """Convert some columns of a source to the types of the table."""
+    """Convert some columns of a source to the types of the table. An error has a cure that fits the clauses."""
+    merge = merge or (clauses is not None and clauses.schema_mode == "merge")
     target = pl.Schema({name: schema[name] for name in names})
     columns = frozenset(rows.columns)
     used = rows.select([name for name in names if name in columns])
     try:
         fitted = fit_frame(used, schema_json, target, merge=merge)
     except SchemaMismatchError as error:
-        or_merge = "" if merge else '; or give schema_mode="merge" for columns that are new or missing'
-        msg = (
-            f"the source does not fit the table: {'; '.join(error.problems)}. If it has other "
-            f"columns, set columns with `update` and `insert`{or_merge}."
-        )
+        cure = " Cast the columns of the source."
+        if not columns.issuperset(names):
+            cure = "" if clauses is None else clauses.cure([name for name in schema if name in columns])
+        msg = f"the source does not fit the table: {'; '.join(error.problems)}.{cure}"
         raise SchemaMismatchError(msg, problems=error.problems) from error
     return rows.with_columns(fitted.get_columns())
 

@@ -57,7 +57,8 @@ class Order:
     @staticmethod
     def checked(seed: int, epoch: int, rank: int, world_size: int) -> Order:
         """Return an order; raise unless its numbers are in their ranges."""
-        for name, value in {"shuffle": seed, "epoch": epoch, "rank": rank}.items():
+        check_whole_number("shuffle", seed, 0, cure="Write shuffle=1, or another seed.")
+        for name, value in {"epoch": epoch, "rank": rank}.items():
             check_whole_number(name, value, 0)
         check_whole_number("world_size", world_size, 1)
         if rank >= world_size:
@@ -82,8 +83,8 @@ def check_sizes(
         check_whole_number(name, 1 if size is None else size, 1)
     if batch_bytes is not None and (is_shuffled or batch_rows is not None):
         other = "shuffled batches have a number of rows" if is_shuffled else "`batch_rows` is given too"
-        reason = f"cannot be used here: {other}. Give `batch_rows` alone"
-        invalid_argument("batch_bytes", reason, value=batch_bytes)
+        msg = f"`batch_bytes` cannot be used here: {other}. Give `batch_rows` alone."
+        raise InvalidInputError(msg, argument="batch_bytes", value=batch_bytes)
     if buffer_bytes is not None and not is_shuffled:
         raise _only_shuffled(["buffer_bytes"])
 

@@ -1,0 +1,50 @@
+"""The statements that docs/spark-reference.md lists work with Delta's jar."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+import qbeast
+from tests.helpers.delta_statements import Statement, statements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.sweep
+
+
+@pytest.fixture
+def place(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
+    rows = pl.DataFrame({"id": range(20), "s": ["a"] * 20})
+    qbeast.write_table(rows, tmp_path / "logs", columns=["id"], change_feed=True)
+    table = f"delta.`{tmp_path}/logs`"
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    (tmp_path / "files").mkdir()
+    rows.write_parquet(tmp_path / "files" / "a.parquet")
+    spark.createDataFrame([(7, "new"), (50, "new")], "id bigint, s string").createOrReplaceTempView("source")
+    yield tmp_path
+    for name in ("logs", "copied"):
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+@pytest.mark.parametrize(
+    "item",
+    statements(),
+    ids=lambda item: item.statement,
+)
+def test_statement_does_what_the_page_says(spark: SparkSession, item: Statement, place: Path) -> None:
+    text = item.at(place).statement
+    if "table_changes" in text:
+        spark.sql(f"CREATE TABLE logs USING delta LOCATION '{place}/logs'")
+        text = text.replace(", 0)", ", 1)")
+    assert item.with_jar.startswith("works")
+    spark.sql(text).collect()
+    table = qbeast.open_table(place / "logs")
+    assert table.check().ok
+    assert table.count() == spark.read.format("delta").load(str(place / "logs")).count()
