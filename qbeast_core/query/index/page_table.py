@@ -42,7 +42,7 @@ _CELLS: Final = 1 << MAX_DEPTH
 
 # Fewer bytes than any page takes, with its header and its entries in the indexes of pages.
 _MIN_PAGE_BYTES: Final = 32
-# Deflate packs at most 1,032 bytes into one, base64 three bytes into four characters, and a page has two bounds or more.
+# Deflate packs at most 1,032 bytes into one, base64 three bytes into four characters. A page has at least two bounds.
 _MAX_PAGES_PER_CHARACTER: Final = 1032 * 3 // 4 // 2
 
 # Smallest first cell and widths of steps.
