@@ -133,6 +133,27 @@ def needs_removes(listed: pl.DataFrame) -> bool:
     return listed["path"].str.contains(SPELLED_DIFFERENTLY).any()
 
 
+def contradictions(listed: Iterable[str], log: LogState) -> list[str]:
+    r"""Return the files that are listed although the last commit that names them removes them, or the reverse.
+
+    >>> body = b'{"add":{"path":"a"}}\n{"add":{"path":"b"}}\n{"remove":{"path":"c"}}'
+    >>> contradictions(["a", "c", "d"], LogState(uri="t", version=1, commits=(body,)))
+    ['b', 'c']
+    """
+    is_live: dict[str, bool] = {}
+    with _naming_damage(log):
+        for body in log.commits:
+            added, removed = (
+                {FilePath.of_log(action["path"]).text for action in actions_of(body, kind)}
+                for kind in ("add", "remove")
+            )
+            is_live |= dict.fromkeys(added, True) | dict.fromkeys(removed, False)
+            for path in added & removed:  # another deletion vector, or the engines disagree
+                del is_live[path]
+    names = {FilePath.of_log(path).text for path in listed} if is_live else set[str]()
+    return sorted(path for path, live in is_live.items() if live != (path in names))
+
+
 def whole_files(listed: Iterable[str], log: LogState) -> LiveFiles:
     r"""Return the whole add actions of live paths.
 
