@@ -168,7 +168,7 @@ def build_page_table(
     sound &= np.bincount(file, np.where(in_range, rows, 0), len(tagged)) == num_records[tagged]
     pages = np.where(in_range, -(-rows // np.maximum(page_rows, 1)), 0)
     sizes = size_bytes.gather(tagged).to_numpy(), texts.gather(tagged).str.len_bytes().to_numpy()
-    sound &= np.bincount(file, pages, len(tagged)) <= max_pages(*sizes)
+    sound &= np.bincount(file, pages, len(tagged)) <= _max_pages(*sizes)
     tails = fields["tail"].fill_null(0).to_numpy()
     band_counts, tail_bytes = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int64)
     band_counts[tagged[sound]], tail_bytes[tagged[sound]] = counts[sound], tails[sound]
@@ -182,10 +182,10 @@ def build_page_table(
     )
 
 
-def max_pages(file_bytes: I64Array, tag_bytes: I64Array) -> I64Array:
+def _max_pages(file_bytes: I64Array, tag_bytes: I64Array) -> I64Array:
     """Return how many pages files can have at most, by their sizes and those of their tags.
 
-    >>> max_pages(np.array([900, 10**12, 10**12]), np.array([200, 200, 10**9])).tolist()
+    >>> _max_pages(np.array([900, 10**12, 10**12]), np.array([200, 200, 10**9])).tolist()
     [28, 77400, 2097152]
     """
     in_file, in_text = file_bytes // _MIN_PAGE_BYTES, tag_bytes * _MAX_PAGES_PER_CHARACTER

@@ -290,7 +290,8 @@ def _state(
 
 
 def _before(store: LogFiles, version: int) -> Iterator[bytes]:
-    with suppress(FileNotFoundError):  # older commits may be cleaned up: then the checkpoint is used
+    # Older commits may be cleaned up, or damaged: then the checkpoint is used.
+    with suppress(FileNotFoundError, InvalidMetadataError):
         for number in range(version, -1, -1):
             yield read_commit(store, number)
 
