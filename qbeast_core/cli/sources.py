@@ -216,7 +216,8 @@ def standard_input(resources: Resources) -> Generator[StandardInput]:
 
         def read() -> io.BytesIO | Path:
             # Polars installs a handler that lets a read go on after Ctrl-C: a read that waits could not be stopped.
-            signal.siginterrupt(signal.SIGINT, True)  # noqa: FBT003 - a function of C, without keywords
+            if sys.platform != "win32":
+                signal.siginterrupt(signal.SIGINT, True)  # noqa: FBT003 - a function of C, without keywords
             max_bytes = budget_of(resources).memory_bytes // _SHARE
             first = sys.stdin.buffer.read(max_bytes + 1)
             if len(first) <= max_bytes:

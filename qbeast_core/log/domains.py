@@ -16,6 +16,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError
 from qbeast_core.log.actions import AddFile, DomainMetadata, Metadata, Protocol
+from qbeast_core.log.files.stats import row_count
 
 
 def _configuration_of(domains: Mapping[str, str], name: str) -> dict[str, Any]:
@@ -159,7 +160,7 @@ def with_row_ids(
         fields: dict[str, int] = {}
         if add.base_row_id is None:
             fields["base_row_id"] = highest + 1
-            highest += _row_count(add)
+            highest += _rows_to_number(add)
         if add.default_row_commit_version is None:
             fields["default_row_commit_version"] = version
         numbered.append(add.model_copy(update=fields))
@@ -172,15 +173,15 @@ def _highest(domains: Mapping[str, str]) -> int:
     return int(_configuration_of(domains, _ROW_TRACKING).get(_HIGHEST, -1))
 
 
-def _row_count(add: AddFile) -> int:
-    try:
-        return int(orjson.loads(add.stats or "{}")["numRecords"])
-    except (ValueError, KeyError, TypeError) as error:
-        message = (
-            f"file {add.path!r} cannot get row ids ({_FEATURE}): its statistics have no number of rows. "
-            "Let the writer of the file rewrite it with statistics."
-        )
-        raise UnsupportedTableError(message, path=add.path, feature=_FEATURE) from error
+def _rows_to_number(add: AddFile) -> int:
+    count = row_count(add.stats)
+    if count is not None:
+        return count
+    message = (
+        f"file {add.path!r} cannot get row ids ({_FEATURE}): its statistics have no number of rows. "
+        "Let the writer of the file rewrite it with statistics."
+    )
+    raise UnsupportedTableError(message, path=add.path, feature=_FEATURE)
 
 
 def _is_true(metadata: Metadata, key: str) -> bool:

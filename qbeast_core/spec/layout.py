@@ -30,11 +30,13 @@ WEIGHT_COLUMN: Final = "_qbeast_weight"
 BOX_STEPS: Final = 256
 STEP_GROUPS: Final = 16
 
+# Maximum bounds of the pages of a file, a byte each. Usual files have some thousand pages.
+MAX_BOUNDS: Final = 1 << 22
+
 _WHAT: Final = "a page layout tag"
 _DAMAGED: Final = "not a text of bounds"
 _WRONG_STEPS: Final = "not a first cell and the widths of steps"
 _MAX_TAIL_BYTES: Final = 1 << 30  # a reader holds it in memory
-_MAX_BOXES: Final = 1 << 26
 _CELLS: Final = 1 << 32
 _OBJECT: Final = TypeAdapter(dict[str, Any], config=DEFERRED)
 
@@ -74,7 +76,7 @@ def pack_boxes(boxes: bytes) -> str:
     return b64encode(packer.compress(boxes) + packer.flush()).decode("ascii")
 
 
-def unpack_boxes(text: Any, max_bytes: int = _MAX_BOXES) -> bytes:
+def unpack_boxes(text: Any, max_bytes: int = MAX_BOUNDS) -> bytes:
     """Return the bounds of pages; raise ValueError if they are damaged, or more than `max_bytes`."""
     unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
     try:

@@ -22,10 +22,10 @@ def rows_of_many_kinds(count: int, seed: int = 0) -> pl.DataFrame:
         kind=pl.Series(random.choice(["a", "bb", "ccc", "d'd"], count)),
         text=pl.format("user {}", number * 101 % 5003),
         day=pl.date(2024, 1, 1) + pl.duration(days=number // (count // 700 + 1)),
-        at=pl.datetime(2024, 1, 1) + pl.duration(seconds=pl.Series(random.integers(0, 6 * 10**7, count))),
+        moment=pl.datetime(2024, 1, 1) + pl.duration(seconds=pl.Series(random.integers(0, 6 * 10**7, count))),
         price=pl.Series(random.integers(0, 400_000, count)) / 64,
         amount=pl.Series(random.integers(0, 10**7, count)).cast(pl.Decimal(12, 2)) / 100,
-        some=pl.when(number % 11 < 4).then(number % 977),
+        part=pl.when(number % 11 < 4).then(number % 977),
         flag=pl.when(number % 13 > 0).then(number % 3 == 0),
     )
 
@@ -49,8 +49,8 @@ class Conditions:
         if name == "flag":
             return self._one_of("flag", "NOT flag", "flag IS NULL", "flag IS NOT NULL")
         forms = ["=", "=", "=", "IN", "BETWEEN", "BETWEEN", "<", "<=", ">", ">=", "<>"]
-        forms += (
-            ["LIKE"] * 4 if name in ("kind", "text") else ["IS NULL", "IS NOT NULL"] if name == "some" else []
+        forms += {"kind": ["LIKE"] * 4, "text": ["LIKE"] * 4, "part": ["IS NULL", "IS NOT NULL"]}.get(
+            name, []
         )
         match form := self._one_of(*forms):
             case "IS NULL" | "IS NOT NULL":

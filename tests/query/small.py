@@ -24,7 +24,8 @@ from tests.helpers.damage import packed
 SCHEMA = pl.Schema({"x": pl.Int64, "s": pl.String})
 LEAF = 2**31 - 1
 _TEXTS = dict.fromkeys(("path", "blocks", "layout", "rules", "state", "cube"), pl.String)
-_NUMBERS = dict.fromkeys(("num_records", "revision", "min_weight", "max_weight", "element_count"), pl.Int64)
+_COLUMNS = ("num_records", "size_bytes", "revision", "min_weight", "max_weight", "element_count")
+_NUMBERS = dict.fromkeys(_COLUMNS, pl.Int64)
 
 
 def revision(*, revision_id: int = 1, x_type: str = "LongDataType") -> Revision:
@@ -73,7 +74,7 @@ def layout(
 def files_frame(files: Sequence[Mapping[str, Any]], schema: pl.Schema = SCHEMA) -> pl.DataFrame:
     bounds = pl.Struct(dict(schema))
     structs = {"min": bounds, "max": bounds, "null_count": pl.Struct(dict.fromkeys(schema, pl.Int64))}
-    rows = [{"path": f"f{number}", **item} for number, item in enumerate(files)]
+    rows = [{"path": f"f{number}", "size_bytes": 1 << 20, **item} for number, item in enumerate(files)]
     frame = pl.DataFrame(rows, schema={**_TEXTS, **_NUMBERS, **structs, "miscounted": pl.Boolean()})
     return with_blocks(frame.with_columns(pl.col("miscounted").fill_null(value=False)))
 

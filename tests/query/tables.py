@@ -300,6 +300,7 @@ def _assemble(
             {
                 "path": f"f{number}",
                 "num_records": len(rows),
+                "size_bytes": 1 << 20,
                 "revision": 1 if tagged else None,
                 "blocks": json.dumps(listed) if tagged else None,
                 "layout": layout,
@@ -338,7 +339,7 @@ def _pages(draw: st.DrawFn, weight: np.ndarray, points: np.ndarray) -> tuple[np.
 
 def _files_frame(tags: list[dict[str, Any]], stats: list[dict[str, Any]], schema: pl.Schema) -> pl.DataFrame:
     texts = dict.fromkeys(("path", "blocks", "layout", "rules", "state"), pl.String)
-    numbers = dict.fromkeys(("num_records", "revision"), pl.Int64)
+    numbers = dict.fromkeys(("num_records", "size_bytes", "revision"), pl.Int64)
     files = pl.DataFrame(tags, schema={**texts, **numbers})
     bounds = pl.Struct(dict(schema))
     structs = {"min": bounds, "max": bounds, "null_count": pl.Struct(dict.fromkeys(schema, pl.Int64))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ def deleted() -> pl.Expr:
 def write(path: Path) -> None:
     rows = rows_of_many_kinds(ROWS)
     first = rows.filter(pl.col("id") < 900_000)
-    qbeast.write_table(first, path, columns=["id", "x", "at"], deletion_vectors=True)
+    qbeast.write_table(first, path, columns=["id", "x", "moment"], deletion_vectors=True)
     qbeast.write_table(rows.filter(pl.col("id") >= 900_000), path, mode="append")
     qbeast.open_table(path).delete("id BETWEEN 200000 AND 420000 AND x < 300")
 
@@ -62,7 +63,8 @@ class Real:
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
     """Write the table once for all processes of a run."""
-    folder = tmp_path_factory.getbasetemp().parent / "real-size"
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "real-size"
     path, done = folder / "t", folder / "done"
     try:
         folder.mkdir()
@@ -93,7 +95,7 @@ def total(frame: pl.DataFrame) -> tuple[int, int | None]:
 
 
 def by_sql(table: qbeast.Table, where: str) -> tuple[int, int | None]:
-    rows = table.sql(f"SELECT count(*) AS n, sum(id) AS total FROM self WHERE {where}")  # noqa: S608
+    rows = table.sql(f"SELECT count(*) AS n, sum(id) AS total FROM self WHERE {where}").collect()  # noqa: S608
     return rows["n"].item(), rows["total"].item()
 
 

@@ -8,10 +8,13 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from qbeast_core.errors import StorageError
 from qbeast_core.io.stores.resolve import locate_file, refuse_link_out
 from qbeast_core.io.stores.store import Entry, Range, merge_ranges, split_blocks
+
+_MAX_READ_BYTES: Final = 1 << 30  # systems refuse 2 GiB, or read less
 
 
 class LocalStore:
@@ -50,8 +53,9 @@ class LocalStore:
         """Read several ranges; the buffers share memory where ranges touch."""
         merged = merge_ranges(ranges)
         with _errors("read", path), _opened(self._at(path), os.O_RDONLY) as file:
+            _refuse_short(file, path, max(map(sum, merged), default=0))
             _request(file, merged)
-            blocks = [_pread(file, path, start, length) for start, length in merged]
+            blocks = [_read(file, path, start, length) for start, length in merged]
         return split_blocks(merged, blocks, ranges)
 
     def put(self, path: str, data: bytes | memoryview) -> None:
@@ -127,7 +131,8 @@ def _errors(action: str, path: str) -> Generator[None]:
 
 @contextmanager
 def _opened(path: Path, flags: int) -> Generator[int]:
-    file = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
+    # Windows changes the ends of lines without O_BINARY. Other systems have no such flag.
+    file = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0), 0o666)
     try:
         yield file
     finally:
@@ -160,7 +165,7 @@ def _make_folders(folder: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    with _opened(folder, os.O_RDONLY) as file:
+    with suppress(PermissionError), _opened(folder, os.O_RDONLY) as file:  # Windows opens no folder
         os.fsync(file)
 
 
@@ -172,13 +177,23 @@ def _request(file: int, ranges: Sequence[Range]) -> None:
                 os.posix_fadvise(file, start, length, os.POSIX_FADV_WILLNEED)
 
 
-def _pread(file: int, path: str, start: int, length: int) -> memoryview:
-    block = os.pread(file, length, start)
-    while len(block) < length:  # a single read returns at most 2 GiB
-        more = os.pread(file, length - len(block), start + len(block))
+def _refuse_short(file: int, path: str, end: int) -> None:
+    """Raise if a file ends before a byte, before memory is allocated: the log may name any number."""
+    if end > os.fstat(file).st_size:
+        raise _ended(path, end)
+
+
+def _read(file: int, path: str, start: int, length: int) -> memoryview:
+    os.lseek(file, start, os.SEEK_SET)  # the descriptor is not shared; Windows has no `pread`
+    block = os.read(file, min(length, _MAX_READ_BYTES))
+    while len(block) < length:
+        more = os.read(file, min(length - len(block), _MAX_READ_BYTES))
         if not more:
-            end = start + length
-            message = f"{path!r} ends before byte {end}: it was cut or replaced. Restore it and try again."
-            raise StorageError(message, path=path)
+            raise _ended(path, start + length)
         block += more
     return memoryview(block)
+
+
+def _ended(path: str, end: int) -> StorageError:
+    message = f"{path!r} ends before byte {end}: it was cut or replaced. Restore it and try again."
+    return StorageError(message, path=path)

@@ -149,7 +149,8 @@ def _resolve_folder(text: str) -> str:
     if "\0" in text:  # decoded from a URL; the system accepts no such path
         raise _invalid_path(shown, "it has control characters", "choose a name without them")
     try:
-        whole = os.path.realpath(text)  # as the system resolves "..", also behind links
+        # As the system resolves "..", also behind links.
+        whole = os.path.realpath(text).replace(os.sep, "/")
     except OSError as error:
         cause = f"it cannot be resolved ({error.strerror})"
         raise _invalid_path(shown, cause, "give an absolute path") from error

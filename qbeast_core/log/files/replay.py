@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.log.actions import AddFile, CommitInfo
+from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, Protocol
 from qbeast_core.log.files.deletion_vector import FileKey, file_key, parse_vector, without_nulls
 from qbeast_core.log.files.file_changes import NEVER_MS, LiveFiles
 from qbeast_core.log.files.old_layouts import FLAT_KEYS, with_blocks
@@ -53,7 +53,12 @@ FIELD_KEYS: Final[Mapping[str, str]] = {
 TAG_COLUMNS: Final = ("path", *TAG_KEYS, "deletion_vector", *FIELD_KEYS)
 
 # Field that all actions of a kind have, if it is not `path`.
-_NAMED_BY: Final[Mapping[str, str]] = {"domainMetadata": "domain", "metaData": "schemaString"}
+_NAMED_BY: Final[Mapping[str, str]] = {
+    "domainMetadata": "domain",
+    "metaData": "schemaString",
+    "protocol": "minReaderVersion",
+}
+_Kind: TypeAlias = Literal["add", "remove", "metaData", "protocol", "sidecar", "domainMetadata"]
 
 _WEIGHT: Final = (-(2**31), 2**31 - 1)
 _BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
@@ -129,6 +134,27 @@ def needs_removes(listed: pl.DataFrame) -> bool:
     return listed["path"].str.contains(SPELLED_DIFFERENTLY).any()
 
 
+def contradictions(listed: Iterable[str], log: LogState) -> list[str]:
+    r"""Return the files that are listed although the last commit that names them removes them, or the reverse.
+
+    >>> body = b'{"add":{"path":"a"}}\n{"add":{"path":"b"}}\n{"remove":{"path":"c"}}'
+    >>> contradictions(["a", "c", "d"], LogState(uri="t", version=1, commits=(body,)))
+    ['b', 'c']
+    """
+    is_live: dict[str, bool] = {}
+    with _naming_damage(log):
+        for body in log.commits:
+            added, removed = (
+                {FilePath.of_log(action["path"]).text for action in actions_of(body, kind)}
+                for kind in ("add", "remove")
+            )
+            is_live |= dict.fromkeys(added, True) | dict.fromkeys(removed, False)
+            for path in added & removed:  # another deletion vector, or the engines disagree
+                del is_live[path]
+    names = {FilePath.of_log(path).text for path in listed} if is_live else set[str]()
+    return sorted(path for path, live in is_live.items() if live != (path in names))
+
+
 def whole_files(listed: Iterable[str], log: LogState) -> LiveFiles:
     r"""Return the whole add actions of live paths.
 
@@ -193,9 +219,24 @@ def domains_of(log: LogState, *, known: Mapping[str, str]) -> dict[str, str]:
     return domains
 
 
-def actions_of(
-    part: pl.DataFrame | bytes, kind: Literal["add", "remove", "metaData", "sidecar", "domainMetadata"]
-) -> Iterator[dict[str, Any]]:
+def newest_settings(log: LogState) -> tuple[Protocol | None, Metadata | None]:
+    r"""Return the protocol and the metadata of a table. None: the log does not have it.
+
+    >>> body = b'{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}\n{"remove":{"path":"b"}}'
+    >>> newest_settings(LogState(uri="t", version=0, commits=(body,)))
+    (Protocol(min_reader_version=1, min_writer_version=2, reader_features=None, writer_features=None), None)
+    """
+    protocol = metadata = None
+    with _naming_damage(log):
+        for part in (*log.checkpoint, *log.commits):
+            for action in actions_of(part, "protocol"):
+                protocol = Protocol.model_validate(without_nulls(action))
+            for action in actions_of(part, "metaData"):
+                metadata = Metadata.model_validate(without_nulls(action))
+    return protocol, metadata
+
+
+def actions_of(part: pl.DataFrame | bytes, kind: _Kind) -> Iterator[dict[str, Any]]:
     r"""Yield the actions of a kind in a commit or a checkpoint, unchanged.
 
     >>> list(actions_of(b'{"add":{"path":"a"}}\n{"remove":{"path":"b"}}', "remove"))

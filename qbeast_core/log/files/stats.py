@@ -16,6 +16,8 @@ from typing import Any, Final, TypeAlias
 import orjson
 import polars as pl
 
+from qbeast_core.spec.block import MAX_ROWS
+
 # Names from a column down to a field that is not a struct.
 Leaf: TypeAlias = tuple[str, ...]
 
@@ -70,6 +72,21 @@ def names_text(leaves: Iterable[Leaf]) -> str:
     'a,b.`c d`,`e.f`'
     """
     return ",".join(".".join(map(_quoted, leaf)) for leaf in leaves)
+
+
+def row_count(text: str | None) -> int | None:
+    """Return the number of rows that statistics give. None: they give none, or one that no file can have.
+
+    >>> [row_count(text) for text in ('{"numRecords":7}', '{"numRecords":-7}', '{"numRecords":"7"}', "[7]", None)]
+    [7, None, None, None, None]
+    """
+    try:
+        stats: Any = orjson.loads(text or "{}")
+    except orjson.JSONDecodeError:
+        return None
+    count = stats.get("numRecords") if isinstance(stats, dict) else None
+    is_possible = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= MAX_ROWS
+    return count if is_possible else None
 
 
 def with_wide_bounds(text: str) -> str:

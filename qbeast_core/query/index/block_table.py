@@ -176,7 +176,8 @@ class BlockTable:
     @cached_property
     def pages(self) -> PageTable:
         """The pages of files of ours with a layout tag and a usable index."""
-        return build_page_table(self.files["layout"], self.num_records, self.ours & ~self.unplaced_files)
+        usable, sizes = self.ours & ~self.unplaced_files, self.files["size_bytes"]
+        return build_page_table(self.files["layout"], self.num_records, usable, size_bytes=sizes)
 
     def boxes(self, files: BoolArray, columns: frozenset[str]) -> Iterator[tuple[Revision, PageBoxes]]:
         """Yield the boxes of the pages of some files with pages, by revision, if it indexes one of the columns."""

@@ -26,6 +26,7 @@ from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MAX_ROWS
 from qbeast_core.spec.layout import (
     LAYOUT_VERSION,
+    MAX_BOUNDS,
     STEP_GROUPS,
     dump_layout,
     group_widths,
@@ -38,6 +39,11 @@ _KEYS: Final = 5
 _KEY: Final = r'"(?:v|tail|bands|box|p)"\s*:'
 _NUMBERS: Final = 3  # of a band: rows, rows per page, smallest weight
 _CELLS: Final = 1 << MAX_DEPTH
+
+# Fewer bytes than any page takes, with its header and its entries in the indexes of pages.
+_MIN_PAGE_BYTES: Final = 32
+# Deflate packs at most 1,032 bytes into one, base64 three bytes into four characters. A page has at least two bounds.
+_MAX_PAGES_PER_CHARACTER: Final = 1032 * 3 // 4 // 2
 
 # Smallest first cell and widths of steps.
 _LEAST: Final = np.array([0] + [1] * STEP_GROUPS)
@@ -138,10 +144,12 @@ class PageTable:
         return pages
 
 
-def build_page_table(layouts: pl.Series, num_records: I64Array, usable: BoolArray) -> PageTable:
+def build_page_table(
+    layouts: pl.Series, num_records: I64Array, usable: BoolArray, *, size_bytes: pl.Series
+) -> PageTable:
     """Decode the bands of layout tags, text by file.
 
-    A layout is used if its file is `usable` and has all its rows in bands.
+    A layout is used if its file is `usable`, has all its rows in bands, and can have so many pages.
     """
     texts = layouts.cast(pl.String)
     tagged = np.flatnonzero(usable & texts.is_not_null().to_numpy())
@@ -158,6 +166,9 @@ def build_page_table(layouts: pl.Series, num_records: I64Array, usable: BoolArra
     sound = (fields["v"].fill_null(0).to_numpy() == LAYOUT_VERSION) & (keys == _KEYS) & (counts > 0)
     sound &= np.bincount(file, in_range, len(tagged)) == counts
     sound &= np.bincount(file, np.where(in_range, rows, 0), len(tagged)) == num_records[tagged]
+    pages = np.where(in_range, -(-rows // np.maximum(page_rows, 1)), 0)
+    sizes = size_bytes.gather(tagged).to_numpy(), texts.gather(tagged).str.len_bytes().to_numpy()
+    sound &= np.bincount(file, pages, len(tagged)) <= _max_pages(*sizes)
     tails = fields["tail"].fill_null(0).to_numpy()
     band_counts, tail_bytes = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int64)
     band_counts[tagged[sound]], tail_bytes[tagged[sound]] = counts[sound], tails[sound]
@@ -169,6 +180,16 @@ def build_page_table(layouts: pl.Series, num_records: I64Array, usable: BoolArra
         band_page_rows=page_rows[kept],
         band_weights=weights[kept],
     )
+
+
+def _max_pages(file_bytes: I64Array, tag_bytes: I64Array) -> I64Array:
+    """Return how many pages files can have at most, by their sizes and those of their tags.
+
+    >>> _max_pages(np.array([900, 10**12, 10**12]), np.array([200, 200, 10**9])).tolist()
+    [28, 77400, 2097152]
+    """
+    in_file, in_text = file_bytes // _MIN_PAGE_BYTES, tag_bytes * _MAX_PAGES_PER_CHARACTER
+    return np.minimum(np.minimum(in_file, in_text), MAX_BOUNDS // 2)
 
 
 def page_boxes(table: PageTable, layouts: pl.Series, files: I64Array, *, dimensions: int) -> PageBoxes:

@@ -33,10 +33,9 @@ class Stretch:
         """Return a stretch of a file, with an offset derived from its path and first row."""
         return Stretch(first, rows, zlib.crc32(f"{first}:{path}".encode(errors="surrogatepass")))
 
-    @property
-    def weights(self) -> I32Array:
-        """Weight of each row, ascending, shape (rows,)."""
-        places = (np.arange(self.rows, dtype=np.uint64) << np.uint64(32)) + np.uint64(self.offset)
+    def weights_of(self, rows: I64Array) -> I32Array:
+        """Return the weights of some of its rows, by their indexes in the file; they ascend with these."""
+        places = ((rows - self.first).astype(np.uint64) << np.uint64(32)) + np.uint64(self.offset)
         return ((places // np.uint64(self.rows)).astype(np.int64) + MIN_WEIGHT).astype(np.int32)
 
     def within(self, weights: WeightRange) -> tuple[int, int]:
@@ -69,7 +68,7 @@ class FileDraw:
         for stretch in self.one_by_one:
             here = _places(rows, stretch)
             is_drawn[here] = True
-            weights[here] = stretch.weights[rows[here] - stretch.first]
+            weights[here] = stretch.weights_of(rows[here])
         return read, is_drawn, weights
 
 

@@ -178,7 +178,7 @@ def select(table: BlockTable, node: Node, weights: WeightRange = ALL_WEIGHTS) ->
     >>> from qbeast_core.query.index.decode_tags import build_block_table
     >>> from qbeast_core.query.filters.nodes import Unknown
     >>> files = pl.DataFrame({"path": ["a"], "num_records": [3], "revision": [None], "rules": [None],
-    ...     "blocks": [None], "layout": [None], "state": [None]})
+    ...     "blocks": [None], "layout": [None], "state": [None], "size_bytes": [900]})
     >>> select(build_block_table(files, {}, pl.Schema()), Unknown()).reasons.to_list()
     ['matches']
     """

@@ -28,11 +28,13 @@ from qbeast_core.table.check.rows import FileCheck, check_file
 from qbeast_core.table.check.vectors import missing_vectors, vector_faults
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.foreign_schema import lost_key_columns, taken_name
+from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files, whole_batches
 from qbeast_core.table.engine.interfaces import AnswerT, Engine, ItemT
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.read.file_scans import file_at
 from qbeast_core.table.snapshot.log_copy import checkpoint_faults
+from qbeast_core.table.snapshot.log_files import COMMIT, commit_damage, commit_path
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _FILES_AT_ONCE: Final = 4  # each holds a slice of rows, and Polars has threads of its own
@@ -62,7 +64,10 @@ def check_and_restore(
     tags: LostTags = {}
     snapshot = snapshot.with_copies
     index, frames, notes = check_log(Index(snapshot))
-    faults, rows = [*_checkpoints(snapshot), *_presence(snapshot)], _rows(snapshot, index)
+    faults, rows = (
+        [*_commits(snapshot), *_checkpoints(snapshot), *_presence(snapshot)],
+        _rows(snapshot, index),
+    )
     if data:
         read = _FileReads(snapshot, engine)
         faults += read.check(_jobs(snapshot, index), progress, rows)
@@ -131,6 +136,16 @@ def _checkpoints(snapshot: Snapshot) -> Iterator[Fault]:
     """Check the checkpoints of the log, and the hint to the newest one."""
     for fault in checkpoint_faults(snapshot.source.store):
         yield Fault(code="checkpoint", message=fault.problem, path=fault.paths[0])
+
+
+def _commits(snapshot: Snapshot) -> Iterator[Fault]:
+    """Find commits whose end is missing. A later checkpoint has what they changed, or the table could not be opened."""
+    store = snapshot.source.store
+    numbers = [int(m[1]) for path in store.list(LOG_DIRECTORY) if (m := COMMIT.fullmatch(path))]
+    damages = map_files(store, partial(commit_damage, store), numbers)
+    for number, damage in zip(numbers, damages, strict=True):
+        if damage is not None:
+            yield Fault(code="commit-unreadable", message=damage, path=commit_path(number))
 
 
 def _presence(snapshot: Snapshot) -> list[Fault]:

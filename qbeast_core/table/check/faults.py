@@ -50,6 +50,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "block-rows": Kind(repair="drop index"),
     "blocks-count": Kind(repair="drop index"),
     "checkpoint": Kind(repair="replace checkpoint"),
+    "commit-unreadable": Kind("restore the file from a copy: its version and some later ones cannot be read"),
     "copies-misplaced": Kind("restore the table, or the file: no reader can separate its rows", "drop index"),
     "copy-alone": Kind("restore an older version: the originals of these rows were lost"),
     "cube-unreadable": Kind(repair="drop index"),

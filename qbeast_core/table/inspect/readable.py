@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
 
+from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.log.files.deletion_vector import FileKey, file_key, file_paths, parse_vector
 from qbeast_core.log.files.replay import actions_of
 from qbeast_core.spec.file_path import FilePath
-from qbeast_core.table.snapshot.log_files import COMMIT, LogFiles, commit_path, complete_checkpoints
+from qbeast_core.table.snapshot.log_files import COMMIT, LogFiles, complete_checkpoints, read_commit
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 
@@ -46,19 +48,22 @@ def readable_versions(snapshot: Snapshot) -> set[int]:
         for path in names
         if (match := COMMIT.fullmatch(path)) and (number := int(match[1])) <= snapshot.version
     )
+    log = snapshot.source.log
+    changes = [part for part in map_files(snapshot.store, partial(_changes, log), commits) if part]
+    changes_of = {part.version: part for part in changes}
     checkpoints = [item.version for item in complete_checkpoints(names, version=snapshot.version)]
     live = [
         _logged(path, parse_vector(vector))
         for path, vector in snapshot.logged_files.select("path", "deletion_vector").iter_rows()
     ]
     readable: set[int] = set()
-    for run in _runs(commits):
+    for run in _runs(list(changes_of)):
         bases = [0] if run[0] == 0 else [number for number in checkpoints if run[0] - 1 <= number <= run[-1]]
         if not bases:
             continue
         at_end = live if run[-1] == snapshot.version else ()
-        changes = map_files(snapshot.store, lambda number: _changes(snapshot.source.log, number), run)
-        broken = _broken(snapshot.store, set(names), list(_lifetimes(changes, at_end)), run)
+        lifetimes = list(_lifetimes([changes_of[number] for number in run], at_end))
+        broken = _broken(snapshot.store, set(names), lifetimes, run)
         readable |= {number for number in run if number >= min(bases)} - broken
     return readable
 
@@ -79,8 +84,12 @@ def _logged(path: str, vector: dict[str, object] | None) -> _LoggedFile:
     return _LoggedFile(file_key(path, vector), tuple(file_paths(path, vector)))
 
 
-def _changes(log: LogFiles, version: int) -> _Changes:
-    body = log.get(commit_path(version))
+def _changes(log: LogFiles, version: int) -> _Changes | None:
+    """Return the changes of a commit. None: its end is missing."""
+    try:
+        body = read_commit(log, version)
+    except InvalidMetadataError:
+        return None
     removed, added = (
         [_logged(action["path"], action.get("deletionVector")) for action in actions_of(body, kind)]
         for kind in ("remove", "add")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import orjson
@@ -12,6 +12,7 @@ import polars as pl
 
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile, CdcFile, RemoveFile
+from qbeast_core.log.files.stats import row_count
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.file_path import FilePath
@@ -21,10 +22,11 @@ from qbeast_core.table.read.net_rows import SignedRows, net_rows
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
 from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 
+_MAX_FILE_BYTES: Final = 1 << 50
+
 # Kinds of changed rows, and whether the table loses or gains them.
 _SIGNS: Final = {"delete": -1, "update_preimage": -1, "insert": 1, "update_postimage": 1}
 _KINDS: Final = {-1: "delete", 1: "insert"}
-_ROWS_PER_BYTE: Final = 1 / 16  # guess for files whose rows the log does not count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,19 +60,14 @@ class CommitChanges:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Size of each file to read by path; 0 if it is unknown."""
-        return {file.path: file.size or 0 for file in self.feed or self.rewritten}
+        """Size of each file to read by path; 0 if it is unknown, or more than any file has."""
+        files = {file.path: file.size or 0 for file in self.feed or self.rewritten}
+        return {path: size if 0 <= size <= _MAX_FILE_BYTES else 0 for path, size in files.items()}
 
     @property
     def size_bytes(self) -> int:
         """Size of the files to read."""
         return sum(self.sizes.values())
-
-    @property
-    def row_count(self) -> int:
-        """Estimated number of rows of the files to read."""
-        files: tuple[CdcFile | AddFile | RemoveFile, ...] = self.feed or self.rewritten
-        return sum(_num_records(file) or int((file.size or 0) * _ROWS_PER_BYTE) for file in files)
 
     @property
     def rewritten(self) -> tuple[RemoveFile | AddFile, ...]:
@@ -134,10 +131,8 @@ class ChangeReader:
 
     def _changed(self, commit: CommitChanges, names: Sequence[str]) -> Iterator[pl.DataFrame]:
         scans = self._signed_scans(commit)
-        if commit.compares:
-            signed = net_rows(lambda: self._read(scans, list(self.schema)), max_rows=commit.row_count)
-        else:
-            signed = self._read(scans, names)
+        every = list(self.schema)
+        signed = net_rows(lambda: self._read(scans, every)) if commit.compares else self._read(scans, names)
         for sign, rows in signed:
             yield rows.select(*names, pl.lit(_KINDS[sign]).alias(CHANGE_TYPE))
 
@@ -193,9 +188,7 @@ def _all_rows(schema: pl.Schema, names: Sequence[str]) -> RowFilter:
 
 
 def _num_records(file: CdcFile | RemoveFile | AddFile) -> int | None:
-    stats: Any = orjson.loads(file.stats or "{}") if isinstance(file, AddFile) else {}
-    count = stats.get("numRecords")
-    return count if isinstance(count, int) else None
+    return row_count(file.stats) if isinstance(file, AddFile) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -10,15 +11,16 @@ from typing import Any, Final, TypeAlias
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, VersionNotFoundError, invalid_argument
-from qbeast_core.log.actions import Commit, parse_commit
+from qbeast_core.errors import InvalidInputError, InvalidMetadataError, VersionNotFoundError, invalid_argument
+from qbeast_core.log.actions import Commit, Metadata, Protocol, parse_commit
+from qbeast_core.log.files.replay import newest_settings
 from qbeast_core.log.protocol import has_change_feed
 from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.table.data.schema import FEED_COLUMNS
 from qbeast_core.table.read.changed_files import ChangeReader, CommitChanges
 from qbeast_core.table.read.scan import lazy_frame
 from qbeast_core.table.snapshot.log_files import read_history, read_log, version_at
-from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, version_or_time
+from qbeast_core.table.snapshot.snapshot import Snapshot, version_or_time
 
 # A version number, or a time as `qbeast.open_table` takes it.
 VersionLike: TypeAlias = int | str | date
@@ -121,16 +123,24 @@ def _number(snapshot: Snapshot, version: object, argument: str) -> int:
 
 
 def _keep_feeds(snapshot: Snapshot, commits: Sequence[Commit]) -> list[bool]:
-    """Return whether the table kept a feed at each commit."""
-    protocol, metadata = snapshot.protocol, snapshot.metadata
-    if any(commit.protocol or commit.metadata for commit in commits) and commits[0].version > 0:
-        before = load_snapshot(snapshot.location, version=commits[0].version - 1)
-        protocol, metadata = before.protocol, before.metadata
+    """Return whether the table kept a feed at each commit; False where the log does not show it any more."""
+    is_last = commits[-1].version == snapshot.version
+    if is_last and not any(commit.protocol or commit.metadata for commit in commits):
+        return [has_change_feed(snapshot.protocol, snapshot.metadata)] * len(commits)
+    protocol, metadata = _settings_before(snapshot, commits[0].version)
     feeds: list[bool] = []
     for commit in commits:
         protocol, metadata = commit.protocol or protocol, commit.metadata or metadata
-        feeds.append(has_change_feed(protocol, metadata))
+        # A table that has had a feed keeps the feature in its protocol.
+        feeds.append(metadata is not None and has_change_feed(protocol or snapshot.protocol, metadata))
     return feeds
+
+
+def _settings_before(snapshot: Snapshot, version: int) -> tuple[Protocol | None, Metadata | None]:
+    """Return protocol and metadata before a version. None: the first version sets them, or the log was cleaned up."""
+    with suppress(FileNotFoundError, InvalidMetadataError):
+        return newest_settings(read_log(snapshot.store, version - 1, actions=("protocol", "metaData")))
+    return None, None
 
 
 def _changes(commit: Commit, info: dict[str, Any], *, keeps_feed: bool) -> CommitChanges:

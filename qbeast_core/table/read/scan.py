@@ -16,6 +16,7 @@ from qbeast_core.errors import EmptySampleWarning, InvalidInputError
 from qbeast_core.query.filters.nodes import Nothing
 from qbeast_core.query.filters.predicate import parse_rest
 from qbeast_core.query.filters.terms import named_columns
+from qbeast_core.query.plan.file_statistics import trusted_counts
 from qbeast_core.query.plan.select import RowCount, count_rows, match
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, Sample, fractions_of, sample_to_weights
 from qbeast_core.support.joins import own_column
@@ -216,17 +217,15 @@ def _heights(planner: Planner, predicate: pl.Expr | None, sample: Sample | None)
 
 
 def known_rows(planner: Planner) -> int | None:
-    """Return the number of rows of a version from the log. None: a file is not counted.
+    """Return the number of rows of a version from the log. None: a file is not counted, or cannot be counted right.
 
     >>> import qbeast
     >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
     >>> known_rows(qbeast.open_table("ids").planner)
     1000
     """
-    counts = planner.snapshot.files["num_records"]
-    if counts.null_count():
-        return None
-    return int(counts.sum()) - int(planner.hidden_rows.counts.sum())
+    counts, hidden = trusted_counts(planner.snapshot.files), planner.hidden_rows.counts
+    return None if (counts < hidden).any() else int((counts - hidden).sum())
 
 
 def max_rows(planner: Planner, plan: ScanPlan) -> int | None:

@@ -58,7 +58,7 @@ class _VersionDiff:
                     yield sign * side, rows
 
         sides = {side: [self.new.schema.to_frame()] for side in (-1, 1)}
-        for side, rows in net_rows(read, max_rows=sum(commit.row_count for commit in commits)):
+        for side, rows in net_rows(read):
             sides[side].append(rows)
         found = _by_key(pl.concat(sides[-1]), pl.concat(sides[1]), self.keys)
         names = list(self.schema) if with_columns is None else with_columns

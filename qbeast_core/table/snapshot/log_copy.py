@@ -92,6 +92,7 @@ class LogCopy:
         """Copy a checkpoint and the commits of `entries` after it; without a checkpoint, newer commits."""
         before = self._newest if checkpoint is None else checkpoint.version
         commits = {int(m[1]): entry.path for entry in entries if (m := COMMIT.fullmatch(entry.path))}
+        sizes = {entry.path: entry.size for entry in entries if COMMIT.fullmatch(entry.path)}
         newer = sorted(number for number in commits if number > before)
         if newer != list(range(before + 1, before + 1 + len(newer))):
             raise FileNotFoundError(LOG_DIRECTORY)
@@ -100,6 +101,12 @@ class LogCopy:
             paths += [*checkpoint.paths, *(commits[number] for number in commits if number == before)]
             paths += sidecars
         bodies = map_files(self._store, self._store.get, paths)
+        short = [
+            path for path, body in zip(paths, bodies, strict=True) if sizes.get(path, len(body)) != len(body)
+        ]
+        if short:
+            message = f"the store did not return {short[0]!r} of {self.uri} as it is listed. Try again."
+            raise StorageError(message, path=short[0])
         try:
             for path, body in zip(paths, bodies, strict=True):
                 (self._root / path).write_bytes(body if self._rewrite is None else self._rewrite(path, body))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
@@ -143,7 +144,7 @@ def put_commit(store: Store, version: int, body: bytes, txn_id: str) -> PutResul
     else:
         return "won"
     try:
-        stored = parse_commit(store.get(path), version=version).commit_info
+        stored = parse_commit(read_commit(store, version), version=version).commit_info
     except FileNotFoundError:
         if failure is None:
             return "absent"  # object stores respond so to concurrent writes that both fail
@@ -154,6 +155,38 @@ def put_commit(store: Store, version: int, body: bytes, txn_id: str) -> PutResul
     if store.local_root is not None:
         raise failure  # a local error is final
     raise _unknown(store, version, txn_id) from failure
+
+
+def read_commit(store: LogFiles, version: int) -> bytes:
+    """Read the commit of a version. Raise if its end is missing. An empty one lacks all: each commit has an action."""
+    path = commit_path(version)
+    body = store.get(path)
+    try:
+        orjson.loads(body.rstrip().rpartition(b"\n")[2])
+    except orjson.JSONDecodeError:
+        if store.size(path) != len(body):
+            message = f"the store did not return all of {path!r} of {store.uri}. Try again."
+            raise StorageError(message, path=path) from None
+    else:
+        return body
+    problem = "ends within a line" if body.strip() else "is empty"
+    before = f"; until then version={version - 1} can be opened" if version else ""
+    message = (
+        f"the Delta log of {store.uri} is damaged: {path} {problem}, so what this version changed is lost. Restore "
+        f"the file from a copy{before}."
+    )
+    raise InvalidMetadataError(message)
+
+
+def commit_damage(store: LogFiles, version: int) -> str | None:
+    """Return what is wrong with the commit of a version. None: it is whole, or was cleaned up."""
+    try:
+        read_commit(store, version)
+    except FileNotFoundError:
+        return None
+    except InvalidMetadataError as error:
+        return str(error)
+    return None
 
 
 def commit_path(version: int) -> str:
@@ -244,7 +277,7 @@ def _state(
     parts: tuple[pl.DataFrame | bytes, ...] = ()
     if checkpoint is not None:
         parts, after = checkpoint_parts(store, checkpoint.paths, actions), checkpoint.version
-    commits = map_files(store, store.get, [commit_path(number) for number in range(after + 1, version + 1)])
+    commits = map_files(store, partial(read_commit, store), range(after + 1, version + 1))
     return LogState(
         uri=store.uri,
         version=version,
@@ -257,19 +290,21 @@ def _state(
 
 
 def _before(store: LogFiles, version: int) -> Iterator[bytes]:
-    with suppress(FileNotFoundError):  # older commits may be cleaned up: then the checkpoint is used
+    # Older commits may be cleaned up, or damaged: then the checkpoint is used.
+    with suppress(FileNotFoundError, InvalidMetadataError):
         for number in range(version, -1, -1):
-            yield store.get(commit_path(number))
+            yield read_commit(store, number)
 
 
 def _read_commit_info(store: LogFiles, version: int, *, size: int | None = None) -> CommitInfo | None:
     """Return the `commitInfo` of a version. None: the log has none."""
     path = commit_path(version)
     try:
-        head = store.get_range(path, 0, min(store.size(path) if size is None else size, _HEAD))
+        size = store.size(path) if size is None else size
+        head = store.get_range(path, 0, min(size, _HEAD))
         first, ended, _ = head.partition(b"\n")
         if not ended or b'"commitInfo"' not in first:  # it is not the first line, as it usually is
-            first = store.get(path)
+            first = read_commit(store, version) if size else b""
         return _info_of(first, version)
     except FileNotFoundError:
         return None

@@ -44,6 +44,7 @@ from qbeast_core.log.files.file_changes import LiveFiles
 from qbeast_core.log.files.old_layouts import NO_COPIES, CopiedRows, without_copies
 from qbeast_core.log.files.replay import (
     LogState,
+    contradictions,
     domains_of,
     files_with_tags,
     needs_removes,
@@ -403,6 +404,8 @@ def _snapshot(
     LOG.debug("opened version %d of %s: %d files", known.version, log.uri, known.files.height)
     listed = sound_bounds(statistics_by_name(known.files, columns), columns)
     tagged = files_with_tags(listed, log, known=None if before is None else before.logged_files)
+    if source.copy is None and source.store.local_root is None:
+        _refuse_other_log(tagged, log)
     files, copies = without_copies(tagged)
     return Snapshot(
         version=known.version,
@@ -420,6 +423,17 @@ def _snapshot(
         fingerprint=log.fingerprint,
         domains=domains_of(log, known=domains) if _has_domains(known.protocol) else {},
     )
+
+
+def _refuse_other_log(files: pl.DataFrame, log: LogState) -> None:
+    """Raise if the store returned another log to `deltalake`, which takes an empty answer for an empty commit."""
+    wrong = contradictions(files["path"].to_list(), log)
+    if wrong:
+        message = (
+            f"the log of {log.uri} was read twice, and the store returned something else each time: file {wrong[0]!r} "
+            "is part of the table only once. Try again."
+        )
+        raise StorageError(message, path=log.uri)
 
 
 def _has_domains(protocol: Protocol) -> bool:

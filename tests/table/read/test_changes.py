@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,9 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import qbeast
+from qbeast_core.log.actions import AddFile
+from qbeast_core.table.read.changed_files import CommitChanges
+from qbeast_core.table.read.changes import plan_frame
 from tests.helpers.examples import examples
 from tests.helpers.tables import assert_same_rows, folder, small_files
 
@@ -250,3 +254,72 @@ def test_diff_reads_files_if_the_log_is_gone(tmp_path: Path) -> None:
     with pytest.raises(qbeast.VersionNotFoundError):
         table.changes(since=1)
     assert_frame_equal(table.diff(1, key="id").collect().sort("id"), expected)
+
+
+@pytest.mark.parametrize("feed", [True, False])
+def test_changes_after_log_cleanup_equal_those_before(tmp_path: Path, feed: bool) -> None:  # noqa: FBT001
+    qbeast.write_table(ROWS, tmp_path, columns=["id"], change_feed=feed, deletion_vectors=False)
+    since = qbeast.open_table(tmp_path).version
+    table = qbeast.open_table(tmp_path)
+    table.set_properties({"delta.logRetentionDuration": "interval 1 days"})
+    DeltaTable(tmp_path).create_checkpoint()
+    table.refresh().update("x = 3", {"x": "x + 100"})
+    qbeast.write_table(NEW, tmp_path, mode="append")
+    key = [*ROWS.columns[:3], *ADDED]
+    expected = qbeast.open_table(tmp_path).changes(since=since).select(key).collect().sort("id", *ADDED)
+    commit = tmp_path / "_delta_log" / f"{since:020}.json"
+    commit.unlink()
+    actual = qbeast.open_table(tmp_path).changes(since=since).select(key).collect().sort("id", *ADDED)
+    assert_frame_equal(actual, expected)
+    assert actual.height == NEW.height + 2 * ROWS.filter(x=3).height
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_later_feed_does_not_change_earlier_changes(tmp_path: Path, gone: bool) -> None:  # noqa: FBT001
+    qbeast.write_table(ROWS, tmp_path, columns=["id"], deletion_vectors=False)
+    table = qbeast.open_table(tmp_path)
+    table.set_properties({"a": "b"})
+    DeltaTable(tmp_path).create_checkpoint()
+    table.refresh().delete("id = 7")  # moves the other rows to a new file
+    table.refresh().set_properties({"delta.enableChangeDataFeed": "true"})
+    if gone:
+        (tmp_path / "_delta_log" / f"{0:020}.json").unlink()
+    rows = qbeast.open_table(tmp_path).changes(since=0 if gone else 1, until=2).collect()
+    assert rows.select("id", "_change_type").rows() == [(7, "delete")]
+
+
+COUNTS = [2**63, 2**70, 10**400, -1, "7", 1.5, 1e300, True, None, [7], {}]
+
+
+def claim(path: Path, count: object) -> None:
+    """Change the number of rows of each file in the log."""
+    for commit in (path / "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for action in actions:
+            if "add" in action:
+                stats = json.loads(action["add"]["stats"])
+                action["add"]["stats"] = json.dumps(stats | {"numRecords": count})
+        commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
+@pytest.mark.parametrize(
+    "count", [COUNTS[0], *(pytest.param(count, marks=pytest.mark.sweep) for count in COUNTS[1:])]
+)
+def test_impossible_counts_of_rows_change_no_change(tmp_path: Path, count: object) -> None:
+    qbeast.write_table(ROWS, tmp_path, columns=["id"], deletion_vectors=True)
+    table = qbeast.open_table(tmp_path)
+    table.delete("id % 9 = 3")
+    expected = table.refresh().changes(since=0).collect().sort("id")
+    claim(tmp_path, count)
+    table = qbeast.open_table(tmp_path)
+    assert_frame_equal(table.changes(since=0).collect().sort("id"), expected)
+    assert table.explain_changes(since=0)["files"].to_list() == [1]
+    assert table.diff(0, key="id").collect().height == expected.height
+
+
+def test_impossible_sizes_of_files_are_not_added() -> None:
+    add = AddFile(path="a", size=2**63, modification_time=1)
+    commit = CommitChanges(
+        version=1, timestamp_ms=0, operation=None, adds=(add, add.model_copy(update={"path": "b", "size": 7}))
+    )
+    assert plan_frame([commit])["bytes"].to_list() == [7]

@@ -171,8 +171,8 @@ def test_typed_statistics_come_from_deltalake(tmp_path: Path) -> None:
     assert bare.files["min"].to_list() == [None]
 
 
-def test_empty_commit_is_a_version(tmp_path: Path) -> None:
-    snapshot = load_snapshot(write_log(tmp_path, [PROTOCOL, metadata()], []))
+def test_commit_without_changes_is_a_version(tmp_path: Path) -> None:
+    snapshot = load_snapshot(write_log(tmp_path, [PROTOCOL, metadata()], [{"commitInfo": {}}]))
     assert (snapshot.version, snapshot.files.height, snapshot.timestamp_ms) == (1, 0, 0)
 
 
