@@ -119,7 +119,7 @@ def row_groups(path: Path, column: str) -> pl.DataFrame:
 
 @pytest.mark.parametrize("column", [None, NAME])
 def test_engines_skip_row_groups_of_other_samples(tmp_path: Path, column: str | None) -> None:
-    count = 100_000
+    count = 120_000
     rows = pl.DataFrame({ROW: np.arange(count)}).with_columns(x=pl.col(ROW) * 7919 % 10_007)
     qbeast.write_table(rows, tmp_path, [ROW, "x"], cube_size=count, sample_column=column)
     groups = row_groups(tmp_path, column or HIDDEN)
