@@ -175,7 +175,9 @@ def test_vacuum_removes_vectors_of_no_version(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::qbeast.HiddenColumnWarning")
 def test_dialect_of_readers_without_vectors_needs_a_purge(tmp_path: Path) -> None:
-    table = hiding(tmp_path / "t", ["id:linear", "x:linear"])
+    qbeast.write_table(ROWS, tmp_path / "t", columns=["id:linear", "x:linear"], deletion_vectors=True)
+    table = qbeast.open_table(tmp_path / "t")
+    table.delete(GONE)
     with pytest.raises(qbeast.InvalidInputError, match=r"optimize\(purge=True\)"):
         table.switch_dialect("qbeast-spark")
     table.optimize(purge=True)
