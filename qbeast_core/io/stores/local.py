@@ -114,7 +114,8 @@ def status_of(path: Path) -> os.stat_result | None:
 
     `Path.exists` and its like return False from Python 3.14 on where permissions forbid to look.
     """
-    with _errors("read", str(path)), suppress(FileNotFoundError, NotADirectoryError):
+    # ValueError: a name with a null character.
+    with _errors("read", str(path)), suppress(FileNotFoundError, NotADirectoryError, ValueError):
         return path.stat()
     return None
 
