@@ -43,7 +43,7 @@ def share_by_row_groups(folder: Path, fraction: float) -> float:
     lowest = [
         chunk.statistics.min for group in chunks for chunk in group if chunk.path_in_schema == WEIGHT_COLUMN
     ]
-    return float(sizes[np.array(lowest) <= fraction_to_weight(fraction) >> 16].sum() / sizes.sum())
+    return float(sizes[np.array(lowest) <= (fraction_to_weight(fraction) - 1) >> 16].sum() / sizes.sum())
 
 
 def main() -> None:

@@ -117,7 +117,7 @@ def write_table(
         Entries to add to the history.
     dialect : {"documented", "qbeast-spark"}, optional
         Encoding of the index in a new table: as in the format documents (default), or as the JVM implementation
-        reads it. Appends use the dialect of the table.
+        reads it. Appends use the dialect of the table. ``"qbeast-spark"`` excludes deletion vectors.
     sample_column : str, optional
         Name of a new column of type Float32, at the end of a new table or of an overwrite with ``schema_mode=
         "overwrite"``. Its values are computed from the indexed columns, so that ``WHERE <column> < 0.1`` returns

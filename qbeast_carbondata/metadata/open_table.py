@@ -26,7 +26,7 @@ from qbeast_carbondata.stored_file import read_file
 from qbeast_carbondata.structs.fields import member, read_thrift
 from qbeast_carbondata.structs.schema import TableSchema
 from qbeast_core.errors import DamagedFileError, StorageError, TableNotFoundError, UnsupportedTableError
-from qbeast_core.io.stores.local import LocalStore
+from qbeast_core.io.stores.local import LocalStore, is_file
 from qbeast_core.io.stores.store import Store
 
 _CARBON: Final = ("columnar_v3", "columnar_v1", "carbondata", "carbon")
@@ -83,7 +83,7 @@ class TableSnapshot:
 def load_table(stores: Stores) -> TableSnapshot:
     """Read schema, table status and update status; a folder of data files has none of them."""
     store = stores.table
-    if isinstance(store, LocalStore) and store.local_root.is_file():
+    if isinstance(store, LocalStore) and is_file(store.local_root):
         message = f"there is no CarbonData table at {store.uri!r}: it is a file; name the folder that holds the file"
         raise TableNotFoundError(message, path=store.uri)
     schema, columns = _schema(store)

@@ -13,6 +13,7 @@ from uuid import uuid4
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.io.stores.local import is_folder, status_of
 from qbeast_core.support.plain_text import first_line
 
 FileFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "arrow"]
@@ -113,13 +114,13 @@ def fresh_file(name: str, *, overwrite: bool) -> Path:
     if "://" in name:
         msg = f"{name!r} is an address. Write a local file, and copy it."
         raise InvalidInputError(msg, argument="output")
-    if not path.parent.is_dir():
+    if not is_folder(path.parent):
         msg = f"the folder {os.fspath(path.parent)!r} does not exist. Create it first."
         raise InvalidInputError(msg, argument="output")
-    if path.is_dir():
+    if is_folder(path):
         msg = f"{name!r} is a folder. Name a file."
         raise InvalidInputError(msg, argument="output")
-    if path.exists() and not overwrite:
+    if status_of(path) is not None and not overwrite:
         raise _file_exists(name)
     return path
 

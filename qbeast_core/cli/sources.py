@@ -20,6 +20,7 @@ import qbeast
 from qbeast_core.cli.csv_types import scan_typed
 from qbeast_core.cli.output_file import ENDINGS
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.io.stores.local import is_folder, status_of
 from qbeast_core.io.stores.resolve import GLUE
 from qbeast_core.log.type_names import NAMES, type_of
 from qbeast_core.resources import Resources
@@ -99,11 +100,11 @@ def _read(source: str, options: SourceOptions, stdin: StandardInput) -> pl.LazyF
         return _scan(source, file_format or "delta", options)
     if "://" in source:
         return _scan(source, file_format or _format_of([source], source), options)
-    if path.is_dir():
+    if is_folder(path):
         if file_format == "delta" or (file_format is None and (path / "_delta_log").is_dir()):
             return _scan(source, "delta", options)
         files = _files_below(path, file_format)
-    elif path.exists():
+    elif status_of(path) is not None:
         files = [path]
     else:
         names = sorted(glob.glob(source, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute patterns

@@ -107,8 +107,8 @@ def schema_from_delta(schema_string: str, *, path: str = "the table") -> pl.Sche
 
     `path` names the table in the message.
 
-    >>> schema_from_delta('{"type":"struct","fields":[{"name":"x","type":"decimal(9,2)"}]}')
-    Schema([('x', Decimal(precision=9, scale=2))])
+    >>> dict(schema_from_delta('{"type":"struct","fields":[{"name":"x","type":"decimal(9,2)"}]}'))
+    {'x': Decimal(precision=9, scale=2)}
     """
     columns: dict[str, pl.DataType] = {}
     for field in orjson.loads(schema_string)["fields"]:
@@ -176,8 +176,8 @@ def merged_schema(schema_string: str, columns: Mapping[str, Any]) -> str:
     The text of a schema that gains nothing is returned as it is.
 
     >>> schema = schema_to_delta(pl.Schema({"s": pl.Struct({"x": pl.Int64})}))
-    >>> schema_from_delta(merged_schema(schema, {"s": pl.Struct({"y": pl.Int8}), "t": pl.Int8()}))
-    Schema([('s', Struct({'x': Int64, 'y': Int8})), ('t', Int8)])
+    >>> dict(schema_from_delta(merged_schema(schema, {"s": pl.Struct({"y": pl.Int8}), "t": pl.Int8()})))
+    {'s': Struct({'x': Int64, 'y': Int8}), 't': Int8}
     """
     whole = orjson.loads(schema_string)
     names = {field["name"] for field in whole["fields"]}

@@ -110,7 +110,7 @@ def rebase(
     if isinstance(indexed, str):
         return indexed
     number, metadata = indexed
-    excluded = _excluded_dialect(metadata)
+    excluded = _excluded_dialect(metadata, head)
     if excluded is not None:
         return excluded
     metadata = _with_min_reader(metadata)
@@ -207,7 +207,7 @@ def _changed(before: DeclaredRules | None, after: DeclaredRules | None) -> set[I
     return set() if after is None else {*after.identities}.difference((before or NO_RULES).identities)
 
 
-def _excluded_dialect(metadata: Metadata) -> str | None:
+def _excluded_dialect(metadata: Metadata, head: _TableState | None) -> str | None:
     """Return why the dialect and the rest of the metadata exclude each other; None if they do not."""
     configuration = metadata.configuration
     if configuration.get(BLOCKS_DIALECT) != "qbeast-spark":
@@ -220,6 +220,10 @@ def _excluded_dialect(metadata: Metadata) -> str | None:
         other = "column mapping"
     elif SAMPLE_BY in configuration:
         other = "a sampling key"
+    elif is_true(metadata, DELETION_VECTORS) and not (
+        head is not None and is_true(head.metadata, DELETION_VECTORS) and dialect_of(head) == "qbeast-spark"
+    ):  # as earlier versions allowed, and other writers do
+        other = "deletion vectors"
     elif (
         may_have_other_columns(configuration)
         and TableConfig.from_configuration(configuration).has_other_columns

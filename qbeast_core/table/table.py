@@ -2291,7 +2291,8 @@ class Table:
             The JVM cannot read an index of these columns: of type byte, short or timestamp without zone, or, up to
             0.7, by quantiles.
         InvalidInputError, UnsupportedTableError
-            The dialect is unknown, or the table cannot be written.
+            The dialect is unknown, the JVM does not support a property of the table, such as partitions or deletion
+            vectors, or the table cannot be written.
 
         Examples
         --------
@@ -2350,7 +2351,7 @@ class Table:
         InvalidInputError
             A name is reserved for qbeast, a value is not a text, or is not valid for a property of Delta.
         UnsupportedTableError
-            A property, or the table, needs a feature that qbeast does not support.
+            A property, or the table, needs a feature that qbeast does not support, or that readers of the table do not.
         CommitConflictError, CommitUnknownError, StorageError
             See `qbeast.write_table`. It is also a conflict if another writer set the same property.
 

@@ -34,11 +34,12 @@ class Conditions:
     """A stream of random conditions on some rows; `random` decides."""
 
     def __init__(self, rows: pl.DataFrame, random: np.random.Generator) -> None:
-        self._rows, self._random = rows, random
+        self._values = {column.name: column.drop_nulls() for column in rows.get_columns()}
+        self._random = random
 
     def draw(self) -> str:
         """Return a condition of one to four parts."""
-        names = self._random.choice(self._rows.columns, 3, replace=False)
+        names = self._random.choice([*self._values], 3, replace=False)
         parts = [self._part(str(self._random.choice(names))) for _ in range(self._random.integers(1, 5))]
         text = parts[0]
         for part in parts[1:]:
@@ -74,10 +75,8 @@ class Conditions:
         return _text(self._sampled(name, 1)[0])
 
     def _sampled(self, name: str, count: int) -> list[Any]:
-        values = self._rows[name]
-        return [
-            value for value in values[self._random.integers(len(values), size=8 * count)] if value is not None
-        ][:count]
+        values = self._values[name]
+        return values.gather(self._random.integers(len(values), size=count)).to_list()
 
 
 def _text(value: object) -> str:

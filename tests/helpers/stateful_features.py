@@ -212,6 +212,10 @@ class Featured(Known):
     @precondition(lambda self: not self.has_copies)
     @rule()
     def hide_rows_from_now_on(self) -> None:
+        if dialect_of(load_snapshot(self.path)) == "qbeast-spark":
+            with pytest.raises(qbeast.UnsupportedTableError, match="qbeast-spark reads files without them"):
+                enable_vectors(self.path)
+            return
         enable_vectors(self.path)
         self.becomes(self.now)
 

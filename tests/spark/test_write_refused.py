@@ -95,3 +95,9 @@ def test_stream_error_names_foreach_batch(spark: SparkSession, tmp_path: Path) -
     stream = spark.readStream.format("rate").load()
     with pytest.raises(qbeast.InvalidInputError, match="foreachBatch"):
         bridge.write_table(stream, tmp_path / "t", ["value"])
+
+
+def test_vectors_of_tables_for_a_jvm_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(qbeast.InvalidInputError, match="Leave `deletion_vectors` out"):
+        bridge.write_table(rows(spark), tmp_path / "t", ["a"], dialect="qbeast-spark", deletion_vectors=True)
+    assert not (tmp_path / "t").exists()

@@ -11,7 +11,6 @@ import duckdb
 import numpy as np
 import polars as pl
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from hypothesis import given
@@ -101,15 +100,47 @@ def test_filter_in_engines_is_the_sample_of_next_multiple(
         assert_same_rows(own, sampled(case.rows, case.indexed, fraction))
 
 
-def test_engines_skip_row_groups_of_other_weights(tmp_path: Path) -> None:
-    rows = pl.DataFrame({ROW: np.arange(100_000)}).with_columns(x=pl.col(ROW) * 7919 % 10_007)
-    qbeast.write_table(rows, tmp_path, [ROW, "x"], cube_size=2_000, sample_column=NAME)
-    groups, opened = 0, 0
-    for file in DeltaTable(tmp_path).file_uris():
-        footer = pq.read_metadata(file)
-        place = footer.schema.names.index(NAME)
-        for group in map(footer.row_group, range(footer.num_row_groups)):
-            groups += group.num_rows
-            opened += group.num_rows * (group.column(place).statistics.min < 0.01)
-    assert groups == rows.height
-    assert opened < 0.2 * groups
+HIDDEN = "_qbeast_weight"
+ROUND = [0.01, 0.05, 0.1, 0.13, 0.2, 0.27, 0.37, 0.5, 0.64, 0.8]
+
+
+def last_weight(fraction: float) -> int:
+    """The largest weight of a sample, by the format."""
+    return int(fraction * (2**32 - 1) - 2**31) - 1
+
+
+def row_groups(path: Path, column: str) -> pl.DataFrame:
+    """Rows, and minimum of a column, of all row groups by the footers."""
+    with duckdb.connect() as connection:
+        chunks = connection.sql(f"from parquet_metadata({DeltaTable(path).file_uris()})")
+        chosen = chunks.filter(f"path_in_schema = '{column}'")
+        return chosen.select("row_group_num_rows as rows, stats_min::double as least").pl()
+
+
+@pytest.mark.parametrize("column", [None, NAME])
+def test_engines_skip_row_groups_of_other_samples(tmp_path: Path, column: str | None) -> None:
+    count = 120_000
+    rows = pl.DataFrame({ROW: np.arange(count)}).with_columns(x=pl.col(ROW) * 7919 % 10_007)
+    qbeast.write_table(rows, tmp_path, [ROW, "x"], cube_size=count, sample_column=column)
+    groups = row_groups(tmp_path, column or HIDDEN)
+    assert groups["rows"].sum() == count
+    for fraction in ROUND:
+        end = fraction if column else (last_weight(fraction) >> 16) + 0.5
+        opened = groups.filter(pl.col("least") < end)["rows"].sum()
+        assert opened == sampled(rows, [ROW, "x"], math.ceil(fraction * 65536) / 65536).height
+
+
+@examples(2, sweep=60)
+@given(case=cases(most_frames=4 if is_sweep() else 1, most_rows=60 if is_sweep() else 30), fraction=FRACTIONS)
+def test_hidden_column_selects_all_rows_of_a_sample(case: Case, fraction: float) -> None:
+    case = replace(case, dialect="documented")
+    with folder() as path, small_files(file_rows=20, page_rows=2), duckdb.connect() as connection:
+        write(path, case)
+        files = DeltaTable(path).file_uris()
+        if not files:
+            return
+        selected = connection.read_parquet(files, union_by_name=True).filter(
+            f"{HIDDEN} is null or {HIDDEN} <= {last_weight(fraction) >> 16} or {fraction} = 1"
+        )
+        read = {row for (row,) in selected.select(ROW).fetchall()}
+        assert read >= set(sampled(case.rows, case.indexed, fraction)[ROW])

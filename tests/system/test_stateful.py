@@ -320,6 +320,11 @@ class Life(Featured):
             with pytest.raises(qbeast.InvalidInputError, match="hidden rows"):
                 self.table().switch_dialect(other)
             return
+        has_vectors = "deletionVectors" in (load_snapshot(self.path).protocol.reader_features or ())
+        if has_vectors and other == "qbeast-spark" and SAMPLE not in self.table().schema:
+            with pytest.raises(qbeast.InvalidInputError, match="DROP FEATURE"):
+                self.table().switch_dialect(other, jvm="0.8")
+            return
         if config.sample_by and other == "qbeast-spark" and SAMPLE not in self.table().schema:
             with pytest.raises(qbeast.InvalidInputError, match="its samples are by"):
                 self.table().switch_dialect(other)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.space.steps import step_edges
+from qbeast_core.space.weights import sample_values
 from qbeast_core.tree.key_tag import HeavyKeys, keys_of_file
 from qbeast_core.tree.layout.arrange import Arrangement, Grain, arrange
 from qbeast_core.tree.layout.kd import kd_order, ranks
@@ -145,6 +146,32 @@ def test_samples_read_few_rows_besides_their_own() -> None:
         limit = LOW + fraction * 2**32
         read, sampled = shape.band_rows[shape.first_weights < limit].sum(), (weights < limit).sum()
         assert sampled <= read <= 1.6 * sampled
+
+
+DIGITS = (1, 1.3, 1.65, 2, 2.7, 3.7, 5, 6.4, 8)
+
+
+@examples(5, sweep=300)
+@given(st.sampled_from(DIGITS), st.integers(1, 3), st.integers(20_000, 60_000), st.integers(0, 999))
+def test_stored_columns_select_the_bands_of_round_samples(
+    digits: float, power: int, rows: int, seed: int
+) -> None:
+    """An engine reads a band by 16 bits of its smallest weight, as if it saw all 32."""
+    fraction = digits / 10**power
+    weights = np.random.default_rng(seed).integers(LOW, END, rows).astype(np.int32)
+    firsts = arrange(weights, [], grain(10, 50)).shape.first_weights
+    limit = int(fraction * (2**32 - 1) - 2**31)
+    assert ((firsts >> 16 <= (limit - 1) >> 16) == (firsts < limit)).all()
+    assert ((sample_values(firsts) < fraction) == (firsts < limit)).all()
+
+
+def test_small_samples_of_dense_weights_read_their_own_rows() -> None:
+    """Where thousands of rows have equal 16 bits, bands begin at fractions between them too."""
+    weights = np.random.default_rng(8).integers(LOW, LOW + 2**20, 100_000).astype(np.int32)
+    shape = arrange(weights, [], grain(10, 50)).shape
+    for fraction in (1e-6, 1e-5, 2e-5, 1e-4, 2e-4):
+        limit = LOW + fraction * 2**32
+        assert shape.band_rows[shape.first_weights < limit].sum() <= 1.01 * (weights < limit).sum() + 50
 
 
 def bands_of(weights: np.ndarray, few_rows: int) -> int:

@@ -63,8 +63,8 @@ def arrow_schema(footer: bytes) -> pl.Schema | None:
 
     >>> file = io.BytesIO()
     >>> pl.DataFrame({"x": [1]}).write_parquet(file)
-    >>> arrow_schema(file.getvalue())
-    Schema([('x', Int64)])
+    >>> dict(arrow_schema(file.getvalue()))
+    {'x': Int64}
     """
     from pyarrow import ArrowException  # noqa: PLC0415 - slow to load, and few reads need it
     from pyarrow import parquet as pq  # noqa: PLC0415 - the same

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -110,6 +111,35 @@ class LocalStore:
 
     def _at(self, path: str) -> Path:
         return Path(self.locate(path))
+
+
+def status_of(path: Path) -> os.stat_result | None:
+    """Return the status of a file or folder, None if nothing is there; raise StorageError if it cannot be seen.
+
+    `Path.exists` and its like return False from Python 3.14 on where permissions forbid to look.
+    """
+    # ValueError: a name with a null character.
+    with _errors("read", str(path)), suppress(FileNotFoundError, NotADirectoryError, ValueError):
+        return path.stat()
+    return None
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether a path is a folder; raise StorageError if it cannot be seen."""
+    status = status_of(path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
+
+
+def is_file(path: Path) -> bool:
+    """Return whether a path is a file; raise StorageError if it cannot be seen."""
+    status = status_of(path)
+    return status is not None and stat.S_ISREG(status.st_mode)
+
+
+def entries_of(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """Yield what is in a folder; raise StorageError if it cannot be listed."""
+    with _errors("list", str(folder)), os.scandir(folder) as entries:
+        yield from entries
 
 
 @contextmanager

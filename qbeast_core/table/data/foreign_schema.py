@@ -9,6 +9,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError, UnsupportedTableError
+from qbeast_core.log.actions import Protocol
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.revision import Revision
@@ -85,6 +86,17 @@ def refuse_mapping(uri: str, columns: StoredColumns) -> None:
             "Use the dialect 'documented', or copy the rows to a new table with dialect=\"qbeast-spark\"."
         )
         raise UnsupportedTableError(msg, path=uri, feature="columnMapping")
+
+
+def refuse_vectors(uri: str, protocol: Protocol) -> None:
+    """Refuse the dialect qbeast-spark where files may have deletion vectors: the JVM would return hidden rows."""
+    if "deletionVectors" in (protocol.reader_features or ()):
+        msg = (
+            f"{uri!r} may have deletion vectors (the table feature deletionVectors). qbeast-spark reads files without "
+            "them, and its optimize refuses the table. Use the dialect 'documented', or copy the rows to a new table "
+            'with dialect="qbeast-spark".'
+        )
+        raise UnsupportedTableError(msg, path=uri, feature="deletionVectors")
 
 
 def visible_columns(schema: pl.Schema) -> pl.Schema:

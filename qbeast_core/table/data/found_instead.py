@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from qbeast_core.io.stores.local import entries_of
 from qbeast_core.support.suggestions import SCANS, convert_call, copy_call, write_call
 
 # The folder that makes a table of the one that it is in.
@@ -27,8 +27,8 @@ def found_instead(uri: str, root: Path) -> str:
     if not root.is_dir():
         return f"there is no table at {uri}: nothing is there. {write_call(uri)} would make one."
     no_table = f"but no Delta table (it holds no {LOG_DIRECTORY})"
-    with os.scandir(root) as entries:
-        visible = [entry for entry in islice(entries, _MAX_ENTRIES) if not entry.name.startswith(("_", "."))]
+    entries = islice(entries_of(root), _MAX_ENTRIES)
+    visible = [entry for entry in entries if not entry.name.startswith(("_", "."))]
     kinds = Counter(Path(entry.name).suffix.lower() for entry in visible if entry.is_file())
     folders = [entry.name for entry in visible if "=" in entry.name and entry.is_dir()]
     hive = list(dict.fromkeys(name.partition("=")[0] for name in folders))

@@ -57,8 +57,8 @@ def to_frame(data: FrameLike) -> pl.DataFrame:
     Categoricals become strings, unsigned integers the next wider signed ones, timestamps microseconds
     (zoned ones in UTC). The rows and their order stay.
 
-    >>> to_frame(pl.DataFrame({"a": pl.Series([1], dtype=pl.UInt8)})).schema
-    Schema([('a', Int16)])
+    >>> to_frame(pl.DataFrame({"a": pl.Series([1], dtype=pl.UInt8)})).dtypes
+    [Int16]
     """
     frame = _collect(data)
     schema = frame.schema  # once: Polars makes it anew each time

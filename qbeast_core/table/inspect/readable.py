@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.io.stores.local import status_of
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.log.files.deletion_vector import FileKey, file_key, file_paths, parse_vector
 from qbeast_core.log.files.replay import actions_of
@@ -121,7 +122,7 @@ def _broken(
     paths = {path.text for item in lifetimes for path in item.file.paths if path.kind == "inside"}
     missing = paths.difference(names)
     if store.local_root is not None:  # a listing does not follow links
-        missing = {path for path in missing if not (store.local_root / path).exists()}
+        missing = {path for path in missing if status_of(store.local_root / path) is None}
     steps = [0] * (len(run) + 1)
     for item in lifetimes:
         if any(path.text in missing for path in item.file.paths):

@@ -30,7 +30,7 @@ from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.data.file_scan import open_files
-from qbeast_core.table.data.foreign_schema import refuse_mapping
+from qbeast_core.table.data.foreign_schema import refuse_mapping, refuse_vectors
 from qbeast_core.table.data.found_instead import log_instead
 from qbeast_core.table.data.schema import listed_names
 from qbeast_core.table.engine.interfaces import Engine
@@ -144,6 +144,7 @@ def _new_metadata(schema: pl.Schema, partitions: tuple[str, ...]) -> Metadata:
 def _refuse_stored_columns(snapshot: Snapshot, specs: Sequence[ColumnSpec], options: WriteOptions) -> None:
     if options.dialect == "qbeast-spark":
         refuse_mapping(snapshot.uri, snapshot.columns)
+        refuse_vectors(snapshot.uri, snapshot.protocol)
     key = listed_names(options.sample_by or (), "sample_by")
     refuse_collations([*(spec.name for spec in specs), *key], snapshot.columns.collated)
 

@@ -15,6 +15,7 @@ from qbeast_core.io.parquet.footer import Unreadable, read_footer, stored_size
 from qbeast_core.io.stores.store import map_files
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.file_changes import LastChange, retag
+from qbeast_core.log.protocol import DELETION_VECTORS, may_hide_rows
 from qbeast_core.results import Result
 from qbeast_core.spec.block import BlocksDialect, respell_blocks
 from qbeast_core.spec.column_spec import ColumnSpec
@@ -80,7 +81,7 @@ def switch_dialect(
     entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
     if dialect == "qbeast-spark":
         refuse_mapping(snapshot.uri, snapshot.columns)
-        _refuse_unsupported(snapshot)
+        _refuse_unsupported(snapshot, jvm)
         check_columns([ColumnSpec(name) for name in latest.columns], snapshot.schema, dialect)
         if jvm == "0.7":
             _refuse_new_transformations(snapshot)
@@ -129,7 +130,7 @@ def _respelled(add: AddFile, dialect: BlocksDialect) -> AddFile:
     return add.model_copy(update={"tags": {**tags, "blocks": respell_blocks(text, dialect)}})
 
 
-def _refuse_unsupported(snapshot: Snapshot) -> None:
+def _refuse_unsupported(snapshot: Snapshot, jvm: JvmRelease) -> None:
     """Raise if qbeast-spark does not support a property of the table."""
     name, partitions = snapshot.sample_column, snapshot.columns.partitions
     new_table = 'to a new table, with dialect="qbeast-spark".'
@@ -142,6 +143,12 @@ def _refuse_unsupported(snapshot: Snapshot) -> None:
     elif (hidden := _hidden_rows(snapshot)) is not None:
         reason = f"{hidden}, and qbeast-spark reads files without their deletion vectors"
         cure = "Call Table.optimize(purge=True) first: it removes them."
+    elif jvm == "0.8" and "deletionVectors" in (snapshot.protocol.reader_features or ()):
+        reason = "it has the table feature deletionVectors, with which the optimize of qbeast-spark 0.8 refuses a table"
+        cure = f"Remove it in Spark (ALTER TABLE ... DROP FEATURE deletionVectors), or write the rows {new_table}"
+    elif may_hide_rows(snapshot.protocol, snapshot.metadata):
+        reason = "its changes may hide rows, and qbeast-spark reads files without their deletion vectors"
+        cure = f"Call Table.set_properties({{{DELETION_VECTORS!r}: None}}) first."
     elif snapshot.config.sample_by:
         key = list(snapshot.config.sample_by)
         reason = f"its samples are by the hash of {key}, and qbeast-spark samples by the indexed columns"

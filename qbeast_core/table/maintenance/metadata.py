@@ -14,6 +14,7 @@ from qbeast_core.log.columns.mapping import with_fields
 from qbeast_core.log.delta_schema import merged_schema
 from qbeast_core.log.properties import SETTABLE, expected_value
 from qbeast_core.log.protocol import DELETION_VECTORS, is_true
+from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.type_names import NAMES, TypeLike, type_of
 from qbeast_core.results import MetadataResult
 from qbeast_core.spec.table_config import IMPORTANCE
@@ -132,17 +133,30 @@ def _refuse_property(snapshot: Snapshot, key: object, value: object) -> None:
         msg = f"{key!r} takes {expected}, got {value!r}."
         raise InvalidInputError(msg, argument="properties")
     refuse_feed_columns({key: value or ""}, snapshot.schema, snapshot.uri)
-    iceberg = [name for name in _ICEBERG if is_true(snapshot.metadata, name)]
-    if key == DELETION_VECTORS and (value or "").lower() == "true" and iceberg:
-        msg = (
-            f"{snapshot.uri!r} cannot have deletion vectors: {iceberg[0]} is true, and readers of Iceberg ignore them. "
-            "Let Spark unset that property first."
-        )
-        raise UnsupportedTableError(msg, path=snapshot.uri, feature=key)
+    if key == DELETION_VECTORS and (value or "").lower() == "true":
+        _refuse_vectors(snapshot)
     named = snapshot.protocol.writer_features
     if key == "delta.appendOnly" and value is not None and named is not None and "appendOnly" not in named:
         msg = f"{key!r} needs the feature appendOnly, which {snapshot.uri!r} does not have."
         raise UnsupportedTableError(msg, path=snapshot.uri, feature="appendOnly")
+
+
+def _refuse_vectors(snapshot: Snapshot) -> None:
+    """Raise if readers of the table would return the rows that deletion vectors hide."""
+    iceberg = [name for name in _ICEBERG if is_true(snapshot.metadata, name)]
+    if iceberg:
+        why = (
+            f"{iceberg[0]} is true, and readers of Iceberg ignore them. Let Spark unset that property first."
+        )
+    elif snapshot.config.is_indexed and dialect_of(snapshot) == "qbeast-spark":
+        why = (
+            "it has the dialect 'qbeast-spark', and qbeast-spark reads files without them, and its optimize refuses "
+            "the table. If qbeast-spark need not read it, use the dialect 'documented': Table.switch_dialect."
+        )
+    else:
+        return
+    msg = f"{snapshot.uri!r} cannot have deletion vectors: {why}"
+    raise UnsupportedTableError(msg, path=snapshot.uri, feature=DELETION_VECTORS)
 
 
 def add_constraint(snapshot: Snapshot, name: str, expression: str) -> tuple[MetadataResult, Snapshot | None]:

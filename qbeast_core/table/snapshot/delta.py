@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
@@ -28,6 +27,7 @@ from qbeast_core.errors import (
     shown_cause,
 )
 from qbeast_core.io.parquet.pages import PageReader
+from qbeast_core.io.stores.local import entries_of, is_folder
 from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.resolve import SCHEMES
 from qbeast_core.io.stores.store import Store, reason_of_failure
@@ -152,7 +152,7 @@ def open_delta(location: Location, *, version: int | None = None) -> tuple[Delta
     """Open a table, by default its newest version."""
     store = location.store
     root = store.local_root
-    if root is not None and not (root / LOG_DIRECTORY).is_dir():
+    if root is not None and not is_folder(root / LOG_DIRECTORY):
         raise TableNotFoundError(log_instead(store.uri) or found_instead(store.uri, root), path=store.uri)
     _refuse_linked_log(store)
     if version is None:
@@ -204,8 +204,8 @@ def _refuse_linked_log(store: Store) -> None:
         return
     for folder in (LOG_DIRECTORY, f"{LOG_DIRECTORY}/{SIDECARS}"):
         store.locate(folder)
-        with suppress(FileNotFoundError), os.scandir(root / folder) as entries:
-            for entry in entries:
+        with suppress(FileNotFoundError):
+            for entry in entries_of(root / folder):
                 if entry.is_symlink():
                     store.locate(f"{folder}/{entry.name}")
 

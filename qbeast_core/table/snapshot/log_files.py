@@ -15,6 +15,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import CommitUnknownError, InvalidMetadataError, StorageError
+from qbeast_core.io.stores.local import status_of
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.log.actions import CommitInfo, commit_times, parse_commit
 from qbeast_core.log.files.replay import LogState, actions_of
@@ -202,9 +203,8 @@ def fingerprint(store: LogFiles, version: int) -> tuple[int, int, int] | None:
     """Identify a local commit file, to detect a table that was deleted and written again."""
     if store.local_root is None:
         return None
-    try:
-        status = (store.local_root / commit_path(version)).stat()
-    except FileNotFoundError:
+    status = status_of(store.local_root / commit_path(version))
+    if status is None:
         return None
     return status.st_ino, status.st_mtime_ns, status.st_size
 

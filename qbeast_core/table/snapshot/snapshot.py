@@ -22,6 +22,7 @@ from qbeast_core.errors import (
     UnsupportedTableError,
     VersionNotFoundError,
 )
+from qbeast_core.io.stores.local import status_of
 from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, Protocol
@@ -285,8 +286,8 @@ def load_snapshot(
     >>> from deltalake import write_deltalake
     >>> write_deltalake("sales", pl.DataFrame({"price": [1.5, 2.5]}))
     >>> snapshot = load_snapshot("sales")
-    >>> snapshot.version, snapshot.schema, snapshot.files["num_records"].to_list()
-    (0, Schema([('price', Float64)]), [2])
+    >>> snapshot.version, dict(snapshot.schema), snapshot.files["num_records"].to_list()
+    (0, {'price': Float64}, [2])
     """
     number, timestamp = version_or_time(version)
     location = Location.of(path, storage_options, allow_absolute_paths=allow_absolute_paths)
@@ -381,7 +382,7 @@ def _is_newest(snapshot: Snapshot) -> bool:
     root = snapshot.source.store.local_root
     if root is None or snapshot.fingerprint is None:
         return False
-    return not (root / commit_path(snapshot.version + 1)).exists()
+    return status_of(root / commit_path(snapshot.version + 1)) is None
 
 
 def keep(snapshot: Snapshot) -> None:

@@ -22,7 +22,7 @@ from qbeast_core.log.delta_schema import merged_schema, noted_fields, schema_to_
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.properties import COMPRESSION, codec_of
 from qbeast_core.log.protocol import CHANGE_FEED, DELETION_VECTORS, WriteMode, is_true
-from qbeast_core.log.rebase import found_dialect
+from qbeast_core.log.rebase import dialect_of, found_dialect
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries, stored_importance
@@ -32,6 +32,7 @@ from qbeast_core.table.data.foreign_schema import (
     refuse_lost_columns,
     refuse_mapping,
     refuse_taken_name,
+    refuse_vectors,
 )
 from qbeast_core.table.data.row_rules import RowRules
 from qbeast_core.table.data.schema import (
@@ -114,8 +115,7 @@ def prepare(
     state = Index(target) if target is not None and appending else None
     latest = target.config.latest if target is not None else None
     dialect = _dialect(options, target)
-    if target is not None and dialect == "qbeast-spark":
-        refuse_mapping(target.uri, target.columns)
+    _refuse_dialect(target, options, dialect)
     sample_column = _sample_column(frame, target, options, dialect)
     given = frame.columns
     rules = _rules_of_rows(target, options, given)
@@ -267,6 +267,24 @@ def _dialect(options: WriteOptions, target: Snapshot | None) -> BlocksDialect:
         msg = f"the table uses the dialect {dialect!r}, not {requested!r}. {cure}"
         raise InvalidInputError(msg, argument="dialect", value=requested, known=[dialect])
     return dialect
+
+
+def _refuse_dialect(target: Snapshot | None, options: WriteOptions, dialect: BlocksDialect) -> None:
+    """Raise if qbeast-spark would not support the table after the write, whose dialect is for it."""
+    if dialect != "qbeast-spark":
+        return
+    if options.deletion_vectors:
+        msg = (
+            "tables of the dialect 'qbeast-spark' cannot have deletion vectors: qbeast-spark reads files without them, "
+            "and its optimize refuses the table. Leave `deletion_vectors` out: changes then rewrite files."
+        )
+        if target is None or options.mode == "overwrite":
+            msg += " Or use the dialect 'documented'."
+        raise InvalidInputError(msg, argument="deletion_vectors", value=options.deletion_vectors)
+    if target is not None:
+        refuse_mapping(target.uri, target.columns)
+        if dialect_of(target) != dialect:
+            refuse_vectors(target.uri, target.protocol)
 
 
 def _sample_column(

@@ -1,8 +1,9 @@
 """Arrange the rows of a file: bands of one range of weights, with pages of one place.
 
 A band is a row group. Its weights reach from one of the fractions `_EDGES` to the next one, so a sample reads little
-besides its own rows, also where an engine skips whole row groups. Within a band, pages of equal rows are boxes in space
-(`kd_order`), so a filter reads few pages.
+besides its own rows, also where an engine skips whole row groups by a stored column. Such columns hold 16 bits of a
+weight, so bands begin where these change. Within a band, pages of equal rows are boxes in space (`kd_order`), so a
+filter reads few pages.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from qbeast_core.space.arrays import I32Array, I64Array, U32Array
-from qbeast_core.space.weights import weight_to_fraction
+from qbeast_core.space.weights import MAX_WEIGHT, SAMPLE_STEPS, fraction_to_weight, weight_to_fraction
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.key_tag import HeavyKeys
 from qbeast_core.tree.layout.kd import Ranks, kd_order, ranks
@@ -38,8 +39,8 @@ _PAGE_SHARE: Final = 1 / 8
 _PAGES_PER_BAND: Final = 2  # at least
 _PAGE_STEP: Final = 32  # integers are packed in groups of 32
 _MAX_PAGE_ROWS: Final = 2048
-_WEIGHTS: Final = 1 << 32
-_SIGN: Final = 1 << 31
+# Weights that have one value in `_qbeast_weight`, and in the sample column.
+_STEP: Final = (1 << 32) // SAMPLE_STEPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,18 +133,26 @@ def arrange(
 def _first_weights(ordered: I32Array, grain: Grain) -> I32Array:
     """Return the smallest weight of each band, given the weights in order.
 
-    The lowest band has all rows below the first fraction that leaves enough rows on both sides.
+    The lowest band has all rows below the first edge that leaves enough rows on both sides. The edges are the first
+    steps of weights at or above each fraction: from a band that began within a step, engines would read rows of none
+    of its samples. Only where the rest of the step has enough rows for a band, a band begins at the fraction too.
     """
     # A file with small weights only has some of the rows of a larger one.
     share = min(2 * weight_to_fraction(int(ordered[len(ordered) // 2])), 1.0)
     fractions = _FEW_EDGES if len(ordered) <= grain.few_rows * share else _EDGES
-    edges = np.floor(np.array(fractions) * _WEIGHTS).astype(np.int64) - _SIGN
-    starts, last = [0], 0
-    for start in np.searchsorted(ordered, edges).tolist():
-        if min(start - last, len(ordered) - start) >= grain.min_band_rows:
+    weights = fraction_to_weight(np.array(fractions)).astype(np.int64)
+    edges = np.union1d(weights, _next_step(weights))
+    ends = np.where(edges % _STEP == 0, MAX_WEIGHT + 1, _next_step(edges))
+    starts = [0]
+    for start, end in np.searchsorted(ordered, np.stack([edges, ends], axis=1)).tolist():
+        if min(start - starts[-1], end - start) >= grain.min_band_rows:
             starts.append(start)
-            last = start
     return ordered[starts]
+
+
+def _next_step(weights: I64Array) -> I64Array:
+    """Return the first weights at or above some that begin a step."""
+    return -(-weights // _STEP) * _STEP
 
 
 def _by_place(

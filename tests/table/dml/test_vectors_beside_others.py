@@ -21,9 +21,12 @@ from tests.helpers.races import landing_first
 from tests.helpers.row_ids import commits
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows, small_files
-from tests.helpers.vectors import few, hidden_rows, rows_by_sql, vector_files
+from tests.helpers.vectors import enable_vectors, few, hidden_rows, rows_by_sql, vector_files
 
-pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),
+    pytest.mark.filterwarnings("ignore::qbeast.HiddenColumnWarning"),
+]
 ROWS = spread(120)
 NUMBER = pl.col(ROW)
 OURS, THEIRS, BOTH = (NUMBER % 20).eq(3), (NUMBER % 20).eq(8), (NUMBER % 40).eq(3)
@@ -135,7 +138,12 @@ def test_disabled_vectors_hide_no_rows(path: Path, name: str) -> None:
 def test_switched_dialect_hides_no_rows(tmp_path: Path) -> None:
     rows = ROWS.drop("d")
     qbeast.write_table(rows, tmp_path, columns=[ROW, "a"], deletion_vectors=True)
-    with landing_first(lambda: qbeast.open_table(tmp_path).switch_dialect("qbeast-spark", jvm="0.8")):
+
+    def switch() -> None:
+        qbeast.open_table(tmp_path).set_properties({"delta.enableDeletionVectors": None})
+        qbeast.open_table(tmp_path).switch_dialect("qbeast-spark")
+
+    with landing_first(switch):
         result = qbeast.open_table(tmp_path).delete(OURS)
     assert set(result.plan["action"]) == {"rewrite"}
     assert_same_rows(qbeast.read_table(tmp_path), rows.filter(~OURS))
@@ -149,16 +157,21 @@ def test_tables_with_hidden_rows_keep_their_dialect(tmp_path: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError, match="1 of its files have hidden rows"):
         table.switch_dialect("qbeast-spark")
     table.optimize(purge=True)
-    assert table.switch_dialect("qbeast-spark", jvm="0.8").committed
+    with pytest.raises(qbeast.InvalidInputError, match="enableDeletionVectors': None"):
+        table.switch_dialect("qbeast-spark")
+    table.set_properties({"delta.enableDeletionVectors": None})
+    assert table.switch_dialect("qbeast-spark").committed
     assert_same_rows(table.read(), rows.filter(~OURS))
 
 
 def test_rows_hidden_beside_a_switch_refuse_it(tmp_path: Path) -> None:
-    qbeast.write_table(ROWS.drop("d"), tmp_path, columns=[ROW, "a"], deletion_vectors=True)
-    with (
-        landing_first(lambda: qbeast.open_table(tmp_path).delete(OURS)),
-        pytest.raises(qbeast.QbeastError, match="hidden rows"),
-    ):
+    qbeast.write_table(ROWS.drop("d"), tmp_path, columns=[ROW, "a"])
+
+    def hide() -> None:
+        enable_vectors(tmp_path)
+        qbeast.open_table(tmp_path).delete(OURS)
+
+    with landing_first(hide), pytest.raises(qbeast.QbeastError, match="hidden rows"):
         qbeast.open_table(tmp_path).switch_dialect("qbeast-spark", jvm="0.8")
     assert hidden_rows(tmp_path)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 import qbeast
 from qbeast_core.table.dml.change import ChangeOptions, run_change
@@ -29,7 +29,7 @@ from tests.helpers.row_ids import ID_COLUMN, check_log, commits, row_ids, tracke
 from tests.helpers.scattering import PartsEngine
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, sampled, small_files
-from tests.helpers.vectors import enable_vectors, few, hidden_rows, rows_by_sql, vector_files
+from tests.helpers.vectors import ENABLED, enable_vectors, few, hidden_rows, rows_by_sql, vector_files
 from tests.table.rules.tables import IDENTITY, high_water_mark, ruled
 
 pytestmark = [
@@ -345,7 +345,8 @@ def test_rules_hold_for_moved_rows(tmp_path: Path) -> None:
 def test_tables_of_a_jvm_hide_no_rows(tmp_path: Path, name: str) -> None:
     path = tmp_path / "t"
     before = rows().drop("d")
-    qbeast.write_table(before, path, columns=[ROW, "a"], dialect="qbeast-spark", deletion_vectors=True)
+    qbeast.write_table(before, path, columns=[ROW, "a"], dialect="qbeast-spark")
+    DeltaTable(path).alter.set_table_properties(ENABLED)  # ours refuses it
     table = qbeast.open_table(path)
     changes: dict[str, tuple[Callable[[], qbeast.ChangeResult], pl.DataFrame]] = {
         "delete": (lambda: table.delete(SOME), before.filter(~SOME)),

@@ -7,8 +7,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +16,7 @@ import qbeast
 from qbeast_core.io.stores.machine import machine_bytes
 from qbeast_core.table.engine.budget import Budget, bytes_of_text
 from qbeast_core.table.engine.spill.spill_folder import SpillFolder
+from tests.helpers.users import another_user
 
 KILLED = """
     import os, signal, sys
@@ -79,19 +78,6 @@ def test_folders_of_other_users_stay(tmp_path: Path) -> None:
     os.chown(theirs, 12345, 12345)
     SpillFolder(tmp_path).close()
     assert (theirs / "lock").exists()
-
-
-@contextmanager
-def another_user() -> Generator[None]:
-    """Be somebody who may write nothing that others own: root may write anywhere."""
-    if os.getuid() != 0:
-        yield
-        return
-    os.seteuid(12345)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 @pytest.mark.parametrize(("mode", "below"), [(0o555, ""), (0o500, "hidden")])

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 import qbeast
 from qbeast_core.table.maintenance.dialect import hidden_column_files
@@ -18,6 +18,7 @@ from qbeast_core.table.write.append_by_tasks import begin_append, publish_parts
 from tests.helpers.invariants import BLOCK_KEYS, check_invariants, read_log
 from tests.helpers.races import landing_first
 from tests.helpers.tables import assert_same_rows, sampled
+from tests.helpers.vectors import ENABLED, vector_files
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),
@@ -138,4 +139,109 @@ def test_replaced_files_follow_a_concurrent_switch(tmp_path: Path, change: str) 
             qbeast.write_table(ROWS, tmp_path, mode="overwrite")
     assert not set(load_snapshot(tmp_path).data_paths) >= rows_held
     assert not unfit(tmp_path, rows_held)
+    check_invariants(tmp_path)
+
+
+JVM = "qbeast-spark"
+
+
+def is_for_a_jvm_with_vectors(path: Path) -> bool:
+    """Whether qbeast-spark has to read a table with vectors, as deltalake reads its log."""
+    if not DeltaTable.is_deltatable(str(path)):
+        return False
+    features = DeltaTable(path).protocol().reader_features or []
+    configuration = DeltaTable(path).metadata().configuration
+    return configuration.get("qbeast.blocksDialect") == JVM and "deletionVectors" in features
+
+
+def plain_with_vectors(path: Path) -> None:
+    write_deltalake(path, ROWS, configuration=ENABLED)
+
+
+def ours_with_vectors(path: Path) -> None:
+    table(path, LINEAR, deletion_vectors=True)
+
+
+def of_a_jvm(path: Path) -> None:
+    table(path, LINEAR, dialect=JVM)
+
+
+REFUSED: dict[str, tuple[Callable[[Path], None], Callable[[str], object], str]] = {
+    "write": (
+        lambda _: None,
+        lambda uri: qbeast.write_table(ROWS, uri, columns=LINEAR, dialect=JVM, deletion_vectors=True),
+        "Leave `deletion_vectors` out.*'documented'",
+    ),
+    "append": (
+        of_a_jvm,
+        lambda uri: qbeast.write_table(ROWS, uri, mode="append", deletion_vectors=True),
+        "Leave `deletion_vectors` out",
+    ),
+    "set": (of_a_jvm, lambda uri: qbeast.open_table(uri).set_properties(ENABLED), r"Table\.switch_dialect"),
+    "overwrite": (
+        ours_with_vectors,
+        lambda uri: qbeast.write_table(ROWS, uri, mode="overwrite", dialect=JVM),
+        "copy the rows to a new table",
+    ),
+    "switch": (
+        ours_with_vectors,
+        lambda uri: qbeast.open_table(uri).switch_dialect(JVM),
+        r"Table\.set_properties\({'delta\.enableDeletionVectors': None}\)",
+    ),
+    "switch for 0.8": (
+        ours_with_vectors,
+        lambda uri: qbeast.open_table(uri).switch_dialect(JVM, jvm="0.8"),
+        "DROP FEATURE deletionVectors",
+    ),
+    "convert": (
+        plain_with_vectors,
+        lambda uri: qbeast.convert_table(uri, columns=LINEAR, dialect=JVM),
+        "copy the rows to a new table",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_tables_for_a_jvm_get_no_vectors(tmp_path: Path, name: str) -> None:
+    begin, change, cure = REFUSED[name]
+    path = tmp_path / "t"
+    begin(path)
+    with pytest.raises(qbeast.QbeastError, match=cure):
+        change(str(path))
+    assert not is_for_a_jvm_with_vectors(path)
+
+
+@pytest.mark.parametrize("first", ["vectors", "dialect"])
+def test_vectors_beside_a_switch_are_refused(tmp_path: Path, first: str) -> None:
+    opened = table(tmp_path, LINEAR)
+
+    def enable() -> None:
+        qbeast.open_table(tmp_path).set_properties(ENABLED)
+
+    def switch() -> None:
+        qbeast.open_table(tmp_path).switch_dialect(JVM)
+
+    other, ours = (enable, switch) if first == "vectors" else (switch, enable)
+    with landing_first(other), pytest.raises(qbeast.CommitConflictError, match="deletion vectors exclude"):
+        ours()
+    assert not is_for_a_jvm_with_vectors(tmp_path)
+    assert_same_rows(opened.read(), ROWS, "id")
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_vectors_of_other_writers_leave_a_table_writable(tmp_path: Path, *, marked: bool) -> None:
+    """Spark may enable vectors in a table of qbeast-spark; our writes go on, and hide no rows."""
+    of_a_jvm(tmp_path)
+    if not marked:  # as qbeast-spark writes its tables
+        log = tmp_path / "_delta_log" / f"{0:020d}.json"
+        log.write_text(log.read_text().replace(f'"qbeast.blocksDialect":"{JVM}",', ""))
+    DeltaTable(tmp_path).alter.set_table_properties(ENABLED)
+    later = ROWS.with_columns(pl.col("id") + 10_000)  # of a new revision
+    qbeast.write_table(later, tmp_path, mode="append")
+    opened = qbeast.open_table(tmp_path)
+    opened.delete(pl.col("id") % 100 == 7)
+    opened.optimize(full=True)
+    rows = pl.concat([ROWS, later])
+    assert_same_rows(opened.read(), rows.filter(pl.col("id") % 100 != 7), "id")
+    assert not vector_files(tmp_path)
     check_invariants(tmp_path)

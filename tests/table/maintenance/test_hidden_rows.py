@@ -175,11 +175,14 @@ def test_vacuum_removes_vectors_of_no_version(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::qbeast.HiddenColumnWarning")
 def test_dialect_of_readers_without_vectors_needs_a_purge(tmp_path: Path) -> None:
-    table = hiding(tmp_path / "t", ["id", "x"])
+    qbeast.write_table(ROWS, tmp_path / "t", columns=["id:linear", "x:linear"], deletion_vectors=True)
+    table = qbeast.open_table(tmp_path / "t")
+    table.delete(GONE)
     with pytest.raises(qbeast.InvalidInputError, match=r"optimize\(purge=True\)"):
         table.switch_dialect("qbeast-spark")
     table.optimize(purge=True)
-    table.switch_dialect("qbeast-spark", jvm="0.8")
+    table.set_properties({"delta.enableDeletionVectors": "false"})
+    table.switch_dialect("qbeast-spark")
     table.delete(pl.col("x") % 20 == 9)
     stored = pl.concat([pl.read_parquet(path, columns=["id"]) for path in table.files()["path"]])
     assert_same_rows(stored, LEFT.filter(pl.col("x") % 20 != 9).select("id"), key="id")

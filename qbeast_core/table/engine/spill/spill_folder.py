@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import tempfile
 import uuid
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -25,8 +26,10 @@ class SpillFolder:
 
     def __init__(self, parent: str | os.PathLike[str] | None) -> None:
         self.parent = Path(tempfile.gettempdir() if parent is None else parent)
-        with self.writing():  # access to a folder of another user may fail
-            exists = self.parent.is_dir()
+        exists = False
+        # Access to a folder of another user may fail. `Path.is_dir` hides that from Python 3.14 on.
+        with self.writing(), suppress(FileNotFoundError, NotADirectoryError):
+            exists = stat.S_ISDIR(self.parent.stat().st_mode)
         if not exists:
             msg = (
                 f"there is no folder {str(self.parent)!r} to spill rows to. Make it, or name "
