@@ -90,9 +90,8 @@ def estimate(
     >>> result.met, result.frame["total"].item() == rows.filter(pl.col("price") < 50)["price"].sum()
     (True, True)
     """
-    planner = open_version(
-        located(spark, path), version, storage_options, allow_absolute_paths=allow_absolute_paths
-    ).planner
+    location = located(spark, path, storage_options, allow_absolute_paths=allow_absolute_paths)
+    planner = open_version(location, version, None).planner
     limits = Limits.of(
         error=error,
         absolute=absolute,

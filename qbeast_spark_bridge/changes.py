@@ -69,7 +69,7 @@ def read_changes(
     >>> bridge.read_changes(spark, "ids", since=0).select("id", "_change_type").collect()
     [Row(id=1, _change_type='delete')]
     """
-    snapshot = open_version(located(spark, path), None, storage_options).snapshot
+    snapshot = open_version(located(spark, path, storage_options), None, None).snapshot
     schema, tasks = change_tasks(snapshot, since, until)
     return rows_of_tasks(spark, tasks, schema)
 

@@ -157,8 +157,8 @@ def read_table(
     >>> 700 < few.selectExpr("sum(sampling_weight)").first()[0] < 1300
     True
     """
-    place = located(spark, path)
-    planner = open_version(place, version, storage_options, allow_absolute_paths=allow_absolute_paths).planner
+    location = located(spark, path, storage_options, allow_absolute_paths=allow_absolute_paths)
+    planner = open_version(location, version, None).planner
     planner = sampled_by(planner, sample_by)
     schema = nullable_schema(spark_schema(planner.snapshot.schema_json))
     names = None if columns is None else planner.names_of(columns)
@@ -228,7 +228,10 @@ def explain(
     >>> list(bridge.explain("clients", where="client < 10").unused_conditions.values())[0][:24]
     "'client' is indexed by h"
     """
-    planner = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).planner
+    spark = SparkSession.getActiveSession()
+    paths = allow_absolute_paths
+    place = path if spark is None else located(spark, path, storage_options, allow_absolute_paths=paths)
+    planner = open_version(place, version, storage_options, allow_absolute_paths=paths).planner
     planner = sampled_by(planner, sample_by)
     collated = collated_columns(spark_schema(planner.snapshot.schema_json))
     predicate = parse_where(where, planner.snapshot.schema, collated).predicate
