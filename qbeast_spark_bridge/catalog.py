@@ -7,7 +7,7 @@ import re
 from collections import deque
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from qbeast_core.errors import InvalidInputError
@@ -91,9 +91,10 @@ def located(
     """
     name = bare_name(path)
     view = None if name is None else find_view(spark, parts_of(name))
+    if view is not None and storage_options is None:
+        return replace(view.location, trusts_absolute=allow_absolute_paths)
     if view is not None:
         path = view.location.uri
-        storage_options = view.location.options_of_others if storage_options is None else storage_options
     elif name is not None and not may_be_new:
         path = location_of_name(spark, name) or path
     return Location.of(path, storage_options, allow_absolute_paths=allow_absolute_paths)

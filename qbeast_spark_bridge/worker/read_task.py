@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import polars as pl
 import pyarrow as pa
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, StorageError
 from qbeast_core.io.parquet.special_arrays import in_files
 from qbeast_core.io.stores.location import Location
 from qbeast_core.support.sizing import sizing
@@ -24,8 +24,8 @@ from qbeast_spark_bridge.worker.call import grouped
 _BATCH_ROWS: Final = 1 << 17
 # A commit or a checkpoint: a log that was cleaned up may lack the next commit, but not all later ones.
 _VERSION: Final = re.compile(r"(\d{20})\.(?:json|checkpoint\..+)")
-# The stage, as text, of the last task in this process that is neither the first nor the last of its stage.
-_STAGE: Final = {"between": ""}
+# The stage of the last task in this process that is neither the first nor the last of its read.
+_STAGES: Final[dict[str, int | None]] = {}
 
 
 class _AnyScanTask(Protocol):
@@ -97,12 +97,17 @@ class NewestTask:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches, if the version is still the newest."""
         stage = _stage()
-        if self.is_first or (self.is_last and _STAGE["between"] != stage):
+        if self.is_first or (self.is_last and (stage is None or _STAGES.get("between") != stage)):
             self._refuse_newer()
         elif not self.is_last:
-            _STAGE["between"] = stage
-        if self.task is not None:
+            _STAGES["between"] = stage
+        if self.task is None:
+            return
+        try:
             yield from self.task.batches()
+        except StorageError:  # a vacuum removes files of old versions
+            self._refuse_newer()
+            raise
 
     def _refuse_newer(self) -> None:
         after = f"{LOG_DIRECTORY}/{self.version:020d}.json"
@@ -121,12 +126,12 @@ class NewestTask:
         raise InvalidInputError(msg, argument="stale")
 
 
-def _stage() -> str:
-    """Return which stage of Spark this task is of."""
+def _stage() -> int | None:
+    """Return the number of this task's stage; None: another engine runs it."""
     from pyspark import TaskContext  # noqa: PLC0415 -- only workers of the data source have it
 
     context = TaskContext.get()
-    return "" if context is None else str(context.stageId())
+    return None if context is None else context.stageId()
 
 
 def run_tasks(_: None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
