@@ -58,7 +58,7 @@ def estimate(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, the same for executors and this process.
+        Folder, address or name of the table, the same for executors and this process.
     aggregates, per, by : str or polars.Expr, or a sequence or mapping of these
         Aggregates to estimate, values per key, and groups: SQL such as ``"avg(delay)"``, or Polars expressions; a
         mapping names them. See `Table.estimate`.

@@ -57,7 +57,7 @@ def delete(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, the same for executors and this process.
+        Folder, address or name of the table, the same for executors and this process.
     where : str, Column, polars.Expr or True
         Rows for which it is true are deleted; True deletes all rows. For text and Polars expressions see
         `Table.delete`. A Column must have an equivalent in Polars: comparisons of a column with literals or columns
@@ -186,7 +186,7 @@ def merge(
     source : DataFrame
         Rows to merge, of a classic session or of Spark Connect. They are read twice, and must be the same each time.
     path : str or path-like
-        Folder or address of the table, the same for executors and this process.
+        Folder, address or name of the table, the same for executors and this process.
     on, when_matched, when_not_matched, duplicates, when_not_matched_by_source, source_name, schema_mode
         See `Table.merge`. Strings with a collation cannot be keys. Spark's ``MERGE`` inserts rows with equal keys; this
         function does so with ``duplicates="insert"``.

@@ -43,7 +43,7 @@ def read_changes(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, the same for driver and executors.
+        Folder, address or name of the table, the same for driver and executors.
     since, until
         See `qbeast.Table.changes`. `since` is one less than the ``startingVersion`` of Spark's feed.
     storage_options : mapping of str to str, optional

@@ -63,7 +63,7 @@ def optimize(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, the same for executors and this process.
+        Folder, address or name of the table, the same for executors and this process.
     files, revision, fraction, full, into, purge, dry_run, commit_metadata
         See `Table.optimize`.
     progress : callable or bool, optional
@@ -130,7 +130,7 @@ def reindex(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, the same for executors and this process.
+        Folder, address or name of the table, the same for executors and this process.
     columns, cube_size, importance, full, commit_metadata
         See `Table.reindex`.
     progress : callable or bool, optional
@@ -187,7 +187,7 @@ def add_sample_column(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, the same for executors and this process.
+        Folder, address or name of the table, the same for executors and this process.
     name : str, default "sample"
         Name of the column.
     storage_options : mapping of str to str, optional
@@ -242,7 +242,7 @@ def convert(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, or of the Parquet files, the same for executors and this process.
+        Folder, address or name of the table, or folder of the Parquet files, the same for executors and this process.
     columns, cube_size, dialect, sample_by, storage_options, commit_metadata, dry_run
         See `qbeast.convert_table`.
 
@@ -340,7 +340,7 @@ def check(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, the same for executors and this process.
+        Folder, address or name of the table, the same for executors and this process.
     data : bool, default True
         Whether to read the data files. If False, only the log is checked, without Spark.
     version : int, date, datetime or str, optional

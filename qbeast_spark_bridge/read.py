@@ -104,7 +104,7 @@ def read_table(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder, address or name in Spark's catalog of the table, the same for driver and executors.
+        Folder, address or name of the table, the same for driver and executors.
     where : str, Column or polars.Expr, optional
         Rows to keep. SQL text and Polars expressions keep the rows of `qbeast.scan_table`, and skip files; a Column
         is applied by Spark only.

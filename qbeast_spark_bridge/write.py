@@ -70,7 +70,8 @@ def write_table(
     df : DataFrame
         The rows, of a classic session or of Spark Connect. Both reads must return the same rows.
     path : str or path-like
-        Folder or address of the table as in `qbeast.write_table`, the same for executors and this process.
+        Folder or address of the table as in `qbeast.write_table`, the same for executors and this process; or the name
+        of a temporary view of `register_table`.
     columns, mode, where, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect, \
     sample_column, comment, column_comments, partition_by, sample_by, deletion_vectors, change_feed, compression, \
     importance, dry_run
