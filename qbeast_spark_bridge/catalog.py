@@ -89,7 +89,7 @@ def located(
 
     A text that `may_be_new` is the path of a new table, unless `register_table` made it a name.
     """
-    name = bare_name(path)
+    name = _bare_name(path)
     view = None if name is None else find_view(spark, parts_of(name))
     if view is not None and storage_options is None:
         return replace(view.location, trusts_absolute=allow_absolute_paths)
@@ -119,7 +119,7 @@ def plan_views(spark: SparkSession, uri: str) -> None:
                 view.plan(spark)
 
 
-def bare_name(path: str | os.PathLike[str]) -> str | None:
+def _bare_name(path: str | os.PathLike[str]) -> str | None:
     """Return a path that may be a name: a text without separators of a path, if there is no such file or folder."""
     if not isinstance(path, str) or any(mark in path for mark in "/\\:") or os.path.exists(path):  # noqa: PTH110
         return None
