@@ -43,7 +43,6 @@ def count(spark: SparkSession, name: str) -> int:
 
 
 def test_name_is_refused_after_an_insert_and_refreshed(spark: SparkSession, table: str, name: str) -> None:
-    before = spark.table(name)
     assert count(spark, name) == 100
     spark.sql("INSERT INTO logs SELECT id + 100, 0.5 FROM range(10)")
     with pytest.raises(PySparkException, match=REFUSED):
@@ -51,7 +50,15 @@ def test_name_is_refused_after_an_insert_and_refreshed(spark: SparkSession, tabl
     assert bridge.refresh(spark, name) == "`logs`"
     qbeast.read_table(table).write_parquet(f"{table}.parquet")
     assert count(spark, name) == spark.read.parquet(f"{table}.parquet").count() == 110
-    with pytest.raises(PySparkException, match=REFUSED):  # made from the name before
+
+
+@pytest.mark.sweep
+@pytest.mark.classic  # a Connect client looks the name up at each use
+def test_frame_of_a_name_is_refused_once_it_is_old(spark: SparkSession, table: str, name: str) -> None:
+    before = spark.table(name)
+    bridge.delete(spark, table, "id = 42")
+    assert count(spark, name) == 99
+    with pytest.raises(PySparkException, match=REFUSED):
         before.collect()
 
 
