@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         ConvertToQbeastCommand,
         QbeastTable,
         computeQuantilesForColumn,
+        refresh,
         register_table,
     )
     from qbeast_spark_bridge.read import explain, read_table
@@ -39,6 +40,7 @@ __all__ = [
     "read_carbondata",
     "read_changes",
     "read_table",
+    "refresh",
     "register",
     "register_table",
     "reindex",
@@ -54,7 +56,13 @@ _HOMES = {
     "changes": ("read_changes",),
     "maintenance": ("add_sample_column", "check", "convert", "optimize", "reindex", "upgrade"),
     "notebook": ("load_ipython_extension",),  # what %load_ext calls
-    "names": ("ConvertToQbeastCommand", "QbeastTable", "computeQuantilesForColumn", "register_table"),
+    "names": (
+        "ConvertToQbeastCommand",
+        "QbeastTable",
+        "computeQuantilesForColumn",
+        "refresh",
+        "register_table",
+    ),
     "read": ("explain", "read_table"),
     "session": ("explain_error", "register"),
     "write": ("write_table",),

@@ -58,7 +58,7 @@ def estimate(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, the same for executors and this process.
+        Folder, address or name of the table, the same for executors and this process.
     aggregates, per, by : str or polars.Expr, or a sequence or mapping of these
         Aggregates to estimate, values per key, and groups: SQL such as ``"avg(delay)"``, or Polars expressions; a
         mapping names them. See `Table.estimate`.
@@ -90,9 +90,8 @@ def estimate(
     >>> result.met, result.frame["total"].item() == rows.filter(pl.col("price") < 50)["price"].sum()
     (True, True)
     """
-    planner = open_version(
-        located(spark, path), version, storage_options, allow_absolute_paths=allow_absolute_paths
-    ).planner
+    location = located(spark, path, storage_options, allow_absolute_paths=allow_absolute_paths)
+    planner = open_version(location, version, None).planner
     limits = Limits.of(
         error=error,
         absolute=absolute,

@@ -15,6 +15,7 @@ from qbeast_carbondata.tables.importing import ImportResult, WhichSegments, impo
 from qbeast_carbondata.tables.table import CarbonTable, OnUnreadable, open_carbondata
 from qbeast_carbondata.task import carbon_tasks
 from qbeast_core.errors import changing, hints_keywords, unknown_columns
+from qbeast_core.io.stores.location import Location
 from qbeast_core.log.delta_schema import schema_to_delta
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.spec.block import BlocksDialect
@@ -22,6 +23,7 @@ from qbeast_core.table.engine.interfaces import Source
 from qbeast_core.table.read.file_scans import TASK_BYTES
 from qbeast_core.table.write.found_table import Mode
 from qbeast_core.table.write.options import WriteOptions, metadata_of
+from qbeast_spark_bridge.catalog import plan_views
 from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource
 from qbeast_spark_bridge.engine.tasks import arrow_schema, rows_of_tasks
 from qbeast_spark_bridge.predicates.columns import is_column
@@ -182,6 +184,7 @@ def import_carbondata(
 
     engine = SparkEngine(spark)
     result = import_table(opened, target, options, segments=segments, engine=engine, source_of=source_of)
+    plan_views(spark, Location.of(target, storage_options).uri)
     return replace(result, engine="spark")
 
 

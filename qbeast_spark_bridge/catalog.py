@@ -1,12 +1,18 @@
-"""Tables by their names in Spark's catalog."""
+"""Tables by their names: those of Spark's catalog, and temporary views that `register_table` makes."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections import deque
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.io.stores.location import Location
+from qbeast_core.table.snapshot.snapshot import Snapshot, newest_snapshot
 from qbeast_spark_bridge.spark_schema import quoted
 
 if TYPE_CHECKING:
@@ -16,29 +22,127 @@ if TYPE_CHECKING:
 # A part of a name, with backticks around it or without.
 _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 _NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))*")
+_MAX_PLANS: Final = 1000
 
 
-def located(spark: SparkSession, path: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """Return where a table of the catalog is, given its name in place of a path; other paths are returned as they are.
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A temporary view of a table, with the plans that it had in sessions of this process.
 
-    A text without separators of a path is a name, unless there is such a file or folder here.
+    A plan is known by its semantic hash: the same in clones of a session, another one if somebody replaces the view.
     """
+
+    # The parts of the name; a temporary view has only the last one.
+    parts: list[str]
+    location: Location
+    plans: deque[int] = field(default_factory=lambda: deque[int](maxlen=_MAX_PLANS))
+
+    def plan(self, spark: SparkSession) -> str:
+        """Make the view, or replace it by a view of the newest version; return its name for SQL."""
+        name = quoted(self.parts[-1])
+        is_cached = spark.catalog.tableExists(name) and spark.catalog.isCached(name)
+        options = {f"storage.{key}": value for key, value in self.location.options_of_others.items()}
+        rows = spark.read.format("qbeast").options(**options, stale="refuse").load(self.location.uri)
+        rows.createOrReplaceTempView(name)
+        self.plans.append(spark.table(name).semanticHash())
+        if is_cached:
+            spark.catalog.cacheTable(name)
+        return name
+
+    def has_name(self, parts: list[str]) -> bool:
+        """Return whether a name is that of the view; Spark ignores the case."""
+        own = [part.lower() for part in self.parts]
+        return [part.lower() for part in parts] in (own, own[-1:])
+
+
+_VIEWS: Final[list[View]] = []
+
+
+def view_of(name: str, location: Location) -> View:
+    """Return the view of a name and a location, to be planned."""
+    parts = parts_of(name)
+    for view in _VIEWS:
+        if view.parts == parts and view.location == location:
+            return view
+    _VIEWS.append(View(parts, location))
+    return _VIEWS[-1]
+
+
+def find_view(spark: SparkSession, parts: list[str]) -> View | None:
+    """Return the view that a session has by a name; None if `register_table` did not make it in this process."""
+    views = [view for view in _VIEWS if view.has_name(parts)]
+    if not views or not spark.catalog.tableExists(quoted(parts[-1])):
+        return None
+    plan = spark.table(quoted(parts[-1])).semanticHash()
+    return next((view for view in views if plan in view.plans), None)
+
+
+def located(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    storage_options: Mapping[str, str] | None,
+    *,
+    allow_absolute_paths: bool = False,
+    may_be_new: bool = False,
+) -> Location:
+    """Return where a table is, given its path or its name in the session.
+
+    A text that `may_be_new` is the path of a new table, unless `register_table` made it a name.
+    """
+    name = _bare_name(path)
+    view = None if name is None else find_view(spark, parts_of(name))
+    if view is not None and storage_options is None:
+        return replace(view.location, trusts_absolute=allow_absolute_paths)
+    if view is not None:
+        path = view.location.uri
+    elif name is not None and not may_be_new:
+        path = location_of_name(spark, name) or path
+    return Location.of(path, storage_options, allow_absolute_paths=allow_absolute_paths)
+
+
+@contextmanager
+def table_to_change(
+    spark: SparkSession, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None
+) -> Generator[Snapshot]:
+    """Open a table that the block changes; afterwards the names that the session has for it are planned again."""
+    location = located(spark, path, storage_options)
+    yield newest_snapshot(location)
+    plan_views(spark, location.uri)
+
+
+def plan_views(spark: SparkSession, uri: str) -> None:
+    """Plan the names that a session has for a table again, after a change of the table."""
+    for view in [view for view in _VIEWS if view.location.uri == uri]:
+        # The commit succeeded, which an error of Spark must not hide. A name that stays behind refuses to be read.
+        with suppress(Exception):
+            if find_view(spark, view.parts) is view:
+                view.plan(spark)
+
+
+def _bare_name(path: str | os.PathLike[str]) -> str | None:
+    """Return a path that may be a name: a text without separators of a path, if there is no such file or folder."""
     if not isinstance(path, str) or any(mark in path for mark in "/\\:") or os.path.exists(path):  # noqa: PTH110
-        return path
-    try:
-        return location_of_name(spark, path) or path
-    except InvalidInputError:  # not a name
-        return path
+        return None
+    return path if _NAME.fullmatch(path) else None
 
 
 def location_of_name(spark: SparkSession, name: str) -> str | None:
-    """Return the location of a table of the catalog; None if it is unknown, as for temporary views."""
+    """Return the location of a table of the catalog; None if there is no such name.
+
+    A view has no location that Spark would show.
+    """
     quoted_name = quoted_parts(name)
     if not spark.catalog.tableExists(quoted_name):
         return None
     rows = spark.sql(f"DESCRIBE TABLE EXTENDED {quoted_name}").collect()
     places = [row["data_type"] for row in rows if row["col_name"] == "Location"]
-    return str(places[-1]) if places else None
+    if places:
+        return str(places[-1])
+    msg = (
+        f"the session has {name!r}, but not the path of its table: it is a view that register_table did not make here. "
+        f"Use the path, or give the table a name: qbeast_spark_bridge.register_table(spark, path, {name!r})."
+    )
+    raise InvalidInputError(msg, argument="path", value=name)
 
 
 def parts_of(name: str) -> list[str]:

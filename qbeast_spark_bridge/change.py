@@ -23,8 +23,7 @@ from qbeast_core.table.dml.merge.clauses import (
 )
 from qbeast_core.table.dml.merge.merge import Merge
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.table import open_version
-from qbeast_spark_bridge.catalog import located
+from qbeast_spark_bridge.catalog import table_to_change
 from qbeast_spark_bridge.engine.engine import SparkEngine, persisted
 from qbeast_spark_bridge.engine.merge_source import SparkMergeSource
 from qbeast_spark_bridge.predicates.columns import ColumnTranslator
@@ -58,7 +57,7 @@ def delete(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, the same for executors and this process.
+        Folder, address or name of the table, the same for executors and this process.
     where : str, Column, polars.Expr or True
         Rows for which it is true are deleted; True deletes all rows. For text and Polars expressions see
         `Table.delete`. A Column must have an equivalent in Polars: comparisons of a column with literals or columns
@@ -89,10 +88,9 @@ def delete(
     >>> bridge.delete(spark, "sales", "id BETWEEN 10 AND 19").rows_deleted
     10
     """
-    snapshot = open_version(located(spark, path), None, storage_options).snapshot
-    change = Delete(_rows(snapshot, where))
     options = change_options(dry_run, txn, commit_metadata, progress)
-    return _run(spark, snapshot, change, options)
+    with table_to_change(spark, path, storage_options) as snapshot:
+        return _run(spark, snapshot, Delete(_rows(snapshot, where)), options)
 
 
 @changing
@@ -145,11 +143,10 @@ def update(
     >>> bridge.update(spark, "sales", "id < 10", {"price": pl.col("price") * 1.1}).rows_updated
     10
     """
-    snapshot = open_version(located(spark, path), None, storage_options).snapshot
-    values: Any = _translator(snapshot).values(set, "set")
-    change = Update(_rows(snapshot, where), values)
     options = change_options(dry_run, txn, commit_metadata, progress)
-    return _run(spark, snapshot, change, options)
+    with table_to_change(spark, path, storage_options) as snapshot:
+        values: Any = _translator(snapshot).values(set, "set")
+        return _run(spark, snapshot, Update(_rows(snapshot, where), values), options)
 
 
 @changing
@@ -189,7 +186,7 @@ def merge(
     source : DataFrame
         Rows to merge, of a classic session or of Spark Connect. They are read twice, and must be the same each time.
     path : str or path-like
-        Folder or address of the table, the same for executors and this process.
+        Folder, address or name of the table, the same for executors and this process.
     on, when_matched, when_not_matched, duplicates, when_not_matched_by_source, source_name, schema_mode
         See `Table.merge`. Strings with a collation cannot be keys. Spark's ``MERGE`` inserts rows with equal keys; this
         function does so with ``duplicates="insert"``.
@@ -234,9 +231,11 @@ def merge(
     if source.isStreaming:
         msg = "source is a stream. Merge its batches, in foreachBatch."
         raise InvalidInputError(msg, argument="source")
-    snapshot = open_version(located(source.sparkSession, path), None, storage_options).snapshot
     options = change_options(dry_run, txn, commit_metadata, progress)
-    with persisted(source, enabled=persist) as df:
+    with (
+        table_to_change(source.sparkSession, path, storage_options) as snapshot,
+        persisted(source, enabled=persist) as df,
+    ):
         rows = SparkMergeSource(df)
         schema = pl.Schema({source_name: pl.Struct(comparable_columns(df.schema, rows.empty.schema))})
         new = ColumnTranslator.of(schema, source_name=source_name)

@@ -43,7 +43,7 @@ def read_changes(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, the same for driver and executors.
+        Folder, address or name of the table, the same for driver and executors.
     since, until
         See `qbeast.Table.changes`. `since` is one less than the ``startingVersion`` of Spark's feed.
     storage_options : mapping of str to str, optional
@@ -69,7 +69,7 @@ def read_changes(
     >>> bridge.read_changes(spark, "ids", since=0).select("id", "_change_type").collect()
     [Row(id=1, _change_type='delete')]
     """
-    snapshot = open_version(located(spark, path), None, storage_options).snapshot
+    snapshot = open_version(located(spark, path, storage_options), None, None).snapshot
     schema, tasks = change_tasks(snapshot, since, until)
     return rows_of_tasks(spark, tasks, schema)
 

@@ -9,7 +9,6 @@ from datetime import date
 from typing import TYPE_CHECKING, Literal
 
 from qbeast_core.errors import changing, hints_keywords
-from qbeast_core.io.stores.location import Location
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.plan.weight_range import Share
 from qbeast_core.results import MetadataResult
@@ -29,7 +28,7 @@ from qbeast_core.table.rewrite.optimize import optimize as optimize_table
 from qbeast_core.table.table import open_version
 from qbeast_core.table.write.key_columns import SampleBy
 from qbeast_core.table.write.options import WriteOptions, metadata_of
-from qbeast_spark_bridge.catalog import located
+from qbeast_spark_bridge.catalog import located, plan_views, table_to_change
 from qbeast_spark_bridge.engine.engine import SparkEngine
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def optimize(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, the same for executors and this process.
+        Folder, address or name of the table, the same for executors and this process.
     files, revision, fraction, full, into, purge, dry_run, commit_metadata
         See `Table.optimize`.
     progress : callable or bool, optional
@@ -105,9 +104,9 @@ def optimize(
         commit_metadata=metadata_of(commit_metadata),
         progress=callback_of(progress),
     )
-    snapshot = open_version(located(spark, path), None, storage_options).snapshot
-    result, _ = optimize_table(snapshot, options, engine=SparkEngine(spark))
-    return replace(result, engine="spark")
+    with table_to_change(spark, path, storage_options) as snapshot:
+        result, _ = optimize_table(snapshot, options, engine=SparkEngine(spark))
+        return replace(result, engine="spark")
 
 
 @changing
@@ -131,7 +130,7 @@ def reindex(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, the same for executors and this process.
+        Folder, address or name of the table, the same for executors and this process.
     columns, cube_size, importance, full, commit_metadata
         See `Table.reindex`.
     progress : callable or bool, optional
@@ -169,8 +168,8 @@ def reindex(
         commit_metadata=metadata_of(commit_metadata),
         progress=callback_of(progress),
     )
-    snapshot = open_version(located(spark, path), None, storage_options).snapshot
-    return reindex_table(snapshot, options, engine=SparkEngine(spark))[0]
+    with table_to_change(spark, path, storage_options) as snapshot:
+        return reindex_table(snapshot, options, engine=SparkEngine(spark))[0]
 
 
 @changing
@@ -188,7 +187,7 @@ def add_sample_column(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, the same for executors and this process.
+        Folder, address or name of the table, the same for executors and this process.
     name : str, default "sample"
         Name of the column.
     storage_options : mapping of str to str, optional
@@ -215,8 +214,8 @@ def add_sample_column(
     >>> bridge.read_table(spark, "sales").where("sample < 0.25").count()
     234
     """
-    snapshot = open_version(located(spark, path), None, storage_options).snapshot
-    return add_column(snapshot, name, engine=SparkEngine(spark))[0]
+    with table_to_change(spark, path, storage_options) as snapshot:
+        return add_column(snapshot, name, engine=SparkEngine(spark))[0]
 
 
 @changing
@@ -243,7 +242,7 @@ def convert(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, or of the Parquet files, the same for executors and this process.
+        Folder, address or name of the table, or folder of the Parquet files, the same for executors and this process.
     columns, cube_size, dialect, sample_by, storage_options, commit_metadata, dry_run
         See `qbeast.convert_table`.
 
@@ -273,7 +272,10 @@ def convert(
         commit_metadata=metadata_of(commit_metadata),
         dry_run=dry_run,
     )
-    return convert_table(Location.of(path, storage_options), options, engine=SparkEngine(spark))
+    location = located(spark, path, storage_options)
+    result = convert_table(location, options, engine=SparkEngine(spark))
+    plan_views(spark, location.uri)
+    return result
 
 
 @changing
@@ -313,9 +315,10 @@ def upgrade(
     >>> bridge.upgrade(spark, "sales").committed
     False
     """
-    return upgrade_table(
-        Location.of(located(spark, path), storage_options), replicated=replicated, dry_run=dry_run
-    )
+    location = located(spark, path, storage_options)
+    result = upgrade_table(location, replicated=replicated, dry_run=dry_run)
+    plan_views(spark, location.uri)
+    return result
 
 
 @hints_keywords
@@ -337,7 +340,7 @@ def check(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, the same for executors and this process.
+        Folder, address or name of the table, the same for executors and this process.
     data : bool, default True
         Whether to read the data files. If False, only the log is checked, without Spark.
     version : int, date, datetime or str, optional
@@ -369,7 +372,6 @@ def check(
     >>> report.ok, report.rows
     (True, 1000)
     """
-    snapshot = open_version(
-        path, version, storage_options, allow_absolute_paths=allow_absolute_paths
-    ).snapshot
+    location = located(spark, path, storage_options, allow_absolute_paths=allow_absolute_paths)
+    snapshot = open_version(location, version, None).snapshot
     return check_table(snapshot, data=data, progress=callback_of(progress), engine=SparkEngine(spark))

@@ -25,12 +25,11 @@ from qbeast_core.table.maintenance.convert import ConvertResult
 from qbeast_core.table.rewrite.optimize import OptimizeResult
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.table import Table
-from qbeast_spark_bridge.catalog import location_of_name, parts_of, quoted_parts
+from qbeast_spark_bridge.catalog import find_view, location_of_name, parts_of, quoted_parts, view_of
 from qbeast_spark_bridge.change import delete, merge, update
 from qbeast_spark_bridge.maintenance import convert, optimize
 from qbeast_spark_bridge.read import read_table
 from qbeast_spark_bridge.session import register
-from qbeast_spark_bridge.spark_schema import quoted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -104,7 +103,7 @@ class QbeastTable:
 
     @staticmethod
     def forName(spark: SparkSession, name: str) -> QbeastTable:
-        """Return a table of the catalog, such as one of `register_table` where Spark has Delta.
+        """Return a table of the catalog, or of a name that `register_table` gave.
 
         Parameters
         ----------
@@ -120,10 +119,13 @@ class QbeastTable:
         Raises
         ------
         InvalidInputError
-            If the catalog does not have the table or its location, as for a temporary view.
+            If the session does not have the name, or not its path, as for other temporary views.
         QbeastError
             As `qbeast.open_table`.
         """
+        view = find_view(spark, parts_of(name))
+        if view is not None:
+            return QbeastTable.forPath(spark, view.location.uri, view.location.options_of_others)
         place = location_of_name(spark, name)
         if place is None:
             msg = f"the catalog has no table {name!r} with a location. Use QbeastTable.forPath(spark, path)."
@@ -331,8 +333,9 @@ def register_table(
 
     Where Spark has Delta, the name is one of its catalog, ``CREATE TABLE ... USING delta LOCATION``: it stays, every
     reader with this catalog sees it, and Spark reads the files without Python. Elsewhere it is a temporary view of this
-    session over ``format("qbeast")``. It takes inserts, and shows the version of the table at this call: call it again
-    for a newer one. Either way no file is written.
+    session over ``format("qbeast")``, which takes inserts. Spark plans such a view once. If the table has a newer
+    version, a query of the name raises an error, and never returns old rows; `refresh` plans the name again. Changes by
+    the functions of this package do so for the names of their session. Either way no file is written.
 
     Parameters
     ----------
@@ -382,11 +385,58 @@ def register_table(
             raise InvalidInputError(msg, argument="name", value=name)
         return quoted_name
     register(spark)
-    options = {f"storage.{key}": value for key, value in (storage_options or {}).items()}
-    rows = spark.read.format("qbeast").options(**options).load(location.uri)
-    view = parts_of(name)[-1]
-    rows.createOrReplaceTempView(view)
-    return quoted(view)
+    return view_of(name, location).plan(spark)
+
+
+@hints_keywords
+def refresh(spark: SparkSession, name: str) -> str:
+    """Make a name of `register_table` show the newest version of its table.
+
+    It is needed after changes by other programs, by other sessions, and by ``INSERT INTO`` the name: until then a query
+    of the name raises an error. Frames and stored views that were made from the name before have to be made again. A
+    name that is cached (``CACHE TABLE``) is cached again at its next use. Names of a catalog with Delta always show the
+    newest version.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session of `register_table`.
+    name : str
+        As for `register_table`.
+
+    Returns
+    -------
+    str
+        The name to use in SQL.
+
+    Raises
+    ------
+    InvalidInputError
+        If the name is not one of `register_table` in this process, or its view was replaced or dropped.
+    TableNotFoundError
+        If the table does not exist any more.
+
+    Examples
+    --------
+    >>> import os
+    >>> import polars as pl
+    >>> import qbeast
+    >>> import qbeast_spark_bridge as bridge
+    >>> written = qbeast.write_table(pl.DataFrame({"id": range(100)}), "more", columns=["id"])
+    >>> name = bridge.register_table(spark, os.path.abspath("more"), "more_ids")
+    >>> inserted = spark.sql("INSERT INTO more_ids SELECT id + 100 FROM range(10)")
+    >>> name = bridge.refresh(spark, "more_ids")
+    >>> spark.sql("SELECT count(*) FROM more_ids").collect()
+    [Row(count(1)=110)]
+    """
+    view = find_view(spark, parts_of(name))
+    if view is not None:
+        load_snapshot(view.location)  # raises if the table was removed
+        return view.plan(spark)
+    if location_of_name(spark, name) is None:
+        msg = f"the session has no name {name!r}. Use qbeast_spark_bridge.register_table(spark, path, {name!r})."
+        raise InvalidInputError(msg, argument="name", value=name)
+    return quoted_parts(name)
 
 
 def _has_delta(spark: SparkSession) -> bool:

@@ -104,7 +104,7 @@ def read_table(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder, address or name in Spark's catalog of the table, the same for driver and executors.
+        Folder, address or name of the table, the same for driver and executors.
     where : str, Column or polars.Expr, optional
         Rows to keep. SQL text and Polars expressions keep the rows of `qbeast.scan_table`, and skip files; a Column
         is applied by Spark only.
@@ -157,8 +157,8 @@ def read_table(
     >>> 700 < few.selectExpr("sum(sampling_weight)").first()[0] < 1300
     True
     """
-    place = located(spark, path)
-    planner = open_version(place, version, storage_options, allow_absolute_paths=allow_absolute_paths).planner
+    location = located(spark, path, storage_options, allow_absolute_paths=allow_absolute_paths)
+    planner = open_version(location, version, None).planner
     planner = sampled_by(planner, sample_by)
     schema = nullable_schema(spark_schema(planner.snapshot.schema_json))
     names = None if columns is None else planner.names_of(columns)
@@ -228,7 +228,10 @@ def explain(
     >>> list(bridge.explain("clients", where="client < 10").unused_conditions.values())[0][:24]
     "'client' is indexed by h"
     """
-    planner = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).planner
+    spark = SparkSession.getActiveSession()
+    paths = allow_absolute_paths
+    place = path if spark is None else located(spark, path, storage_options, allow_absolute_paths=paths)
+    planner = open_version(place, version, storage_options, allow_absolute_paths=paths).planner
     planner = sampled_by(planner, sample_by)
     collated = collated_columns(spark_schema(planner.snapshot.schema_json))
     predicate = parse_where(where, planner.snapshot.schema, collated).predicate

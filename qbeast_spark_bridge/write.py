@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from qbeast_core.errors import InvalidInputError, changing, invalid_argument
-from qbeast_core.io.stores.location import Location
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate
@@ -20,6 +19,7 @@ from qbeast_core.table.write.found_table import Mode
 from qbeast_core.table.write.key_columns import PartitionBy, SampleBy
 from qbeast_core.table.write.options import ColumnStats, Compression, WriteOptions, metadata_of
 from qbeast_core.table.write.write_rows import WriteResult, write_rows
+from qbeast_spark_bridge.catalog import located, plan_views
 from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource, persisted
 from qbeast_spark_bridge.engine.kept_rows import SparkKeeper
 from qbeast_spark_bridge.predicates.columns import ColumnTranslator
@@ -70,7 +70,8 @@ def write_table(
     df : DataFrame
         The rows, of a classic session or of Spark Connect. Both reads must return the same rows.
     path : str or path-like
-        Folder or address of the table as in `qbeast.write_table`, the same for executors and this process.
+        Folder or address of the table as in `qbeast.write_table`, the same for executors and this process; or the name
+        of a temporary view of `register_table`.
     columns, mode, where, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect, \
     sample_column, comment, column_comments, partition_by, sample_by, deletion_vectors, change_feed, compression, \
     importance, dry_run
@@ -146,18 +147,20 @@ def write_frame(
     if df.isStreaming:
         msg = 'df is a stream. Use writeStream.format("qbeast"), or write in foreachBatch.'
         raise InvalidInputError(msg, argument="df")
+    spark = df.sparkSession
+    location = located(spark, path, options.storage_options, may_be_new=True)
     with persisted(df, enabled=persist) as rows:
         if options.where is not None:
             columns = comparable_columns(rows.schema, empty_frame(rows.schema).schema)
             where = ColumnTranslator.of(columns).condition(options.where, "where")
             options = replace(options, where=where)
-        engine, source = SparkEngine(df.sparkSession), SparkSource(rows)
+        engine, source, keeper = SparkEngine(spark), SparkSource(rows), SparkKeeper(location)
         if options.where is None:
-            return replace(write_rows(source, path, options, engine=engine), engine="spark")
-        location = Location.of(path, options.storage_options)
-        keeper = SparkKeeper(location)
-        try:
-            result = replace_where(source, location, options, engine=engine, keeper=keeper)
-        finally:
-            keeper.clear()
-        return replace(result, engine="spark")
+            result = write_rows(source, location, options, engine=engine)
+        else:
+            try:
+                result = replace_where(source, location, options, engine=engine, keeper=keeper)
+            finally:
+                keeper.clear()
+    plan_views(spark, location.uri)
+    return replace(result, engine="spark")

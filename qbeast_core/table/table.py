@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from qbeast_core.io.stores.location import Location
     from qbeast_core.log.type_names import TypeLike
     from qbeast_core.results import MetadataResult
     from qbeast_core.table.advise.advise import Advice
@@ -2742,7 +2743,7 @@ class Table:
 
 
 def open_version(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Location,
     version: int | str | date | None,
     storage_options: Mapping[str, str] | None,
     *,

@@ -106,7 +106,7 @@ class QbeastReader(DataSourceReader):
         """Return the pickled tasks; tasks do not read the log."""
         plan = _open(self._options, self._version)
         freeze_modules()
-        return [InputPartition(pickle.dumps(task)) for task in plan.tasks(self._schema)]
+        return [InputPartition(pickle.dumps(task)) for task in plan.kept_tasks(self._schema)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of a task."""

@@ -12,10 +12,13 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.stores.location import Location
 from qbeast_core.query.plan.weight_range import fractions_of
 
-_READ_OPTIONS: Final = ("path", "sample", "sampleBy", "where", "columns", "version", "allowAbsolutePaths")
+_READ_OPTIONS: Final = (
+    *("path", "sample", "sampleBy", "where", "columns", "version", "stale", "allowAbsolutePaths"),
+)
 WRITE_OPTIONS: Final = (
     *("path", "columnsToIndex", "cubeSize", "columnStats", "partitionBy", "sampleBy", "sampleColumn"),
     *("compression", "overwriteSchema", "optimize", "userMetadata", "txnAppId", "txnVersion"),
+    "stale",  # INSERT INTO passes the options of a view; a write is always into the newest version
 )
 _STREAM_OPTIONS: Final = (
     *("startingVersion", "startingTimestamp", "maxFilesPerTrigger", "maxBytesPerTrigger"),
@@ -103,12 +106,17 @@ class ReadOptions:
     columns: tuple[str, ...] | None
     # A number, or a time as text.
     version: int | str | None
+    # Whether a query raises an error if the table has a newer version than the one that was planned.
+    refuses_stale: bool
 
     @staticmethod
     def of(options: Mapping[str, str]) -> ReadOptions:
         """Parse the options of Spark."""
         refuse_unknown(options, _READ_OPTIONS)
-        version = options.get("version")
+        version, stale = options.get("version"), options.get("stale", "allow").lower()
+        if stale not in ("allow", "refuse"):
+            msg = f"option stale must be refuse or allow, not {stale!r}"
+            raise InvalidInputError(msg, argument="stale")
         return ReadOptions(
             location=location_of(options, allow_absolute_paths=_flag(options, "allowAbsolutePaths")),
             sample=fractions_of(options["sample"]) if options.get("sample") else None,
@@ -116,6 +124,7 @@ class ReadOptions:
             where=options.get("where") or None,
             columns=_columns(options, "columns"),
             version=int(version) if version and _NUMBER.fullmatch(version) else version or None,
+            refuses_stale=stale == "refuse" and not version,
         )
 
 

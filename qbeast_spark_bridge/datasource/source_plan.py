@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -17,7 +18,7 @@ from qbeast_spark_bridge.datasource.source_options import ReadOptions, StreamRea
 from qbeast_spark_bridge.engine.tasks import arrow_schema, tasks_of
 from qbeast_spark_bridge.predicates.predicates import polars_filter
 from qbeast_spark_bridge.spark_schema import collated_columns, nullable_schema, spark_schema
-from qbeast_spark_bridge.worker.read_task import ReadTask
+from qbeast_spark_bridge.worker.read_task import NewestTask, ReadTask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +49,12 @@ class SourcePlan:
     def schema(self) -> StructType:
         """Return the chosen columns."""
         return StructType([self.whole[name] for name in self.planner.names_of(self.options.columns)])
+
+    def kept_tasks(self, schema: StructType | pa.Schema) -> Sequence[ReadTask | NewestTask]:
+        """Return the tasks that Spark keeps, and runs for all queries of a view or a frame."""
+        tasks = self.tasks(schema)
+        refuses = self.options.refuses_stale
+        return NewestTask.of(tasks, self.options.location, self.version) if refuses else tasks
 
     def tasks(self, schema: StructType | pa.Schema) -> list[ReadTask]:
         """Split the read into tasks. Spark passes its own schema; Sail passes Arrow's, and casts to its types."""

@@ -1,0 +1,249 @@
+"""A name of register_table never shows old rows, and every function takes it in place of the path."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from pyspark.errors import PySparkException
+
+import qbeast
+import qbeast_spark_bridge as bridge
+from qbeast_core.io.stores.location import Location
+from qbeast_spark_bridge.worker.read_task import NewestTask, ReadTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = pl.DataFrame({"id": range(100), "x": [n % 7 / 2 for n in range(100)]})
+REFUSED = r"has version \d+, and this name.*refresh\(spark, name\)"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    qbeast.write_table(ROWS, tmp_path / "t", columns=["id"], cube_size=10)
+    return str(tmp_path / "t")
+
+
+@pytest.fixture
+def name(spark: SparkSession, table: str) -> Iterator[str]:
+    bridge.register_table(spark, table, "logs")
+    yield "logs"
+    spark.catalog.dropTempView("logs")
+
+
+def count(spark: SparkSession, name: str) -> int:
+    (row,) = spark.table(name).groupBy().count().collect()
+    return int(row[0])
+
+
+def test_name_is_refused_after_an_insert_and_refreshed(spark: SparkSession, table: str, name: str) -> None:
+    assert count(spark, name) == 100
+    spark.sql("INSERT INTO logs SELECT id + 100, 0.5 FROM range(10)")
+    with pytest.raises(PySparkException, match=REFUSED):
+        count(spark, name)
+    assert bridge.refresh(spark, name) == "`logs`"
+    qbeast.read_table(table).write_parquet(f"{table}.parquet")
+    assert count(spark, name) == spark.read.parquet(f"{table}.parquet").count() == 110
+
+
+@pytest.mark.sweep
+@pytest.mark.classic  # a Connect client looks the name up at each use
+def test_frame_of_a_name_is_refused_once_it_is_old(spark: SparkSession, table: str, name: str) -> None:
+    before = spark.table(name)
+    bridge.delete(spark, table, "id = 42")
+    assert count(spark, name) == 99
+    with pytest.raises(PySparkException, match=REFUSED):
+        before.collect()
+
+
+def test_limits_and_ends_of_a_name_are_refused(spark: SparkSession, table: str, name: str) -> None:
+    qbeast.write_table(ROWS, table, mode="append")
+    bridge.refresh(spark, name)
+    assert spark.table(name).limit(3).count() == len(spark.table(name).tail(3)) == 3
+    qbeast.open_table(table).delete("id = 42")
+    for query in (lambda rows: rows.limit(3).collect(), lambda rows: rows.tail(3), lambda rows: rows.first()):
+        with pytest.raises(PySparkException, match=REFUSED):
+            query(spark.table(name))
+
+
+def test_insert_from_a_stale_name_writes_nothing(spark: SparkSession, table: str, name: str) -> None:
+    text = "INSERT INTO logs SELECT id + 1000, x FROM logs"
+    qbeast.open_table(table).delete("id = 42")
+    with pytest.raises(PySparkException, match=REFUSED):
+        spark.sql(text)
+    assert len(qbeast.open_table(table)) == 99
+    bridge.refresh(spark, name)
+    spark.sql(text)
+    assert len(qbeast.open_table(table)) == 198
+
+
+@pytest.mark.sweep
+def test_cached_name_is_not_answered_from_old_rows(spark: SparkSession, table: str, name: str) -> None:
+    spark.catalog.cacheTable(name)
+    assert count(spark, name) == 100
+    spark.sql("INSERT INTO logs VALUES (100, 0.5)")
+    with pytest.raises(PySparkException, match=REFUSED):
+        count(spark, name)
+    bridge.delete(spark, table, "id = 42")
+    assert spark.catalog.isCached(name)
+    assert count(spark, name) == 100 == len(qbeast.open_table(table))
+
+
+@pytest.mark.sweep
+def test_views_of_a_name_follow_it_or_are_refused(spark: SparkSession, table: str, name: str) -> None:
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW of_text AS SELECT * FROM logs WHERE id < 50")
+    spark.table(name).where("id < 50").createOrReplaceTempView("of_plan")
+    assert count(spark, "of_text") == count(spark, "of_plan") == 50
+    bridge.delete(spark, table, "id = 42")
+    assert count(spark, "of_text") == 49
+    with pytest.raises(PySparkException, match=REFUSED):
+        count(spark, "of_plan")
+
+
+def test_view_by_hand_keeps_its_version_unless_it_refuses(spark: SparkSession, table: str) -> None:
+    made = "CREATE OR REPLACE TEMPORARY VIEW {} USING qbeast OPTIONS (path '{}', {})"
+    options = {"allows": "stale 'allow'", "refuses": "stale 'refuse'", "fixed": "stale 'refuse', version '0'"}
+    for view, option in options.items():
+        spark.sql(made.format(view, table, option))
+        assert count(spark, view) == 100
+    qbeast.open_table(table).delete("id = 42")
+    assert count(spark, "allows") == count(spark, "fixed") == 100
+    with pytest.raises(PySparkException, match=REFUSED):
+        count(spark, "refuses")
+    with pytest.raises(PySparkException, match="stale must be refuse or allow, not 'never'"):
+        spark.read.format("qbeast").option("stale", "never").load(table).printSchema()
+
+
+def merge(spark: SparkSession, name: str) -> Any:
+    return bridge.merge(spark.sql("SELECT 7L AS id, 0.25D AS x"), name, on="id")
+
+
+def insert(spark: SparkSession, name: str) -> Any:
+    return bridge.write_table(spark.sql("SELECT 700L AS id, 0.25D AS x"), name, mode="append")
+
+
+def overwrite(spark: SparkSession, name: str) -> Any:
+    rows = spark.sql("SELECT 7L AS id, 0.25D AS x")
+    return bridge.write_table(rows, name, mode="overwrite", where="id = 7")
+
+
+CHANGES: dict[str, Callable[[SparkSession, str], Any]] = {
+    "delete": lambda spark, name: bridge.delete(spark, name, "id < 10"),
+    "update": lambda spark, name: bridge.update(spark, name, "id < 10", {"x": "9.5"}),
+    "merge": merge,
+    "append": insert,
+    "overwrite": overwrite,
+    "optimize": lambda spark, name: bridge.optimize(spark, name, full=True),
+    "reindex": lambda spark, name: bridge.reindex(spark, name, ["x"]),
+    "add_sample_column": bridge.add_sample_column,
+    "upgrade": bridge.upgrade,
+    "convert": lambda spark, name: bridge.convert(spark, name, ["id"]),
+    "forName": lambda spark, name: bridge.QbeastTable.forName(spark, name).delete("id < 10"),
+}
+SAME = ("upgrade", "convert")  # nothing to do
+
+
+@pytest.mark.parametrize(
+    "change", ["delete", *(pytest.param(key, marks=pytest.mark.sweep) for key in CHANGES if key != "delete")]
+)
+def test_changes_by_name_are_shown_by_the_name(
+    spark: SparkSession, table: str, name: str, change: str
+) -> None:
+    CHANGES[change](spark, name)
+    opened = qbeast.open_table(table)
+    assert (opened.version == 0) == (change in SAME)
+    expected = opened.read().select("id", "x").rows()
+    assert sorted((row.id, row.x) for row in spark.table(name).collect()) == sorted(expected)
+    assert not os.path.exists(name)  # noqa: PTH110 - a name, not a path
+    if change not in ("forName", "add_sample_column"):  # these take names only, and work once
+        CHANGES[change](spark, table)
+    assert count(spark, name) == len(qbeast.open_table(table))
+
+
+READS: dict[str, Callable[[SparkSession, str], Any]] = {
+    "read_table": lambda spark, name: bridge.read_table(spark, name).count(),
+    "estimate": lambda spark, name: (
+        bridge.estimate(spark, name, "count(*) AS n", error=0.1).frame["n"].item()
+    ),
+    "check": lambda spark, name: bridge.check(spark, name, data=False).ok and 100,
+    "read_changes": lambda spark, name: 100 - bridge.read_changes(spark, name, since=0).count(),
+    "explain": lambda _, name: bridge.explain(name).planner.snapshot.files["num_records"].sum(),
+}
+
+
+@pytest.mark.parametrize(
+    "read", ["check", *(pytest.param(k, marks=pytest.mark.sweep) for k in READS if k != "check")]
+)
+def test_reads_take_the_name(spark: SparkSession, name: str, read: str) -> None:
+    assert READS[read](spark, name) == 100
+    assert READS[read](spark, "Logs") == 100  # Spark ignores the case
+
+
+def test_view_of_somebody_else_is_left_alone(spark: SparkSession, table: str, name: str) -> None:
+    rows: DataFrame = spark.range(3)
+    rows.createOrReplaceTempView(name)
+    bridge.delete(spark, table, "id = 42")
+    assert count(spark, name) == 3
+    for call in (bridge.refresh, bridge.QbeastTable.forName, bridge.check):
+        with pytest.raises(qbeast.InvalidInputError, match="not the path of its table"):
+            call(spark, name)
+    spark.catalog.dropTempView(name)
+    bridge.delete(spark, table, "id = 43")
+    assert not spark.catalog.tableExists(name)
+    with pytest.raises(qbeast.InvalidInputError, match="has no name 'logs'"):
+        bridge.refresh(spark, name)
+
+
+def tasks(table: str, number: int) -> list[NewestTask]:
+    parts: list[Any] = [ReadTask(Rows(), ROWS.to_arrow().schema)] * number
+    return NewestTask.of(parts, Location.of(table), 0)
+
+
+class Rows:
+    def read(self) -> Iterator[pl.DataFrame]:
+        yield ROWS
+
+
+def refuses(task: NewestTask) -> bool:
+    try:
+        list(task.batches())
+    except qbeast.InvalidInputError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 4])
+def test_ends_of_a_read_look_for_newer_versions(table: str, number: int) -> None:
+    assert not any(map(refuses, tasks(table, number)))
+    qbeast.open_table(table).delete("id = 42")
+    refused = [refuses(task) for task in tasks(table, number)]
+    assert refused == {0: [True], 1: [True], 2: [True, True], 4: [True, False, False, True]}[number]
+
+
+def test_last_task_of_a_long_query_does_not_look(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = iter([5, 5, 6])
+    monkeypatch.setattr("qbeast_spark_bridge.worker.read_task._stage", lambda: next(stages))
+    _, between, last = tasks(table, 3)
+    assert not refuses(between)
+    qbeast.open_table(table).delete("id = 42")
+    assert not refuses(last)
+    assert refuses(last)  # alone in a stage, as for `tail`
+
+
+def test_version_is_old_if_a_cleanup_removed_the_next_commit(table: str, tmp_path: Path) -> None:
+    opened = qbeast.open_table(table)
+    for number in range(3):
+        opened.delete(f"id = {number}")
+    log = tmp_path / "t" / "_delta_log"
+    for file in log.glob("*0[12].json"):
+        file.unlink()
+    (log / f"{3:020d}.json").rename(log / f"{3:020d}.checkpoint.parquet")
+    (task,) = tasks(table, 1)
+    with pytest.raises(qbeast.InvalidInputError, match="has version 3"):
+        list(task.batches())
