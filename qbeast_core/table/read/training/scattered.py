@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -27,8 +28,8 @@ MAX_BUCKETS: Final = 1 << 8
 _PREFIX: Final = "qbeast-shuffle-"
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-# Rows by bucket, a frame or an Arrow batch in a mapped file, and where each bucket begins and the last one ends.
-_Run: TypeAlias = tuple[Any, I64Array]
+# Rows by bucket, and where each bucket begins, and the last one ends.
+_Run: TypeAlias = tuple[pl.DataFrame, I64Array]
 
 
 class ScatteredRows:
@@ -41,10 +42,11 @@ class ScatteredRows:
         self, buckets: int, random: np.random.Generator, *, memory_bytes: int, spill_dir: Path
     ) -> None:
         self._buckets, self._random, self._spill_dir = buckets, random, spill_dir
-        self._run_bytes = min(memory_bytes // 2, sizing().batch_bytes)
+        self._run_bytes = run_bytes(memory_bytes)
         self._waiting, self._waiting_bytes = list[pl.DataFrame](), 0
         self._runs, self._schema = list[_Run](), pl.Schema()
         self._folder: TemporaryFolder | None = None
+        self._files = list[tuple[Any, Any]]()  # with their readers
         self.memory_bytes = 0  # of the rows in memory
 
     def add(self, frame: pl.DataFrame) -> None:
@@ -60,7 +62,7 @@ class ScatteredRows:
         """Move the rows to temporary files. Later rows follow them."""
         if self._folder is None:
             LOG.info("rows to shuffle do not fit in the buffer: temporary files in %s", self._spill_dir)
-            with self._writing():
+            with self._using():
                 self._folder = TemporaryFolder(self._spill_dir, _PREFIX)
         self._scatter()
 
@@ -68,14 +70,15 @@ class ScatteredRows:
         """Yield the rows in a random order, and forget them."""
         self._scatter()
         runs, self._runs, self.memory_bytes = self._runs, list[_Run](), 0
-        for number in range(self._buckets if runs else 0):
-            rows = pl.concat([self._bucket(run, number) for run in runs]).rechunk()
+        for number in range(self._buckets if runs or self._files else 0):
+            rows = (self._stored(number) if self._files else _bucket(runs, number)).rechunk()
             if rows.height:
                 yield rows[self._random.permutation(rows.height)]
 
     def close(self) -> None:
         """Remove the temporary files."""
-        self._runs.clear()
+        for file, _ in self._files:
+            file.close()
         if self._folder is not None:
             self._folder.close()
 
@@ -90,20 +93,25 @@ class ScatteredRows:
             self._runs.append((rows[np.argsort(bucket, kind="stable")], starts))
             self._schema = rows.schema
         if self._folder is not None:
-            for place, (rows, starts) in enumerate(self._runs):
-                if isinstance(rows, pl.DataFrame):
-                    with self._writing():
-                        self._runs[place] = _in_file(rows, str(self._folder.path / str(place))), starts
+            with self._using():
+                while self._runs:
+                    path = str(self._folder.path / str(len(self._files)))
+                    self._files.append(_in_file(*self._runs.pop(0), path))
             self.memory_bytes = 0
 
-    def _bucket(self, run: _Run, number: int) -> pl.DataFrame:
-        rows, starts = run
-        first, end = starts[number : number + 2].tolist()
-        part = rows.slice(first, end - first)
-        return part if isinstance(part, pl.DataFrame) else _frame(part, self._schema)
+    def _stored(self, number: int) -> pl.DataFrame:
+        """Return the rows of a bucket that are in files."""
+        import pyarrow as pa  # noqa: PLC0415 - slow to load, and rows in memory do without
+
+        with self._using():
+            frame = pl.DataFrame(
+                pa.Table.from_batches([reader.get_batch(number) for _, reader in self._files])
+            )
+        other = {name: dtype for name, dtype in self._schema.items() if frame.schema[name] != dtype}
+        return frame.cast(other)
 
     @contextmanager
-    def _writing(self) -> Generator[None]:
+    def _using(self) -> Generator[None]:
         """Convert errors of the system to a `StorageError` about the folder, not the table."""
         try:
             yield
@@ -116,6 +124,11 @@ class ScatteredRows:
                 "another folder in the environment variable QBEAST_SPILL_DIR, or give a larger `buffer_bytes`"
             )
             raise StorageError(msg, path=str(self._spill_dir), argument="buffer_bytes") from error
+
+
+def run_bytes(memory_bytes: int) -> int:
+    """Return the size of rows that are scattered together. Each becomes an open file, so there are not many."""
+    return max(min(memory_bytes // 2, sizing().batch_bytes), memory_bytes // 8, 1)
 
 
 def spill_folder() -> Path:
@@ -132,17 +145,19 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free if os.access(folder, os.W_OK | os.X_OK) else 0
 
 
-def _in_file(rows: pl.DataFrame, path: str) -> Any:
-    """Write rows to a file and return them, mapped into memory."""
+def _bucket(runs: list[_Run], number: int) -> pl.DataFrame:
+    return pl.concat([rows[starts[number] : starts[number + 1]] for rows, starts in runs])
+
+
+def _in_file(rows: pl.DataFrame, starts: I64Array, path: str) -> tuple[Any, Any]:
+    """Write rows to a file, a batch for each bucket. Return the file and its reader."""
     import pyarrow as pa  # noqa: PLC0415 - slow to load, and rows in memory do without
 
     table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
     columns = [column.combine_chunks() for column in table.columns]
+    batch = pa.RecordBatch.from_arrays(columns, schema=table.schema)
     with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write(pa.RecordBatch.from_arrays(columns, schema=table.schema))
-    return pa.ipc.open_file(pa.memory_map(path)).get_batch(0)
-
-
-def _frame(rows: Any, schema: pl.Schema) -> pl.DataFrame:
-    frame = pl.DataFrame(rows)
-    return frame.cast({name: dtype for name, dtype in schema.items() if frame.schema[name] != dtype})
+        for first, end in pairwise(starts.tolist()):
+            writer.write(batch.slice(first, end - first))
+    stored = pa.OSFile(path)
+    return stored, pa.ipc.open_file(stored)

@@ -27,7 +27,13 @@ from qbeast_core.table.read.file_scans import all_pages, scans_of
 from qbeast_core.table.read.planner import Planner, log_read
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, heights, sampling_weight, warn_of_sample
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
-from qbeast_core.table.read.training.scattered import MAX_BUCKETS, ScatteredRows, free_bytes, spill_folder
+from qbeast_core.table.read.training.scattered import (
+    MAX_BUCKETS,
+    ScatteredRows,
+    free_bytes,
+    run_bytes,
+    spill_folder,
+)
 
 # What `ShuffledBatches.state_dict` returns: numbers and texts, for JSON.
 State: TypeAlias = Mapping[str, int | str]
@@ -241,8 +247,7 @@ class ShuffledRead:
             yield from scattered.shuffled()
 
     def _frames(self, number: int) -> Iterator[pl.DataFrame]:
-        together, divided = self._scans(number)
-        for scans in ([together] if together else []) + [[scan] for scan in divided]:
+        for scans in self._scans(number):
             for frame in self._read(scans, self._keep):
                 weight = [] if self._weight is None else [pl.lit(self._weight).alias(SAMPLING_WEIGHT)]
                 yield frame.with_columns(weight)
@@ -251,15 +256,19 @@ class ShuffledRead:
         with evaluating(self._where):
             yield from read_scans(scans, keep, self._planner.files)
 
-    def _scans(self, number: int) -> tuple[list[FileScan], list[FileScan]]:
-        """Return what to read for a round: pages or files, and parts of pieces, which are read one by one."""
+    def _scans(self, number: int) -> Iterator[list[FileScan]]:
+        """Yield what to read of a round at a time: pages or files, and parts of pieces, which are read one by one."""
         share, pieces = self._share, self._pieces
         mine = share.round == number
         whole = np.sort(share.piece[mine & (share.first < 0)])
-        runs = zip(*_runs(pieces.file[whole]), strict=True)
-        together = [self._scan(file, whole[first:end]) for file, first, end in runs]
-        divided = np.flatnonzero(mine & (share.first >= 0))
-        return together, [self._part(share, at) for at in divided.tolist()]
+        sizes = np.cumsum(np.maximum(pieces.rows[whole], 0)) * self._row_bytes
+        loads = sizes // run_bytes(self._buffer_bytes)
+        for load in np.split(whole, np.flatnonzero(np.diff(loads)) + 1):
+            runs = zip(*_runs(pieces.file[load]), strict=True)
+            if len(load):
+                yield [self._scan(file, load[first:end]) for file, first, end in runs]
+        for at in np.flatnonzero(mine & (share.first >= 0)).tolist():
+            yield [self._part(share, at)]
 
     def _scan(self, file: int, whole: I64Array) -> FileScan:
         """Return the scan of some pieces of a file."""
