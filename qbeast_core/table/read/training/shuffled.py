@@ -20,6 +20,7 @@ from qbeast_core.query.plan.weight_range import Sample
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.runtime import caller_stacklevel
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
 from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.data.query_batches import has_any_width
@@ -31,7 +32,6 @@ from qbeast_core.table.read.training.scattered import (
     MAX_BUCKETS,
     ScatteredRows,
     free_bytes,
-    run_bytes,
     spill_folder,
 )
 
@@ -50,7 +50,7 @@ _FILLED: Final = 0.75
 # A buffer has about this many pieces: as many places of the table are in it.
 _PIECES: Final = 512
 # Rows of a bucket, if there are enough, and number of buckets in a buffer.
-_BUCKET_ROWS: Final = 1 << 15
+_BUCKET_ROWS: Final = 1 << 16
 _BUCKETS: Final = 8
 _PROBES: Final = 4
 _EXPANSION: Final = 4  # of stored bytes in memory, where no page can be measured
@@ -239,7 +239,7 @@ class ShuffledRead:
         with closing(scattered):
             for frame in self._frames(number):
                 scattered.add(frame)
-                if scattered.memory_bytes > self._buffer_bytes:
+                if scattered.size_bytes > self._buffer_bytes:
                     if self.spills:
                         scattered.spill()
                     else:
@@ -262,7 +262,7 @@ class ShuffledRead:
         mine = share.round == number
         whole = np.sort(share.piece[mine & (share.first < 0)])
         sizes = np.cumsum(np.maximum(pieces.rows[whole], 0)) * self._row_bytes
-        loads = sizes // run_bytes(self._buffer_bytes)
+        loads = sizes // max(min(self._buffer_bytes // 2, sizing().batch_bytes), 1)
         for load in np.split(whole, np.flatnonzero(np.diff(loads)) + 1):
             runs = zip(*_runs(pieces.file[load]), strict=True)
             if len(load):
