@@ -232,7 +232,8 @@ def test_full_folder_is_named(
     tables: Callable[..., qbeast.Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QBEAST_SPILL_DIR", str(tmp_path))
-    monkeypatch.setattr(pa, "output_stream", lambda *_, **__: Path("/dev/full").open("wb", buffering=0))
+    to_stream = pa.output_stream
+    monkeypatch.setattr(pa, "output_stream", lambda _, **options: to_stream("/dev/full", **options))
     with pytest.raises(
         qbeast.StorageError, match=r"has no room left\. The table is unchanged\. Name another"
     ):

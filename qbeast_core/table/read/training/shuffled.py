@@ -129,9 +129,10 @@ class ShuffledBatches(Iterator[pl.DataFrame]):
     """Batches of rows in a random order, which `Table.iter_batches` returns with ``shuffle=``."""
 
     def __init__(self, read: ShuffledRead, batch_rows: int, resume: State | None) -> None:
-        self._read, self._rows = read, batch_rows
+        self._read = read
         self._round, self._row = (0, 0) if resume is None else read.place_of(resume)
-        self._batches = self._from_here()
+        # Without a reference to this object: its last one ends the read, which removes temporary files.
+        self._batches = _batches_from(read, batch_rows, self._round, self._row)
 
     def __next__(self) -> pl.DataFrame:
         """Return the next batch."""
@@ -141,29 +142,6 @@ class ShuffledBatches(Iterator[pl.DataFrame]):
     def state_dict(self) -> dict[str, int | str]:
         """Return where the next batch begins, for ``iter_batches(resume=)``. It can be written as JSON."""
         return {**self._read.identity, "spills": self._read.spills, "round": self._round, "row": self._row}
-
-    def _from_here(self) -> Iterator[tuple[pl.DataFrame, int, int]]:
-        """Yield batches with the round and the row in it where the next batch begins."""
-        waiting, skipped = pl.DataFrame(), self._row
-        for number in range(self._round, self._read.rounds):
-            row = 0
-            for chunk in self._read.chunks(number):
-                new = chunk[max(skipped - row, 0) :]
-                row += chunk.height
-                frame = pl.concat([waiting, new]) if waiting.height else new
-                full = frame.height - frame.height % self._rows
-                for at in range(self._rows, full + 1, self._rows):
-                    yield frame.slice(at - self._rows, self._rows), number, row - (frame.height - at)
-                waiting = frame[full:]
-            if skipped > row:
-                msg = (
-                    f"`resume` is at row {skipped:,} of a round of {row:,} rows: it was changed. Give it as "
-                )
-                msg += "state_dict() returned it"
-                raise InvalidInputError(msg, argument="resume")
-            skipped = 0
-        if waiting.height:
-            yield waiting, self._read.rounds, 0
 
 
 class ShuffledRead:
@@ -415,6 +393,30 @@ class ShuffledRead:
             if scan.pages is not None:
                 middle = len(scan.pages.pages) // 2
                 yield replace(scan, pages=scan.pages.split([scan.pages.pages[middle : middle + 1]])[0])
+
+
+def _batches_from(
+    read: ShuffledRead, batch_rows: int, first_round: int, first_row: int
+) -> Iterator[tuple[pl.DataFrame, int, int]]:
+    """Yield batches with the round and the row in it where the next batch begins."""
+    waiting, skipped = pl.DataFrame(), first_row
+    for number in range(first_round, read.rounds):
+        row = 0
+        for chunk in read.chunks(number):
+            new = chunk[max(skipped - row, 0) :]
+            row += chunk.height
+            frame = pl.concat([waiting, new]) if waiting.height else new
+            full = frame.height - frame.height % batch_rows
+            for at in range(batch_rows, full + 1, batch_rows):
+                yield frame.slice(at - batch_rows, batch_rows), number, row - (frame.height - at)
+            waiting = frame[full:]
+        if skipped > row:
+            msg = f"`resume` is at row {skipped:,} of a round of {row:,} rows: it was changed. Give it as "
+            msg += "state_dict() returned it"
+            raise InvalidInputError(msg, argument="resume")
+        skipped = 0
+    if waiting.height:
+        yield waiting, read.rounds, 0
 
 
 def _only_shuffled(names: list[str]) -> InvalidInputError:
