@@ -302,6 +302,44 @@ def test_order_is_that_of_a_shuffled_frame(
     assert chi_square(frame) < 150
 
 
+def days(count: int, first: int, random: np.random.Generator) -> pl.DataFrame:
+    """Return rows of a log: columns by time, by user, and a wave that is not indexed."""
+    frame = pl.DataFrame(
+        {
+            "id": np.arange(first, first + count),
+            "day": np.sort(random.integers(0, 365, count)) + first / 6_000,
+            "user": random.integers(0, 60_000, count),
+            "price": random.lognormal(size=count),
+        }
+    )
+    return frame.with_columns(wave=3 * (pl.col("day") / 20).sin() + pl.Series(random.normal(size=count)))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("changes", "vectors"), [(0, False), (10, False), (10, True)])
+def test_kept_tables_are_shuffled_as_fresh_ones(tmp_path: Path, changes: int, *, vectors: bool) -> None:
+    random, path = np.random.default_rng(1), tmp_path / "t"
+    qbeast.write_table(days(600_000, 0, random), path, columns=["day", "user"], deletion_vectors=vectors)
+    for number in range(changes):
+        qbeast.write_table(days(10_000, 600_000 + 10_000 * number, random), path, mode="append")
+        upserts = days(3_000, 20_000 * number, random)
+        qbeast.open_table(path).merge(upserts.with_columns(pl.col("day") + 1), on=["id"])
+        qbeast.open_table(path).delete(f"user % 97 = {number}")
+    table = qbeast.open_table(path)
+    reads: list[dict[str, Any]] = [
+        {},
+        {"where": "day < 200"},
+        {"sample": 0.5},
+        {"where": "price > 1", "sample": (0.2, 0.9)},
+    ]
+    for read in reads:
+        rows = table.read(**read)
+        for share in (16, 8, 4):
+            found = pl.concat(batches(table, batch_rows=256, buffer_bytes=rows.height * 40 // share, **read))
+            assert_as_shuffled(found, rows, batch_rows=256)
+            assert found.sort("id").equals(rows.sort("id"))
+
+
 def assert_as_shuffled(found: pl.DataFrame, rows: pl.DataFrame, *, batch_rows: int) -> None:
     """Compare the means of batches, and of their neighbours, with those of a permutation by NumPy."""
     shuffled_rows = rows[np.random.default_rng(0).permutation(rows.height)]
