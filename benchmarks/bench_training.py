@@ -141,7 +141,7 @@ def _order(
     means = np.array([batch.mean() for batch in found[:-1]])
     lag = float(np.corrcoef(means[:-1], means[1:])[0, 1])
     shuffled = np.random.default_rng(0).permutation(days)[: len(days) // BATCH * BATCH]
-    spread = means.std() / shuffled.reshape(-1, BATCH).mean(1).std()
+    spread = float(means.std() / shuffled.reshape(-1, BATCH).mean(1).std())
     complete = len(values) == len(days)
     note = f"copy of the rows: {copy}" + ("" if complete else f"; {len(values):,} rows read")
     return [
