@@ -28,6 +28,7 @@
     │   └── EmptySampleWarning                               no row, but many were expected
     ├── HiddenColumnWarning                                  files have a column that a JVM does not expect
     ├── LostValuesWarning                                    a file of another format lost values
+    ├── SmallBufferWarning                                   a buffer is too small for a full shuffle
     ├── SmallPartitionsWarning                               partitions have fewer rows than one cube
     └── UnindexedSampleWarning                               a sample reads all files
 
@@ -495,6 +496,10 @@ class HiddenColumnWarning(QbeastWarning):
 
 class LostValuesWarning(QbeastWarning):
     """A file of another format has lost values because of a known error of its writer."""
+
+
+class SmallBufferWarning(QbeastWarning):
+    """Rows are shuffled in parts, because the buffer is smaller than a sixteenth of them or files have no room."""
 
 
 class SmallPartitionsWarning(QbeastWarning):

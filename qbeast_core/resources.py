@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
 from qbeast_core.errors import invalid_argument
 
 EngineName: TypeAlias = Literal["auto", "memory", "spill"]
+
+_FOLDER_VARIABLE: Final = "QBEAST_SPILL_DIR"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,3 +63,10 @@ def combined(
     if memory_bytes is not None:
         chosen = replace(chosen, memory_bytes=memory_bytes)
     return chosen if spill_dir is None else replace(chosen, spill_dir=spill_dir)
+
+
+def spill_folder_of(resources: Resources) -> str | os.PathLike[str] | None:
+    """Return the folder for temporary files. None: the folder of the system."""
+    return (
+        resources.spill_dir if resources.spill_dir is not None else os.environ.get(_FOLDER_VARIABLE) or None
+    )

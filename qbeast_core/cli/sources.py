@@ -23,9 +23,9 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.stores.local import is_folder, status_of
 from qbeast_core.io.stores.resolve import GLUE
 from qbeast_core.log.type_names import NAMES, type_of
-from qbeast_core.resources import Resources
+from qbeast_core.resources import Resources, spill_folder_of
 from qbeast_core.support.runtime import Progress, ProgressCallback, report
-from qbeast_core.table.engine.choice import budget_of, spill_folder_of
+from qbeast_core.table.engine.choice import budget_of
 from qbeast_core.table.engine.spill.spill_folder import SpillFolder
 
 SourceFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "arrow", "delta"]

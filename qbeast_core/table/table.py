@@ -559,10 +559,11 @@ class Table:
             ``world_size - 1`` rows are left out, other rows in each epoch. With a filter, a sample or deleted rows,
             each reader counts the rows first, from the columns of the filter.
         buffer_bytes : int, optional
-            Rows that are shuffled in memory at a time, 256 MiB by default. A read takes about twice as much memory.
+            Rows that are kept in memory, 256 MiB by default. A read takes about twice as much memory. Up to sixteen
+            times as many rows are shuffled through temporary files.
         resume : Mapping, optional
             Result of ``state_dict()`` of the batches of an earlier read with the same arguments: continue after its
-            last batch. The buffer is read again.
+            last batch. The rows that are shuffled together are read again.
 
         Yields
         ------
@@ -573,12 +574,22 @@ class Table:
         ------
         InvalidInputError
             As for `read`; or an argument is not a whole number in its range; or `resume` is of another read.
+        StorageError
+            A file of the table cannot be read, or the folder for temporary files has no room left.
+
+        Warns
+        -----
+        SmallBufferWarning
+            The buffer is smaller than a sixteenth of the rows, or smaller than the rows if the folder for temporary
+            files has no room. Rows are shuffled in parts. The message names a buffer that is large enough.
 
         Notes
         -----
-        A shuffled read opens each page once. The buffer holds rows from everywhere in the table, and a table that fits
-        in it is shuffled completely. A file without an index is one piece: optimize a table first if such files are
-        large.
+        A shuffled read opens each page once. Rows up to sixteen times the buffer have any order with the same chance,
+        as if they were shuffled in memory. They are all read before the first batch. Rows beyond the buffer are in
+        the folder that the environment variable ``QBEAST_SPILL_DIR`` names, by default that of the system, until the
+        last batch or until the batches are no longer referenced. Of a larger table, each part has rows from everywhere
+        in the table. There a file without an index is one piece: optimize a table first if such files are large.
 
         Examples
         --------

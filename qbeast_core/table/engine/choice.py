@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeVar, cast, get_args
 import polars as pl
 
 from qbeast_core.errors import check_choice, invalid_argument
-from qbeast_core.resources import EngineName, Resources, combined
+from qbeast_core.resources import EngineName, Resources, combined, spill_folder_of
 from qbeast_core.results import FilesResult
 from qbeast_core.support.runtime import LOG, ProgressCallback
 from qbeast_core.table.engine.budget import MIN_MEMORY_BYTES, Budget, bytes_of_text
@@ -26,7 +26,6 @@ from qbeast_core.table.engine.spill.spill_folder import SpillFolder
 from qbeast_core.table.engine.spill.spilled_rows import Spill, spilled_rows
 
 _MEMORY_VARIABLE: Final = "QBEAST_MEMORY_BYTES"
-_FOLDER_VARIABLE: Final = "QBEAST_SPILL_DIR"
 
 _HELD: Final = 2  # memory of a write of rows in memory, as a multiple of the rows, in addition to them
 _READ: Final = 3  # the same with the rows, if they are read first
@@ -50,13 +49,6 @@ def budget_of(resources: Resources) -> Budget:
         problem = f"must be a whole number of bytes, at least {MIN_MEMORY_BYTES:,} (4 MiB)"
         invalid_argument("memory_bytes", problem, value=size)
     return Budget.of(size)
-
-
-def spill_folder_of(resources: Resources) -> str | os.PathLike[str] | None:
-    """Return the folder for temporary files. None: the folder of the system."""
-    return (
-        resources.spill_dir if resources.spill_dir is not None else os.environ.get(_FOLDER_VARIABLE) or None
-    )
 
 
 def local_engine(

@@ -82,7 +82,7 @@ def _rows_or_heights(
     """Read rows with hidden columns for Polars, or count them if only their number is needed."""
     columns = [*_HIDDEN, *planner.snapshot.schema] if with_columns is None else with_columns
     if _HIDDEN[0] in columns and set(columns) <= {_HIDDEN[0], *named_columns(predicate)}:
-        yield from _first_rows(_nulls(planner, columns, _heights(planner, predicate, sample)), n_rows)
+        yield from _first_rows(_nulls(planner, columns, heights(planner, predicate, sample)), n_rows)
         return
     shown = [name for name in columns if name not in _HIDDEN]
     missing = [pl.lit(None).alias(name) for name in columns if name in _HIDDEN]
@@ -203,7 +203,7 @@ def warn_of_sample(planner: Planner, sample: Sample | None, plan: ScanPlan) -> N
     warnings.warn(message, EmptySampleWarning, stacklevel=caller_stacklevel())
 
 
-def _heights(planner: Planner, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[int]:
+def heights(planner: Planner, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[int]:
     """Yield the number of rows of a read in parts. The first part is known without a read of data files."""
     plan = planner.plan(predicate, sample)
     count = _log_count(planner, plan) if plan.weights.is_full else None

@@ -6,17 +6,25 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.table.read.training import shuffled
-from tests.helpers.small_files import resized, small_files
+from qbeast_core.table.read.training.scattered import ScatteredRows
+from tests.helpers.examples import examples
+from tests.helpers.small_files import small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.UnindexedSampleWarning")
 
@@ -173,28 +181,108 @@ def assert_continues(table: qbeast.Table, whole: list[pl.DataFrame], stop: int, 
     assert all(one.equals(other) for one, other in zip(rest, whole[stop:], strict=True))
 
 
-def test_rows_beyond_the_buffer_are_shuffled_in_parts(
+def test_rows_without_room_for_files_are_shuffled_in_parts(
     tables: Callable[..., qbeast.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, sizes = tables(plain), list[int]()
-    rechunk = pl.DataFrame.rechunk
-    monkeypatch.setattr(pl.DataFrame, "rechunk", lambda self: sizes.append(self.height) or rechunk(self))
-    monkeypatch.setattr(shuffled, "_FILLED", 10.0)  # as if rows were ten times as wide as expected
-    with resized(batch_bytes=20_000):
+    table = tables(plain)
+    monkeypatch.setattr(shuffled, "_FILLED", 2.0)  # as if rows were wider than expected
+    monkeypatch.setattr(shuffled, "free_bytes", lambda _: 0)
+    with pytest.warns(qbeast.SmallBufferWarning, match="has no room for temporary files"):
         found = batches(table)
-        assert pl.concat(found).sort("id").equals(table.read().sort("id"))
-        assert len(sizes) > 4
-        assert max(sizes) < ROWS / 4
-        started = table.iter_batches(batch_rows=500, shuffle=7, buffer_bytes=BUFFER)
-        for _ in range(50):
-            next(started)
+    assert pl.concat(found).sort("id").equals(table.read().sort("id"))
+    started = table.iter_batches(batch_rows=500, shuffle=7, buffer_bytes=BUFFER)
+    with pytest.warns(qbeast.SmallBufferWarning, match="QBEAST_SPILL_DIR"):
+        first = next(started)
+    monkeypatch.undo()
+    monkeypatch.setattr(shuffled, "_FILLED", 2.0)
+    with pytest.warns(qbeast.SmallBufferWarning):
         rest = batches(table, resume=started.state_dict())
-    assert pl.concat(rest).equals(pl.concat(found[50:]))
+    assert pl.concat([first, *rest]).equals(pl.concat(found)), "a read continues as it began"
 
 
-def lag_correlation(values: pl.Series) -> float:
-    array = values.fill_null(strategy="mean").to_numpy()
-    return float(np.corrcoef(array[:-1], array[1:])[0, 1])
+def test_buffer_of_a_warning_is_large_enough(tables: Callable[..., qbeast.Table]) -> None:
+    with pytest.warns(qbeast.SmallBufferWarning, match="less than a sixteenth") as caught:
+        found = batches(tables(plain), columns=NUMBERS, buffer_bytes=50_000)
+    assert pl.concat(found).sort("id").equals(tables(plain).read(columns=NUMBERS).sort("id"))
+    enough = int(str(caught[0].message).split("buffer_bytes=")[1].split()[0])
+    assert 50_000 < enough <= ROWS * 32 / 16
+    batches(tables(plain), columns=NUMBERS, buffer_bytes=enough)  # without a warning
+
+
+def test_filter_needs_the_buffer_of_its_matches(tables: Callable[..., qbeast.Table]) -> None:
+    options = {"columns": ["id"], "buffer_bytes": 10_000}
+    with pytest.warns(qbeast.SmallBufferWarning):
+        batches(tables(plain), **options)
+    found = batches(tables(plain), where="noise < 0.2", **options)
+    assert len(pl.concat(found)) == tables(plain).count("noise < 0.2")
+
+
+def test_temporary_files_end_with_the_batches(
+    tables: Callable[..., qbeast.Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QBEAST_SPILL_DIR", str(tmp_path))
+    started = tables(plain).iter_batches(shuffle=7, buffer_bytes=BUFFER)
+    next(started)
+    assert len(list(tmp_path.glob("*/*"))) > 2
+    del started
+    assert not list(tmp_path.iterdir())
+
+
+def test_full_folder_is_named(
+    tables: Callable[..., qbeast.Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QBEAST_SPILL_DIR", str(tmp_path))
+    to_stream = pa.output_stream
+    monkeypatch.setattr(pa, "output_stream", lambda _, **options: to_stream("/dev/full", **options))
+    with pytest.raises(
+        qbeast.StorageError, match=r"has no room left\. The table is unchanged\. Name another"
+    ):
+        batches(tables(plain))
+    assert not list(tmp_path.iterdir())
+
+
+@examples(4, sweep=60)
+@given(
+    cuts=st.lists(st.integers(0, 400), max_size=8),
+    in_files=st.integers(0, 4),
+    buckets=st.integers(1, 20),
+    width=st.integers(1, 4),
+)
+def test_order_does_not_depend_on_frames(cuts: list[int], in_files: int, buckets: int, width: int) -> None:
+    frame = mixed_rows(400)
+    found = []
+    with TemporaryDirectory() as folder:
+        for ends in ([400], [*sorted(cuts), 400]):
+            memory = 1 << 30 if len(ends) == 1 else width * 500
+            rows = ScatteredRows(
+                buckets, np.random.default_rng(5), memory_bytes=memory, spill_dir=Path(folder)
+            )
+            with closing(rows):
+                for number, (first, end) in enumerate(pairwise([0, *ends])):
+                    if number == in_files:
+                        rows.spill()
+                    rows.add(frame[first:end])
+                found.append(pl.concat(rows.shuffled()))
+    assert found[0].equals(found[1])
+    assert found[0].schema == frame.schema
+    assert found[0].sort("id").equals(frame)
+
+
+def mixed_rows(count: int) -> pl.DataFrame:
+    ids = pl.int_range(count, eager=True).alias("id")
+    return pl.DataFrame(
+        {
+            "id": ids,
+            "text": pl.Series(["a text of more than twelve bytes", None, "", "x"] * (count // 4)),
+            "flag": ids % 3 == 0,
+            "price": ids.cast(pl.Decimal(20, 2)),
+            "day": ids.cast(pl.Date),
+            "time": ids.cast(pl.Datetime("us", "UTC")),
+            "list": pl.Series([["a", None], [], None, ["bcd"]] * (count // 4)),
+            "nested": pl.select(pl.struct(ids.alias("i"), ids.cast(pl.String).alias("s"))).to_series(),
+            "bytes": ids.cast(pl.String).cast(pl.Binary),
+        }
+    )
 
 
 NUMBERS = ["id", "walk", "group", "noise"]
@@ -207,19 +295,67 @@ def test_order_is_that_of_a_shuffled_frame(
     tables: Callable[..., qbeast.Table], kind: Callable[[Path], None]
 ) -> None:
     table = tables(kind)
-    expected = table.read(columns=NUMBERS)
-    found = batches(table, columns=NUMBERS, batch_rows=256)
-    frame = pl.concat(found)
-    for name in NUMBERS:
-        assert abs(lag_correlation(frame[name])) < 0.02, name
-        mean, deviation = expected[name].mean(), expected[name].std()
-        assert isinstance(mean, float)
-        assert isinstance(deviation, float)
-        means = np.array([batch[name].mean() for batch in found[:-1]])
-        assert (np.abs(means - mean) < 4 * deviation / 16).mean() >= 0.99, name
-    assert chi_square(frame) < 81 * 64 / 3, "pages have 64 rows: a third of what random pages would give"
-    whole = batches(table, columns=NUMBERS, buffer_bytes=1 << 30)
-    assert chi_square(pl.concat(whole)) < 150
+    rows = table.read(columns=NUMBERS).fill_null(0)
+    found = batches(table, columns=NUMBERS, batch_rows=64, buffer_bytes=rows.height * 32 // 16)
+    frame = pl.concat(found).fill_null(0)
+    assert_as_shuffled(frame, rows, batch_rows=64)
+    assert chi_square(frame) < 150
+
+
+def days(count: int, first: int, random: np.random.Generator) -> pl.DataFrame:
+    """Return rows of a log: columns by time, by user, and a wave that is not indexed."""
+    frame = pl.DataFrame(
+        {
+            "id": np.arange(first, first + count),
+            "day": np.sort(random.integers(0, 365, count)) + first / 6_000,
+            "user": random.integers(0, 60_000, count),
+            "price": random.lognormal(size=count),
+        }
+    )
+    return frame.with_columns(wave=3 * (pl.col("day") / 20).sin() + pl.Series(random.normal(size=count)))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("changes", "vectors"), [(0, False), (10, False), (10, True)])
+def test_kept_tables_are_shuffled_as_fresh_ones(tmp_path: Path, changes: int, *, vectors: bool) -> None:
+    random, path = np.random.default_rng(1), tmp_path / "t"
+    qbeast.write_table(days(600_000, 0, random), path, columns=["day", "user"], deletion_vectors=vectors)
+    for number in range(changes):
+        qbeast.write_table(days(10_000, 600_000 + 10_000 * number, random), path, mode="append")
+        upserts = days(3_000, 20_000 * number, random)
+        qbeast.open_table(path).merge(upserts.with_columns(pl.col("day") + 1), on=["id"])
+        qbeast.open_table(path).delete(f"user % 97 = {number}")
+    table = qbeast.open_table(path)
+    reads: list[dict[str, Any]] = [
+        {},
+        {"where": "day < 200"},
+        {"sample": 0.5},
+        {"where": "price > 1", "sample": (0.2, 0.9)},
+    ]
+    for read in reads:
+        rows = table.read(**read)
+        for share in (16, 8, 4):
+            found = pl.concat(batches(table, batch_rows=256, buffer_bytes=rows.height * 40 // share, **read))
+            assert_as_shuffled(found, rows, batch_rows=256)
+            assert found.sort("id").equals(rows.sort("id"))
+
+
+def assert_as_shuffled(found: pl.DataFrame, rows: pl.DataFrame, *, batch_rows: int) -> None:
+    """Compare the means of batches, and of their neighbours, with those of a permutation by NumPy."""
+    shuffled_rows = rows[np.random.default_rng(0).permutation(rows.height)]
+    for name in rows.columns:
+        (lag, deviation), (_, expected) = (
+            of_means(frame[name].to_numpy(), batch_rows) for frame in (found, shuffled_rows)
+        )
+        noise = 4 / (rows.height // batch_rows) ** 0.5
+        assert abs(lag) < 0.08 + noise, name
+        assert 0.95 - noise < deviation / expected < 1.10 + noise, name
+
+
+def of_means(values: np.ndarray, batch_rows: int) -> tuple[float, float]:
+    """Return the correlation of the means of neighbouring batches, and the deviation of the means."""
+    means = values[: len(values) // batch_rows * batch_rows].reshape(-1, batch_rows).mean(1)
+    return float(np.corrcoef(means[:-1], means[1:])[0, 1]), float(means.std())
 
 
 def chi_square(frame: pl.DataFrame) -> float:
@@ -242,7 +378,8 @@ def test_pages_are_read_once(tables: Callable[..., qbeast.Table], monkeypatch: p
             read.extend((path, *item) for item in wanted) or ranges(self, path, wanted)
         ),
     )
-    batches(table, columns=["id", "walk"])
+    for rank in range(3):
+        batches(table, columns=["id", "walk"], rank=rank, world_size=3)
     starts = [(path, start) for path, start, _ in read]
     assert len(starts) > 100
     total = table.explain().bytes_total

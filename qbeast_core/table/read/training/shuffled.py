@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Final, TypeAlias, cast
@@ -12,19 +14,27 @@ from typing import Final, TypeAlias, cast
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, check_whole_number, invalid_argument
+from qbeast_core.errors import InvalidInputError, SmallBufferWarning, check_whole_number, invalid_argument
 from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.plan.rounds import Pieces, Share, cut, deal, share_of
 from qbeast_core.query.plan.weight_range import Sample
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.support.joins import own_column
+from qbeast_core.support.runtime import caller_stacklevel
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
 from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.data.query_batches import has_any_width
 from qbeast_core.table.read.file_scans import all_pages, scans_of
 from qbeast_core.table.read.planner import Planner, log_read
-from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sampling_weight, warn_of_sample
+from qbeast_core.table.read.scan import SAMPLING_WEIGHT, heights, sampling_weight, warn_of_sample
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
+from qbeast_core.table.read.training.scattered import (
+    MAX_BUCKETS,
+    ScatteredRows,
+    free_bytes,
+    spill_folder,
+)
 
 # What `ShuffledBatches.state_dict` returns: numbers and texts, for JSON.
 State: TypeAlias = Mapping[str, int | str]
@@ -33,13 +43,16 @@ BATCH_BYTES: Final = 64 << 20
 BUFFER_BYTES: Final = 256 << 20
 SHUFFLED_ROWS: Final = 1024  # of a batch
 
-# Of the rows that fit in memory, a round is planned to have this share: rows are of any width.
+# A round has at most this many buffers of rows, through temporary files: sixteen, as sizes of rows are estimates.
+_BUFFERS: Final = 20
+_ROOM: Final = 2  # times their size has to be free
+# Without room for files, a round is planned to fill this share of the buffer.
 _FILLED: Final = 0.75
-# A round has about this many pieces: as many places of the table are in each batch.
+# A buffer has about this many pieces: as many places of the table are in it.
 _PIECES: Final = 512
-# Rows that are put in order at once: they fit the caches of the processor.
-_CHUNK_ROWS: Final = 1 << 16
-_FEW: Final = 1 << 8  # chunks, whose numbers are sorted in one step
+# Rows of a bucket, if there are enough, and number of buckets in a buffer.
+_BUCKET_ROWS: Final = 1 << 16
+_BUCKETS: Final = 8
 _PROBES: Final = 4
 _EXPANSION: Final = 4  # of stored bytes in memory, where no page can be measured
 _PLACE: Final = own_column("place")
@@ -118,9 +131,10 @@ class ShuffledBatches(Iterator[pl.DataFrame]):
     """Batches of rows in a random order, which `Table.iter_batches` returns with ``shuffle=``."""
 
     def __init__(self, read: ShuffledRead, batch_rows: int, resume: State | None) -> None:
-        self._read, self._rows = read, batch_rows
+        self._read = read
         self._round, self._row = (0, 0) if resume is None else read.place_of(resume)
-        self._batches = self._from_here()
+        # Without a reference to this object: its last one ends the read, which removes temporary files.
+        self._batches = _batches_from(read, batch_rows, self._round, self._row)
 
     def __next__(self) -> pl.DataFrame:
         """Return the next batch."""
@@ -129,30 +143,7 @@ class ShuffledBatches(Iterator[pl.DataFrame]):
 
     def state_dict(self) -> dict[str, int | str]:
         """Return where the next batch begins, for ``iter_batches(resume=)``. It can be written as JSON."""
-        return {**self._read.identity, "round": self._round, "row": self._row}
-
-    def _from_here(self) -> Iterator[tuple[pl.DataFrame, int, int]]:
-        """Yield batches with the round and the row in it where the next batch begins."""
-        waiting, skipped = pl.DataFrame(), self._row
-        for number in range(self._round, self._read.rounds):
-            row = 0
-            for chunk in self._read.chunks(number):
-                new = chunk[max(skipped - row, 0) :]
-                row += chunk.height
-                frame = pl.concat([waiting, new]) if waiting.height else new
-                full = frame.height - frame.height % self._rows
-                for at in range(self._rows, full + 1, self._rows):
-                    yield frame.slice(at - self._rows, self._rows), number, row - (frame.height - at)
-                waiting = frame[full:]
-            if skipped > row:
-                msg = (
-                    f"`resume` is at row {skipped:,} of a round of {row:,} rows: it was changed. Give it as "
-                )
-                msg += "state_dict() returned it"
-                raise InvalidInputError(msg, argument="resume")
-            skipped = 0
-        if waiting.height:
-            yield waiting, self._read.rounds, 0
+        return {**self._read.identity, "spills": self._read.spills, "round": self._round, "row": self._row}
 
 
 class ShuffledRead:
@@ -171,6 +162,7 @@ class ShuffledRead:
     ) -> None:
         self._planner, self._order, self._buffer_bytes = planner, order, buffer_bytes
         self._where, self._plan = where, planner.plan(filter_of(where, planner.snapshot.schema), sample)
+        self._sample, self._spill_dir = sample, spill_folder()
         warn_of_sample(planner, sample, self._plan)
         log_read(planner, self._plan, sample)
         self._keep = planner.row_filter(self._plan, columns)
@@ -196,8 +188,12 @@ class ShuffledRead:
     def place_of(self, state: State) -> tuple[int, int]:
         """Return the round and the row of a state. Raise unless it is of this read."""
         given = cast("object", state)  # callers without a type checker may pass its JSON
-        number, row = (state.get("round"), state.get("row")) if isinstance(given, Mapping) else (None, None)
-        if not (isinstance(number, int) and isinstance(row, int)) or min(number, row) < 0:
+        values = state if isinstance(given, Mapping) else {}
+        number, row, spills = (values.get(name) for name in ("round", "row", "spills"))
+        if (
+            not (isinstance(number, int) and isinstance(row, int) and isinstance(spills, bool))
+            or min(number, row) < 0
+        ):
             msg = (
                 "`resume` must be the dict that state_dict() of the batches returned (json.loads of its JSON)"
             )
@@ -211,23 +207,27 @@ class ShuffledRead:
                 "first read, and open its version: qbeast.open_table(path, version=...)"
             )
             raise InvalidInputError(msg, argument="resume", value=state)
+        self.spills = spills
         return number, row
 
     def chunks(self, number: int) -> Iterator[pl.DataFrame]:
-        """Yield the rows of a round, shuffled. Rows beyond the buffer are shuffled by themselves."""
+        """Yield the rows of a round, shuffled. Without room for files, rows beyond the buffer are by themselves."""
         random = self._order.random(self._order.rank, number)
-        frames, size = list[pl.DataFrame](), 0
-        for frame in self._frames(number):
-            frames.append(frame)
-            size += int(frame.estimated_size())
-            if size > self._buffer_bytes:
-                yield from _shuffled(frames, random)
-                size = 0
-        yield from _shuffled(frames, random)
+        scattered = ScatteredRows(
+            self._buckets, random, memory_bytes=self._buffer_bytes, spill_dir=self._spill_dir
+        )
+        with closing(scattered):
+            for frame in self._frames(number):
+                scattered.add(frame)
+                if scattered.size_bytes > self._buffer_bytes:
+                    if self.spills:
+                        scattered.spill()
+                    else:
+                        yield from scattered.shuffled()
+            yield from scattered.shuffled()
 
     def _frames(self, number: int) -> Iterator[pl.DataFrame]:
-        together, divided = self._scans(number)
-        for scans in ([together] if together else []) + [[scan] for scan in divided]:
+        for scans in self._scans(number):
             for frame in self._read(scans, self._keep):
                 weight = [] if self._weight is None else [pl.lit(self._weight).alias(SAMPLING_WEIGHT)]
                 yield frame.with_columns(weight)
@@ -236,15 +236,19 @@ class ShuffledRead:
         with evaluating(self._where):
             yield from read_scans(scans, keep, self._planner.files)
 
-    def _scans(self, number: int) -> tuple[list[FileScan], list[FileScan]]:
-        """Return what to read for a round: pages or files, and parts of pieces, which are read one by one."""
+    def _scans(self, number: int) -> Iterator[list[FileScan]]:
+        """Yield what to read of a round at a time: pages or files, and parts of pieces, which are read one by one."""
         share, pieces = self._share, self._pieces
         mine = share.round == number
         whole = np.sort(share.piece[mine & (share.first < 0)])
-        runs = zip(*_runs(pieces.file[whole]), strict=True)
-        together = [self._scan(file, whole[first:end]) for file, first, end in runs]
-        divided = np.flatnonzero(mine & (share.first >= 0))
-        return together, [self._part(share, at) for at in divided.tolist()]
+        sizes = np.cumsum(np.maximum(pieces.rows[whole], 0)) * self._row_bytes
+        loads = sizes // max(min(self._buffer_bytes // 2, sizing().batch_bytes), 1)
+        for load in np.split(whole, np.flatnonzero(np.diff(loads)) + 1):
+            runs = zip(*_runs(pieces.file[load]), strict=True)
+            if len(load):
+                yield [self._scan(file, load[first:end]) for file, first, end in runs]
+        for at in np.flatnonzero(mine & (share.first >= 0)).tolist():
+            yield [self._part(share, at)]
 
     def _scan(self, file: int, whole: I64Array) -> FileScan:
         """Return the scan of some pieces of a file."""
@@ -285,14 +289,52 @@ class ShuffledRead:
         }
 
     @cached_property
+    def spills(self) -> bool:
+        """Whether rows beyond the buffer go to temporary files. A read that continues does as it began."""
+        size = min(self._opened_bytes, _BUFFERS * self._buffer_bytes)
+        return free_bytes(self._spill_dir) > _ROOM * size
+
+    @cached_property
+    def _opened_bytes(self) -> float:
+        """Bytes in memory of the rows of this rank, also of those that a filter leaves out."""
+        return float(self._plan.selection.rows_opened.sum()) * self._row_bytes / self._order.world_size
+
+    @cached_property
     def _rounds_and_pieces(self) -> tuple[int, Pieces]:
-        selection = self._plan.selection
-        is_remote = self._planner.store.local_root is None
-        rows = int(selection.rows_opened.sum())
-        round_rows = max(int(_FILLED * self._buffer_bytes / self._row_bytes), 1)
-        rounds = max(-(-rows // (round_rows * self._order.world_size)), 1)
-        pieces = cut(selection, piece_rows=max(round_rows // _PIECES, 1), whole_bands=is_remote)
-        return min(rounds, max(len(pieces), 1)), pieces
+        fitting = (_BUFFERS if self.spills else _FILLED) * self._buffer_bytes
+        size, keep = self._opened_bytes, self._keep
+        if size > fitting and (keep.predicate is not None or keep.hashes_rows):
+            with evaluating(self._where):
+                rows = sum(heights(self._planner, keep.predicate, self._sample))
+            size = rows * self._row_bytes / self._order.world_size
+        if size > fitting:
+            self._warn(size, math.ceil(size / fitting * self._buffer_bytes))
+        pieces = cut(
+            self._plan.selection,
+            piece_rows=max(int(_FILLED * self._buffer_bytes / self._row_bytes) // _PIECES, 1),
+            whole_bands=self._planner.store.local_root is None,
+        )
+        return max(min(math.ceil(size / fitting), len(pieces)), 1), pieces
+
+    def _warn(self, size: float, enough: int) -> None:
+        if self.spills:
+            why, cure = "holds less than a sixteenth of the rows", ""
+        else:
+            why = f"does not hold the rows, and {str(self._spill_dir)!r} has no room for temporary files of them"
+            cure = ", or name a folder with room in the environment variable QBEAST_SPILL_DIR"
+        msg = (
+            f"the buffer of {self._buffer_bytes:,} bytes {why} (about {size:,.0f} bytes): the table is shuffled in "
+            "parts, and batches of one part may be alike. Every row is returned once. Give "
+            f"buffer_bytes={enough} or more{cure}"
+        )
+        warnings.warn(msg, SmallBufferWarning, stacklevel=caller_stacklevel())
+
+    @cached_property
+    def _buckets(self) -> int:
+        """Number of buckets of a round: they fit the caches of the processor, and the buffer several times."""
+        size = self._opened_bytes / self.rounds
+        buckets = max(size / self._row_bytes / _BUCKET_ROWS, _BUCKETS * size / self._buffer_bytes)
+        return min(math.ceil(buckets), MAX_BUCKETS)
 
     @property
     def rounds(self) -> int:
@@ -356,6 +398,30 @@ class ShuffledRead:
                 yield replace(scan, pages=scan.pages.split([scan.pages.pages[middle : middle + 1]])[0])
 
 
+def _batches_from(
+    read: ShuffledRead, batch_rows: int, first_round: int, first_row: int
+) -> Iterator[tuple[pl.DataFrame, int, int]]:
+    """Yield batches with the round and the row in it where the next batch begins."""
+    waiting, skipped = pl.DataFrame(), first_row
+    for number in range(first_round, read.rounds):
+        row = 0
+        for chunk in read.chunks(number):
+            new = chunk[max(skipped - row, 0) :]
+            row += chunk.height
+            frame = pl.concat([waiting, new]) if waiting.height else new
+            full = frame.height - frame.height % batch_rows
+            for at in range(batch_rows, full + 1, batch_rows):
+                yield frame.slice(at - batch_rows, batch_rows), number, row - (frame.height - at)
+            waiting = frame[full:]
+        if skipped > row:
+            msg = f"`resume` is at row {skipped:,} of a round of {row:,} rows: it was changed. Give it as "
+            msg += "state_dict() returned it"
+            raise InvalidInputError(msg, argument="resume")
+        skipped = 0
+    if waiting.height:
+        yield waiting, read.rounds, 0
+
+
 def _only_shuffled(names: list[str]) -> InvalidInputError:
     given = ", ".join(f"`{name}`" for name in names)
     msg = f"{given} is for shuffled batches: add shuffle=0, or another seed"
@@ -370,20 +436,3 @@ def _runs(values: I64Array) -> tuple[list[int], list[int], list[int]]:
     """
     different, firsts = np.unique(values, return_index=True)
     return different.tolist(), firsts.tolist(), [*firsts[1:].tolist(), len(values)][: len(firsts)]
-
-
-def _shuffled(frames: list[pl.DataFrame], random: np.random.Generator) -> Iterator[pl.DataFrame]:
-    """Yield the rows of frames in a random order, chunk by chunk. The list is emptied: rows are in memory once."""
-    if not frames:
-        return
-    rows = pl.concat(frames).rechunk()
-    frames.clear()
-    # Rows go to random chunks, and are shuffled there: as random as one permutation of all, in half of its time.
-    chunks = max(rows.height // _CHUNK_ROWS, 1)
-    chunk_of = random.integers(chunks, size=rows.height, dtype=np.uint8 if chunks <= _FEW else np.uint32)
-    order = np.argsort(chunk_of, kind="stable")
-    ends = np.cumsum(np.bincount(chunk_of, minlength=chunks))
-    with ThreadPoolExecutor(1) as pool:  # the next chunk is put in order while this one is gathered
-        permuted = pool.map(random.permutation, np.split(order, ends[:-1]))
-        for chosen in permuted:
-            yield rows[chosen]
