@@ -70,7 +70,8 @@ class TextFile:
         except (EOFError, OSError) as error:
             if compression == "none":
                 raise
-            raise fault(f"{self.source!r} is damaged: it cannot be decompressed as {compression}") from error
+            msg = f"{self.source!r} is damaged: it cannot be decompressed as {compression}"
+            raise fault(msg) from error
 
 
 def fault(
@@ -184,6 +185,6 @@ def _json_problem(text: str) -> str:
         return ""
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         return f"it is not JSON ({error})"
     return "" if isinstance(value, dict) else "it is not a JSON object"

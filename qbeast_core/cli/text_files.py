@@ -32,7 +32,7 @@ _MAX_GROUP_ROWS: Final = 1 << 16
 # none begins inside of a string.
 _TOKEN: Final = r'((?:[^"0-9NItf-]|"(?:[^"\\]|\\.)*")*)(-?(?:[0-9][0-9.eE+-]*|NaN|Infinity)|true|false)'
 
-_SCALARS: Final = {"BIGINT": "BIGINT", "UBIGINT": "BIGINT", "DOUBLE": "DOUBLE", "BOOLEAN": "BOOLEAN"}
+_SCALARS: Final = ("BIGINT", "BOOLEAN", "DOUBLE", "UBIGINT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,8 @@ class TextReader:
             row = self._connection.execute(f"SELECT json_group_structure(json) FROM ({lines})").fetchone()
             structure = json.loads(row[0]) if row and row[0] else None
             if structure is None:
-                raise fault(f"there is no line in {files[0].source!r}")
+                msg = f"there is no line in {files[0].source!r}"
+                raise fault(msg)
             if not isinstance(structure, dict):
                 raise json_fault(files, "a line is not a JSON object with fields")
             structure |= {
@@ -152,10 +153,14 @@ class TextReader:
 
     def _json_part(self, lines: str, structure: Mapping[str, Any], row_bytes: int) -> Texts:
         mark = uuid4().hex[:8]  # begins each text that is not a string in the file
-        kinds = {name: kind for name, kind in structure.items() if isinstance(kind, dict | list)}
+        kinds = {
+            name: json.dumps(_nested_type(kind))
+            for name, kind in structure.items()
+            if isinstance(kind, dict | list)
+        }
         paths = {name: "/" + name.replace("~", "~0").replace("/", "~1") for name in structure}
         columns = ", ".join(
-            f"CAST(json_extract(json, {_quoted(paths[name])}) AS {_sql_type(kinds[name])}) AS c{index}"
+            f"json_transform(json_extract(json, {_quoted(paths[name])}), {_quoted(kinds[name])}) AS c{index}"
             if name in kinds
             else f"texts[{index + 1}] AS c{index}"
             for index, name in enumerate(structure)
@@ -221,17 +226,21 @@ def _header_of(file: TextFile) -> _Header:
     except UnicodeDecodeError as error:
         raise encoding_fault(file) from error
     if "\0" in text:
-        raise fault(f"{file.source!r} holds zero bytes: it is not text in UTF-8", "Convert it.")
+        msg = f"{file.source!r} holds zero bytes: it is not text in UTF-8"
+        raise fault(msg, "Convert it.")
     start = text.lstrip("\r\n")
     if not start:
-        raise fault(f"{file.source!r} is an empty CSV file; the first line has to name the columns")
+        msg = f"{file.source!r} is an empty CSV file; the first line has to name the columns"
+        raise fault(msg)
     try:
         names = next(csv.reader(io.StringIO(start, newline=""), delimiter=file.separator))
     except csv.Error as error:
-        raise fault(f"the first line of {file.source!r} does not name columns ({error})") from error
+        msg = f"the first line of {file.source!r} does not name columns ({error})"
+        raise fault(msg) from error
     doubled = [name for name, count in Counter(names).items() if count > 1]
     if doubled:
-        raise fault(f"{file.source!r} has several columns of the same name: {doubled}", "Rename them.")
+        msg = f"{file.source!r} has several columns of the same name: {doubled}"
+        raise fault(msg, "Rename them.")
     blank = text[: len(text) - len(start)]
     return _Header(tuple(names), file.separator, file.compression, len(blank.splitlines()), _row_bytes(head))
 
@@ -252,17 +261,17 @@ def _named(parts: Sequence[Path], names: Sequence[str]) -> pl.LazyFrame:
     return pl.scan_parquet(parts, glob=False).select(columns)
 
 
-def _sql_type(kind: Any) -> str:
+def _nested_type(kind: Any) -> Any:
     """Return the type of nested values. Of numbers beyond 64 bits, and of values of several kinds, it is text.
 
-    >>> _sql_type({"a": ["UBIGINT"], "b": "JSON"})
-    'STRUCT("a" BIGINT[], "b" VARCHAR)'
+    >>> _nested_type({"a": ["UBIGINT"], "b": "JSON"})
+    {'a': ['UBIGINT'], 'b': 'VARCHAR'}
     """
     if isinstance(kind, list):
-        return f"{_sql_type(kind[0])}[]"
+        return [_nested_type(inner) for inner in kind]
     if isinstance(kind, dict):
-        return f"STRUCT({', '.join(f'{_name(name)} {_sql_type(inner)}' for name, inner in kind.items())})"
-    return _SCALARS.get(kind, "VARCHAR")
+        return {name: _nested_type(inner) for name, inner in kind.items()}
+    return kind if kind in _SCALARS else "VARCHAR"
 
 
 def _list(files: Iterable[TextFile]) -> str:
@@ -271,7 +280,3 @@ def _list(files: Iterable[TextFile]) -> str:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _name(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
