@@ -8,8 +8,9 @@ import gzip
 import io
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, Literal, TypeAlias, cast
 
@@ -21,6 +22,11 @@ Compression: TypeAlias = Literal["none", "gzip", "zstd"]
 
 HEAD_BYTES: Final = 1 << 20
 _MAGIC: Final[dict[bytes, Compression]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_OPEN: Final[dict[Compression, Callable[[Path], AbstractContextManager[Any]]]] = {
+    "none": partial(open, mode="rb"),
+    "gzip": gzip.open,
+    "zstd": lambda path: pa.input_stream(str(path), compression="zstd"),
+}
 _UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MAX_FIELD: Final = (1 << 31) - 1
 
@@ -60,12 +66,12 @@ class TextFile:
         compression = self.compression
         try:
             if compression == "zstd":
-                stream = cast("IO[bytes]", pa.input_stream(str(self.path), compression="zstd"))
+                opened = cast("IO[bytes]", pa.input_stream(str(self.path), compression="zstd"))
             else:
-                stream = cast(
+                opened = cast(
                     "IO[bytes]", gzip.open(self.path) if compression == "gzip" else self.path.open("rb")
                 )
-            with stream:
+            with opened as stream:
                 yield stream
         except (EOFError, OSError) as error:
             if compression == "none":
@@ -121,13 +127,8 @@ def json_fault(files: Sequence[TextFile], cause: str) -> InvalidInputError:
 
 def encoding_fault(file: TextFile) -> InvalidInputError:
     """Return the error of a file that is not in UTF-8."""
-    line = 0
     with file.opened() as lines:
-        for line, text in enumerate(lines, 1):
-            try:
-                text.decode()
-            except UnicodeDecodeError:
-                break
+        line = next((number for number, text in enumerate(lines, 1) if not _is_utf_8(text)), 1)
     cure = "Convert it, such as by `iconv -f LATIN1 -t UTF-8 FILE`."
     return fault(f"{file.source!r}, line {line}: the text is not in UTF-8", cure)
 
@@ -152,10 +153,9 @@ def _csv_records(file: TextFile) -> Iterator[_Record]:
 
 
 def _json_records(file: TextFile) -> Iterator[_Record]:
-    keep: dict[str, Callable[[str], Any]] = dict.fromkeys(("parse_float", "parse_int", "parse_constant"), str)
     for line, text in enumerate(_lines(file), 1):
         if text.strip():
-            fields = json.loads(text, **keep)
+            fields = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
             yield (
                 line,
                 {
@@ -178,6 +178,14 @@ def _csv_lines(file: TextFile) -> Iterator[tuple[int, list[str]]]:
 def _lines(file: TextFile) -> Iterator[str]:
     with file.opened() as stream, io.TextIOWrapper(stream, encoding=file.encoding) as text:
         yield from text
+
+
+def _is_utf_8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _json_problem(text: str) -> str:

@@ -30,7 +30,7 @@ _MAX_GROUP_ROWS: Final = 1 << 16
 
 # A number, true or false outside of strings, with all that is before it. Matches follow one another without a gap: so
 # none begins inside of a string.
-_TOKEN: Final = r'((?:[^"0-9NItf-]|"(?:[^"\\]|\\.)*")*)(-?(?:[0-9][0-9.eE+-]*|NaN|Infinity)|true|false)'
+_VALUE: Final = r'((?:[^"0-9NItf-]|"(?:[^"\\]|\\.)*")*)(-?(?:[0-9][0-9.eE+-]*|NaN|Infinity)|true|false)'
 
 _SCALARS: Final = ("BIGINT", "BOOLEAN", "DOUBLE", "UBIGINT")
 
@@ -132,8 +132,9 @@ class TextReader:
         types = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(len(names)))
         columns = ", ".join(f"c{header.names.index(name)} AS c{index}" for index, name in enumerate(names))
         query = (
-            f"SELECT {columns} FROM read_csv({_list(files)}, auto_detect = false, header = true, columns = {{{types}}}, "
-            f"skip = {header.blank_lines}, delim = {_quoted(header.separator)}, quote = '\"', escape = '\"', "
+            f"SELECT {columns} FROM read_csv({_list(files)}, columns = {{{types}}}, auto_detect = false, "
+            f"header = true, skip = {header.blank_lines}, delim = {_quoted(header.separator)}, quote = '\"', "
+            f"escape = '\"', "
             f"allow_quoted_nulls = false, compression = '{header.compression}', max_line_size = {_MAX_LINE_BYTES})"
         )
         if len(names) == 1:
@@ -166,7 +167,7 @@ class TextReader:
             for index, name in enumerate(structure)
         )
         # The number at the end makes every line end with a match.
-        marked = f"regexp_replace('[' || json || ',0]', {_quoted(_TOKEN)}, '\\1\"{mark}\\2\"', 'g')"
+        marked = f"regexp_replace('[' || json || ',0]', {_quoted(_VALUE)}, '\\1\"{mark}\\2\"', 'g')"
         pointers = ", ".join(_quoted(f"/0{path}") for path in paths.values())
         texts = f"SELECT json, json_extract_string({marked}, [{pointers}]) AS texts FROM ({lines})"
         rows = _named([self._copied(f"SELECT {columns} FROM ({texts})", row_bytes)], list(structure))
@@ -258,7 +259,7 @@ def _row_bytes(head: bytes) -> int:
 
 def _named(parts: Sequence[Path], names: Sequence[str]) -> pl.LazyFrame:
     columns = [pl.col(f"c{index}").alias(name) for index, name in enumerate(names)]
-    return pl.scan_parquet(parts, glob=False).select(columns)
+    return pl.scan_parquet(list(parts), glob=False).select(columns)
 
 
 def _nested_type(kind: Any) -> Any:

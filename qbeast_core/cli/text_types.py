@@ -76,32 +76,24 @@ def converted(name: str, dtype: pl.DataType, date_format: str | None = None) -> 
     [Decimal('2.50'), None, Decimal('7.00'), None, Decimal('100.00')]
     """
     text = _value(name)
-    match dtype:
-        case pl.String():
-            return pl.col(name)
-        case pl.Boolean():
-            flag = text.str.to_lowercase()
-            return pl.when(flag.is_in(["true", "false"])).then(flag == "true").alias(name)
-        case pl.Date() if date_format is not None:
-            return text.str.to_date(date_format, strict=False)
-        case pl.Date():
-            return _day(text)
-        case pl.Datetime() if date_format is not None:
-            time = text.str.to_datetime(date_format, time_unit="us", strict=False, time_zone=dtype.time_zone)
-            return time.cast(dtype)
-        case pl.Datetime():
-            return _time(text, dtype)
-        case pl.Decimal():
-            return pl.when(_is_exact(text, dtype.scale)).then(text).cast(dtype, strict=False)
-        case _ if dtype.is_integer():
-            plain = text.str.replace(r"\.0*$", "").cast(dtype, strict=False)
-            exact = pl.when(_is_exact(text, 0)).then(text).cast(pl.Decimal(_DIGITS, 0), strict=False)
-            return plain.fill_null(exact.cast(dtype, strict=False))
-        case _ if dtype.is_float():
-            number = text.cast(dtype, strict=False)
-            return pl.when(number.is_finite() | text.str.contains(_NOT_FINITE)).then(number).alias(name)
-        case _:
-            return pl.col(name)
+    if isinstance(dtype, pl.Boolean):
+        return pl.when(text.str.contains(_FLAG)).then(text.str.to_lowercase() == "true")
+    if isinstance(dtype, pl.Date):
+        return _day(text) if date_format is None else text.str.to_date(date_format, strict=False)
+    if isinstance(dtype, pl.Datetime):
+        return _time(text, dtype, date_format)
+    return _number(text, dtype) if dtype.is_numeric() else pl.col(name)
+
+
+def _number(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    if isinstance(dtype, pl.Decimal):
+        return pl.when(_is_exact(text, dtype.scale)).then(text).cast(dtype, strict=False)
+    if dtype.is_float():
+        number = text.cast(dtype, strict=False)
+        return pl.when(number.is_infinite().not_() | text.str.contains(_NOT_FINITE)).then(number)
+    whole = text.str.replace(r"\.0*$", "").cast(dtype, strict=False)
+    exact = pl.when(_is_exact(text, 0)).then(text).cast(pl.Decimal(_DIGITS, 0), strict=False)
+    return whole.fill_null(exact.cast(dtype, strict=False))
 
 
 def _value(name: str) -> pl.Expr:
@@ -175,17 +167,17 @@ def _type_of(kinds: Mapping[str, int]) -> pl.DataType:
     values = kinds.get("values", 0)
     if not values:
         return pl.String()
-    if values == kinds.get("longs"):
-        return pl.Int64()
-    if values == kinds.get("numbers"):
+    if "endless" in kinds:
         return _number_type(kinds)
-    if values == kinds.get("flags"):
-        return pl.Boolean()
-    if values == kinds.get("days"):
-        return pl.Date()
-    if values == kinds.get("zoned"):
-        return pl.Datetime("us", "UTC")
-    return pl.Datetime("us") if values == kinds.get("walls") and not kinds["zoned"] else pl.String()
+    types: dict[str, pl.DataType] = {
+        "longs": pl.Int64(),
+        "flags": pl.Boolean(),
+        "days": pl.Date(),
+        "zoned": pl.Datetime("us", "UTC"),
+    }
+    if not kinds.get("zoned"):
+        types["walls"] = pl.Datetime("us")
+    return next((dtype for kind, dtype in types.items() if kinds.get(kind) == values), pl.String())
 
 
 def _number_type(kinds: Mapping[str, int]) -> pl.DataType:
@@ -214,8 +206,11 @@ def _wall(text: pl.Expr) -> pl.Expr:
     return pl.coalesce(wall, minutes, _day(text).cast(pl.Datetime("us")))
 
 
-def _time(text: pl.Expr, dtype: pl.Datetime) -> pl.Expr:
-    """Return texts in ISO form as times; one without zone is in UTC, if the type is."""
+def _time(text: pl.Expr, dtype: pl.Datetime, date_format: str | None) -> pl.Expr:
+    """Return texts in ISO form or in a format as times; one without zone is in UTC, if the type is."""
+    if date_format is not None:
+        zone = dtype.time_zone
+        return text.str.to_datetime(date_format, time_unit="us", strict=False, time_zone=zone).cast(dtype)
     zoned = text.str.contains(_ZONED)
     wall = _wall(text)
     if dtype.time_zone is None:
