@@ -23,7 +23,7 @@ Compression: TypeAlias = Literal["none", "gzip", "zstd"]
 HEAD_BYTES: Final = 1 << 20
 _MAGIC: Final[dict[bytes, Compression]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _OPEN: Final[dict[Compression, Callable[[Path], AbstractContextManager[Any]]]] = {
-    "none": partial(open, mode="rb"),
+    "none": partial(open, mode="rb"),  # noqa: SIM115 - `opened` closes it
     "gzip": gzip.open,
     "zstd": lambda path: pa.input_stream(str(path), compression="zstd"),
 }
