@@ -23,7 +23,7 @@ Compression: TypeAlias = Literal["none", "gzip", "zstd"]
 HEAD_BYTES: Final = 1 << 20
 _MAGIC: Final[dict[bytes, Compression]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _OPEN: Final[dict[Compression, Callable[[Path], AbstractContextManager[Any]]]] = {
-    "none": partial(open, mode="rb"),  # noqa: SIM115 - `opened` closes it
+    "none": partial(open, mode="rb"),
     "gzip": gzip.open,
     "zstd": lambda path: pa.input_stream(str(path), compression="zstd"),
 }
@@ -65,14 +65,8 @@ class TextFile:
         """Open the file to read its bytes, decompressed."""
         compression = self.compression
         try:
-            if compression == "zstd":
-                opened = cast("IO[bytes]", pa.input_stream(str(self.path), compression="zstd"))
-            else:
-                opened = cast(
-                    "IO[bytes]", gzip.open(self.path) if compression == "gzip" else self.path.open("rb")
-                )
-            with opened as stream:
-                yield stream
+            with _OPEN[compression](self.path) as stream:
+                yield cast("IO[bytes]", stream)
         except (EOFError, OSError) as error:
             if compression == "none":
                 raise
@@ -88,8 +82,8 @@ def fault(
     return InvalidInputError(msg, argument="sources")
 
 
-def csv_fault(files: Sequence[TextFile], width: int, cause: str) -> InvalidInputError:
-    """Return the error of the first line of CSV that cannot be read."""
+def csv_fault(files: Sequence[TextFile], width: int) -> InvalidInputError | None:
+    """Return the error of the first line of CSV that cannot be read, if there is one."""
     for file in files:
         line = 1
         try:
@@ -108,7 +102,7 @@ def csv_fault(files: Sequence[TextFile], width: int, cause: str) -> InvalidInput
             return fault(
                 f"{file.source!r}, after line {line}: a field in quotes does not end ({error})", cure
             )
-    return fault(cause)
+    return None
 
 
 def json_fault(files: Sequence[TextFile], cause: str) -> InvalidInputError:

@@ -128,14 +128,16 @@ class TextReader:
             self._refuse_no_room(error)
             raise json_fault(files, first_line(str(error))) from error
 
-    def _csv_part(self, files: Sequence[TextFile], header: _Header, names: Sequence[str]) -> Path:
+    def _csv_part(
+        self, files: Sequence[TextFile], header: _Header, names: Sequence[str], *, copied: bool = False
+    ) -> Path:
         types = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(len(names)))
         columns = ", ".join(f"c{header.names.index(name)} AS c{index}" for index, name in enumerate(names))
         query = (
             f"SELECT {columns} FROM read_csv({_list(files)}, columns = {{{types}}}, auto_detect = false, "
             f"header = true, skip = {header.blank_lines}, delim = {_quoted(header.separator)}, quote = '\"', "
-            f"escape = '\"', "
-            f"allow_quoted_nulls = false, compression = '{header.compression}', max_line_size = {_MAX_LINE_BYTES})"
+            f"escape = '\"', allow_quoted_nulls = false, "
+            f"compression = '{header.compression}', max_line_size = {_MAX_LINE_BYTES})"
         )
         if len(names) == 1:
             query += " WHERE c0 IS NOT NULL"  # a blank line
@@ -143,14 +145,12 @@ class TextReader:
             return self._copied(query, header.row_bytes)
         except self._failures as error:
             self._refuse_no_room(error)
-            # Lines that end in different ways bring DuckDB's parser into "an invalid state".
-            if "invalid state" in str(error) and not all(
-                file.path.is_relative_to(self._folder.path) for file in files
-            ):
-                return self._csv_part(
-                    [self._copy(file) for file in files], replace(header, compression="none"), names
-                )
-            raise csv_fault(files, len(names), first_line(str(error))) from error
+            found = csv_fault(files, len(names))
+            if found is None and not copied:
+                # Python reads them: the lines end in different ways, which DuckDB does not read.
+                copies = [self._copy(file) for file in files]
+                return self._csv_part(copies, replace(header, compression="none"), names, copied=True)
+            raise (found or fault(first_line(str(error)))) from error
 
     def _json_part(self, lines: str, structure: Mapping[str, Any], row_bytes: int) -> Texts:
         mark = uuid4().hex[:8]  # begins each text that is not a string in the file
