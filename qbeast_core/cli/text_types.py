@@ -231,8 +231,6 @@ def _is_exact(text: pl.Expr, scale: int) -> pl.Expr:
 def _first_misfits(
     texts: pl.LazyFrame, types: Mapping[str, pl.DataType], date_format: str | None
 ) -> dict[str, str]:
-    if not types:
-        return {}
     first = [
         _value(name)
         .filter(converted(name, dtype, date_format).is_null() & _value(name).is_not_null())
@@ -240,5 +238,7 @@ def _first_misfits(
         for name, dtype in types.items()
         if not isinstance(dtype, pl.String)
     ]
+    if not first:
+        return {}
     row: dict[str, str | None] = texts.select(first).collect(engine="streaming").row(0, named=True)
     return {name: value for name, value in row.items() if value is not None}
