@@ -63,6 +63,8 @@ def test_cells_are_those_of_python(files: list[list[tuple[str, str]]], end: str,
         expected, paths = [], []
         for number, rows in enumerate(files):
             buffer = io.StringIO(newline="")
+            # Python quotes no line ends but its own.
+            quoting = quoting if end == "\r\n" else csv.QUOTE_ALL
             csv.writer(buffer, lineterminator=end, quoting=quoting).writerows([("a", "b"), *rows])
             paths.append(path.with_name(f"{number}.csv"))
             paths[-1].write_bytes(buffer.getvalue().encode())
