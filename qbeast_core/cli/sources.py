@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 import glob
-import io
-import shutil
-import signal
-import sys
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
+import orjson
 import polars as pl
 
 import qbeast
-from qbeast_core.cli.csv_types import scan_typed
 from qbeast_core.cli.output_file import ENDINGS
+from qbeast_core.cli.text_faults import TextFile, place_of
+from qbeast_core.cli.text_types import converted, inferred_types, misfits
+from qbeast_core.cli.workspace import Workspace
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.stores.local import is_folder, status_of
 from qbeast_core.io.stores.resolve import GLUE
+from qbeast_core.log.delta_schema import schema_to_delta
 from qbeast_core.log.type_names import NAMES, type_of
-from qbeast_core.resources import Resources, spill_folder_of
+from qbeast_core.support.plain_text import excerpt
 from qbeast_core.support.runtime import Progress, ProgressCallback, report
-from qbeast_core.table.engine.choice import budget_of
-from qbeast_core.table.engine.spill.spill_folder import SpillFolder
+from qbeast_core.table.data.query_batches import little_read_ahead
 
 SourceFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "arrow", "delta"]
 
 _ENDINGS: Final[Mapping[str, SourceFormat]] = {**ENDINGS, ".tsv": "csv"}
 _COMPRESSED: Final = (".gz", ".zst")
-
-# Reads the standard input to its end; gives its bytes, or a file of them.
-StandardInput = Callable[[], io.BytesIO | Path]
-
-_SHARE: Final = 16  # of the budget: these bytes come on top of the rows that are read from them
-_CHUNK_BYTES: Final = 1 << 20
+_TEXT: Final = ("csv", "jsonl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,29 +42,38 @@ class SourceOptions:
     types: Mapping[str, pl.DataType] = field(default_factory=dict[str, pl.DataType])
     # The same, where a source has such a column: the types of the table in an append.
     expected: Mapping[str, pl.DataType] = field(default_factory=dict[str, pl.DataType])
-    separator: str = ","
+    # None: a tab in files that end with .tsv, else a comma.
+    separator: str | None = None
+    # Of dates and times, in the notation of `strftime`; None: ISO 8601.
+    date_format: str | None = None
     # Texts that mean null in CSV.
     null_values: Sequence[str] = ()
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     progress: ProgressCallback | None = field(default=None, repr=False)
 
 
-def read_sources(sources: Sequence[str], options: SourceOptions, stdin: StandardInput) -> pl.LazyFrame:
-    """Return the rows of all sources, one after the other; they must have the same columns."""
+def read_sources(sources: Sequence[str], options: SourceOptions, workspace: Workspace) -> pl.LazyFrame:
+    """Return the rows of all sources; they must have the same columns. All text files have one set of types."""
     if sources.count("-") > 1:
         msg = "the standard input can be read once"
         raise InvalidInputError(msg, argument="sources")
-    frames = [_read(source, options, stdin) for source in sources]
-    names = [frame.collect_schema().names() for frame in frames]
-    unknown = sorted(set(options.types) - set(names[0]))
-    if unknown:
-        msg = f"--type names no such column(s): {unknown}; the source has {names[0]}"
-        raise InvalidInputError(msg, argument="types")
-    for source, own in zip(sources, names, strict=True):
-        if own != names[0]:
-            msg = f"{source!r} has the columns {own}, {sources[0]!r} has {names[0]}. Write them one by one."
-            raise InvalidInputError(msg, argument="sources")
-    return frames[0] if len(frames) == 1 else pl.concat(frames, how="vertical_relaxed")
+    places = [(source, *_place(source, options, workspace)) for source in sources]
+    files = {
+        kind: [
+            file
+            for source, found, where in places
+            if found == kind
+            for file in _texts_at(source, where, options)
+        ]
+        for kind in _TEXT
+    }
+    frames = _read_texts({kind: group for kind, group in files.items() if group}, options, workspace)
+    frames += [(source, _scan(where, kind, options)) for source, kind, where in places if kind not in _TEXT]
+    first, names = frames[0][0], frames[0][1].collect_schema().names()
+    _refuse_unknown(options, names)
+    for source, frame in frames:
+        _refuse_others(source, frame.collect_schema().names(), first, names)
+    return pl.concat([frame.select(names) for _, frame in frames], how="vertical_relaxed")
 
 
 def types_by_name(names: Mapping[str, str]) -> dict[str, pl.DataType]:
@@ -88,21 +89,27 @@ def types_by_name(names: Mapping[str, str]) -> dict[str, pl.DataType]:
         raise InvalidInputError(msg, argument="types") from error
 
 
-def _read(source: str, options: SourceOptions, stdin: StandardInput) -> pl.LazyFrame:
+def _place(source: str, options: SourceOptions, workspace: Workspace) -> tuple[SourceFormat, Any]:
+    """Return the format of a source, and its paths, address or bytes."""
     path, file_format = Path(source), options.file_format
     if source == "-":
         if file_format is None or file_format == "delta":
             msg = "the standard input needs a format. Give --format csv, jsonl, parquet or arrow."
             raise InvalidInputError(msg, argument="format")
-        content = stdin()
-        return _scan([content] if isinstance(content, Path) else content, file_format, options)
+        if file_format in _TEXT:
+            return file_format, [workspace.standard_input_file()]
+        content = workspace.standard_input()
+        return file_format, [content] if isinstance(content, Path) else content
     if source.lower().startswith(GLUE):
-        return _scan(source, file_format or "delta", options)
+        return file_format or "delta", source
     if "://" in source:
-        return _scan(source, file_format or _format_of([source], source), options)
+        file_format = file_format or _format_of([source], source)
+        return file_format, workspace.fetched(
+            source, options.storage_options
+        ) if file_format in _TEXT else source
     if is_folder(path):
         if file_format == "delta" or (file_format is None and (path / "_delta_log").is_dir()):
-            return _scan(source, "delta", options)
+            return "delta", source
         files = _files_below(path, file_format)
     elif status_of(path) is not None:
         files = [path]
@@ -115,7 +122,7 @@ def _read(source: str, options: SourceOptions, stdin: StandardInput) -> pl.LazyF
         )
         msg = f"there is {what}"
         raise InvalidInputError(msg, argument="sources")
-    return _scan(files, file_format or _format_of(map(str, files), source), options)
+    return file_format or _format_of(map(str, files), source), files
 
 
 def _files_below(folder: Path, file_format: SourceFormat | None) -> list[Path]:
@@ -134,7 +141,7 @@ def _scan(where: Any, file_format: SourceFormat, options: SourceOptions) -> pl.L
     """Read literal paths, an address, or bytes."""
     store = None if options.storage_options is None else dict(options.storage_options)
     patterns = isinstance(where, str)  # an address; paths have been expanded
-    if options.types and file_format in ("parquet", "arrow", "delta"):
+    if options.types:
         msg = f"--type is for CSV and JSON lines; {file_format} has types of its own"
         raise InvalidInputError(msg, argument="types")
     match file_format:
@@ -142,49 +149,100 @@ def _scan(where: Any, file_format: SourceFormat, options: SourceOptions) -> pl.L
             return pl.scan_parquet(where, glob=patterns, storage_options=store)
         case "arrow":
             return pl.scan_ipc(where, glob=patterns, storage_options=store)
-        case "delta":
+        case _:
             # Our tables may hold copies of rows, which other readers return twice.
             return qbeast.open_table(where, storage_options=store).scan()
-        case "jsonl":
-            lines = [glob.escape(str(path)) for path in where] if isinstance(where, list) else where
-            return _scan_json(lines, options, store)
-        case "csv":
-            scan = partial(
-                pl.scan_csv,
-                where,
-                glob=patterns,
-                separator=options.separator,
-                null_values=list(options.null_values) or None,
-                try_parse_dates=True,
-                storage_options=store,
-            )
-            return scan_typed(scan, _types(options), partial(report, options.progress, Progress("read")))
 
 
-def _scan_json(where: Any, options: SourceOptions, store: dict[str, str] | None) -> pl.LazyFrame:
-    """Read JSON lines file by file: Polars takes the fields of the first for all, and drops those of others."""
-    if isinstance(where, list) and len(where) > 1:
-        return pl.concat([_scan_json([one], options, store) for one in where], how="diagonal_relaxed")
-    lines = partial(pl.scan_ndjson, where, infer_schema_length=None, storage_options=store)
-    if not _types(options):
-        return lines()
-    names = set(lines().collect_schema())  # Polars rejects types of columns that are not there
-    types = {name: dtype for name, dtype in _types(options).items() if name in names}
-    carriers = {name: _carrier(dtype) for name, dtype in types.items()}
-    return lines(schema_overrides=carriers).with_columns(pl.col(name).cast(types[name]) for name in types)
+def _texts_at(source: str, paths: Sequence[Path], options: SourceOptions) -> list[TextFile]:
+    return [
+        TextFile(
+            path, str(path) if source == str(path) or len(paths) > 1 else source, _separator(path, options)
+        )
+        for path in paths
+    ]
+
+
+def _separator(path: Path, options: SourceOptions) -> str:
+    separator = {None: "\t" if ".tsv" in path.suffixes else ",", "\\t": "\t"}.get(
+        options.separator, options.separator
+    )
+    if separator is None or len(separator) != 1:
+        msg = f"--separator must be one character, not {separator!r}"
+        raise InvalidInputError(msg, argument="separator")
+    return separator
+
+
+def _read_texts(
+    files: Mapping[str, Sequence[TextFile]], options: SourceOptions, workspace: Workspace
+) -> list[tuple[str, pl.LazyFrame]]:
+    """Return the rows of text files, with types of all values or as requested."""
+    if not files:
+        return []
+    report(options.progress, Progress("read"))
+    wanted = _types(options)
+    texts = workspace.read_texts(files, {name for name, dtype in wanted.items() if dtype == pl.String()})
+    names = texts[0].rows.collect_schema().names()
+    sources = [group[0].source for group in files.values()]
+    for source, group in zip(sources, texts, strict=True):
+        _refuse_others(source, group.rows.collect_schema().names(), sources[0], names)
+    _refuse_unknown(options, names)
+    null = list(options.null_values)
+    frames = [_without_nulls(group.rows.select(names), null) for group in texts]
+    rows = pl.concat(frames, how="vertical_relaxed")
+    schema = rows.collect_schema()
+    wanted = {name: wanted[name] for name in names if name in wanted and schema[name] == pl.String()}
+    fixed = wanted.keys() | {name for group in texts for name in group.fixed}
+    with little_read_ahead():
+        report(options.progress, Progress("read"))
+        types = {**wanted, **inferred_types(rows, [name for name in names if name not in fixed])}
+        unfit, formatted = misfits(rows, wanted, options.date_format)
+    for name, value in unfit.items():
+        raise _misfit(files, name, value, wanted[name], options)
+    formats = dict.fromkeys(formatted, options.date_format)
+    columns = [converted(name, dtype, formats.get(name)).alias(name) for name, dtype in types.items()]
+    return [(source, frame.with_columns(columns)) for source, frame in zip(sources, frames, strict=True)]
+
+
+def _without_nulls(rows: pl.LazyFrame, null_values: Sequence[str]) -> pl.LazyFrame:
+    texts = pl.col(pl.String)
+    return rows.with_columns(pl.when(~texts.is_in(null_values)).then(texts)) if null_values else rows
+
+
+def _misfit(
+    files: Mapping[str, Sequence[TextFile]], name: str, value: str, dtype: pl.DataType, options: SourceOptions
+) -> InvalidInputError:
+    """Return the error for a value that is not exactly a value of its type."""
+    where = next(place for kind, group in files.items() if (place := place_of(group, kind, name, value)))
+    delta_name = orjson.loads(schema_to_delta(pl.Schema({name: dtype})))["fields"][0]["type"]
+    cure = "Correct the value, or give another type with --type."
+    if dtype.is_temporal():
+        cure = "Dates and times are in ISO 8601, or in the format of --date-format such as %d/%m/%Y."
+    elif dtype.is_numeric():
+        cure = f"Values are never rounded: correct the value, or give another type with --type, such as {name}=string."
+    if name not in options.types:
+        cure = f"The table has this type. {cure}"
+    msg = f"{where}: {excerpt(value)!r} is not a value of type {delta_name}. {cure}"
+    return InvalidInputError(msg, argument="types" if name in options.types else "sources")
+
+
+def _refuse_unknown(options: SourceOptions, names: Sequence[str]) -> None:
+    unknown = sorted(set(options.types) - set(names))
+    if unknown:
+        msg = f"--type names no such column(s): {unknown}; the source has {list(names)}"
+        raise InvalidInputError(msg, argument="types")
+
+
+def _refuse_others(source: str, own: Sequence[str], first: str, names: Sequence[str]) -> None:
+    if sorted(own) != sorted(names):
+        msg = f"{source!r} has the columns {list(own)}, {first!r} has {list(names)}. Write them one by one."
+        raise InvalidInputError(msg, argument="sources")
 
 
 def _types(options: SourceOptions) -> dict[str, pl.DataType]:
     """Return the types to read text with; the library rejects those that text cannot have."""
     flat = {name: dtype for name, dtype in options.expected.items() if not dtype.is_nested()}
     return {name: dtype for name, dtype in {**flat, **options.types}.items() if dtype != pl.Binary()}
-
-
-def _carrier(dtype: pl.DataType) -> pl.DataType:
-    """Return a type that Polars reads from JSON (2.1 panics on others) and casts without loss."""
-    if dtype.is_decimal():
-        return pl.String()
-    return pl.Int32() if dtype in (pl.Int8(), pl.Int16()) else dtype
 
 
 def _known(name: str) -> SourceFormat | None:
@@ -208,27 +266,3 @@ def _format_of(names: Iterable[str], source: str) -> SourceFormat:
         msg = f"{source!r} holds files of several formats, {', '.join(formats)}. Choose one with --format."
         raise InvalidInputError(msg, argument="format")
     return next(iter(formats))
-
-
-@contextmanager
-def standard_input(resources: Resources) -> Generator[StandardInput]:
-    """Give what reads the standard input; its temporary file is gone afterwards."""
-    with ExitStack() as stack:
-
-        def read() -> io.BytesIO | Path:
-            # Polars installs a handler that lets a read go on after Ctrl-C: a read that waits could not be stopped.
-            if sys.platform != "win32":
-                signal.siginterrupt(signal.SIGINT, True)  # noqa: FBT003 - a function of C, without keywords
-            max_bytes = budget_of(resources).memory_bytes // _SHARE
-            first = sys.stdin.buffer.read(max_bytes + 1)
-            if len(first) <= max_bytes:
-                return io.BytesIO(first)
-            folder = SpillFolder(spill_folder_of(resources))
-            stack.callback(folder.close)
-            path = Path(folder.new_path())
-            with folder.writing(), path.open("wb") as file:
-                file.write(first)
-                shutil.copyfileobj(sys.stdin.buffer, file, _CHUNK_BYTES)
-            return path
-
-        yield read

@@ -45,7 +45,14 @@ def refuse_forked(uri: str) -> None:
 
 
 # The extra of each package, as in pyproject.toml.
-_EXTRAS: Final = {"boto3": "glue", "click": "cli", "matplotlib": "plot", "pyspark": "spark", "rich": "cli"}
+_EXTRAS: Final = {
+    "boto3": "glue",
+    "click": "cli",
+    "duckdb": "cli",
+    "matplotlib": "plot",
+    "pyspark": "spark",
+    "rich": "cli",
+}
 
 
 def require(package: str, what: str) -> None:

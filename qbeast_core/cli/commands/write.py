@@ -77,7 +77,12 @@ reading_options = together(
         "Delta type of a column of CSV or JSON: zip=string, paid=decimal(9,2) ...",
         "NAME=TYPE",
     ),
-    option("--separator", "Separator of the fields of CSV.", default=",", show_default=True),
+    option("--separator", "Separator of the fields of CSV; by default a comma, in .tsv a tab.", "CHARACTER"),
+    option(
+        "--date-format",
+        "Format of dates and times of CSV and JSON that are not in ISO 8601, such as %d/%m/%Y, with --type day=date.",
+        "FORMAT",
+    ),
     option(
         "--null-value null_values",
         "Text for null in CSV, in addition to an empty field.",
@@ -252,7 +257,8 @@ def rows_of_sources(
     """Yield the rows of all sources, read by options that this removes; reports what Polars cannot read."""
     import polars as pl
 
-    from qbeast_core.cli.sources import SourceOptions, read_sources, standard_input, types_by_name
+    from qbeast_core.cli.sources import SourceOptions, read_sources, types_by_name
+    from qbeast_core.cli.workspace import open_workspace
     from qbeast_core.errors import InvalidInputError
     from qbeast_core.resources import Resources
     from qbeast_core.support.plain_text import first_line
@@ -262,12 +268,12 @@ def rows_of_sources(
         expected=expected or {},
         storage_options=options["storage_options"],
         progress=progress,
-        **{name: options.pop(name) for name in ("file_format", "separator", "null_values")},
+        **{name: options.pop(name) for name in ("date_format", "file_format", "null_values", "separator")},
     )
     resources = Resources(memory_bytes=options["memory_bytes"], spill_dir=options["spill_dir"])
     try:
-        with standard_input(resources) as stdin:
-            yield read_sources(sources, reading, stdin)
+        with open_workspace(resources) as workspace:
+            yield read_sources(sources, reading, workspace)
     except (pl.exceptions.PolarsError, InvalidInputError) as error:
         cause = error.__cause__ if isinstance(error, InvalidInputError) else error
         if not isinstance(cause, pl.exceptions.PolarsError) or getattr(error, "argument", "df") != "df":

@@ -1,0 +1,123 @@
+"""The temporary files of a command that reads sources: the standard input, files of object stores, texts."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from qbeast_core.cli.text_faults import TextFile
+from qbeast_core.cli.text_files import TextReader, Texts
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.io.stores.location import open_store
+from qbeast_core.resources import Resources, spill_folder_of
+from qbeast_core.table.engine.budget import Budget
+from qbeast_core.table.engine.choice import budget_of
+from qbeast_core.table.engine.spill.spill_folder import SpillFolder
+
+_SHARE: Final = 16  # of the budget: these bytes come on top of the rows that are read from them
+_CHUNK_BYTES: Final = 1 << 20
+_FETCHED_BYTES: Final = 8 << 20
+_PATTERN: Final = re.compile(r"[*?\[]")
+
+
+class Workspace:
+    """Temporary files within a budget; see `open_workspace`."""
+
+    def __init__(self, resources: Resources, stack: ExitStack) -> None:
+        self._resources, self._stack = resources, stack
+
+    def standard_input(self) -> io.BytesIO | Path:
+        """Read the standard input to its end; return its bytes, or a file of them."""
+        _let_interrupts_stop_reads()
+        max_bytes = self._budget.memory_bytes // _SHARE
+        first = sys.stdin.buffer.read(max_bytes + 1)
+        return io.BytesIO(first) if len(first) <= max_bytes else self._saved(first)
+
+    def standard_input_file(self) -> Path:
+        """Read the standard input to its end; return a file of it."""
+        _let_interrupts_stop_reads()
+        return self._saved(b"")
+
+    def fetched(self, address: str, storage_options: Mapping[str, str] | None) -> list[Path]:
+        """Return copies of the files at an address, which may be a pattern: DuckDB reads no object store."""
+        scheme, _, rest = address.partition("://")
+        folder, _, name = rest.rpartition("/")
+        pattern = _PATTERN.search(rest)
+        if pattern is not None:
+            folder = rest[: pattern.start()].rpartition("/")[0]
+            name = rest[len(folder) + 1 :]
+        store = open_store(f"{scheme}://{folder}", storage_options)
+        names = (
+            [name] if pattern is None else sorted(path for path in store.list("") if fnmatchcase(path, name))
+        )
+        if not names:
+            msg = f"there is no {address!r}"
+            raise InvalidInputError(msg, argument="sources")
+        paths: list[Path] = []
+        for name in names:
+            path = Path(f"{self._folder.new_path()}-{Path(name).name}")
+            size = store.size(name)
+            with self._folder.writing(), path.open("wb") as file:
+                for start in range(0, size, _FETCHED_BYTES):
+                    file.write(store.get_range(name, start, min(_FETCHED_BYTES, size - start)))
+            paths.append(path)
+        return paths
+
+    def read_texts(self, files: Mapping[str, Sequence[TextFile]], strings: Collection[str]) -> list[Texts]:
+        """Read text files by their formats; `strings` are columns whose objects and lists stay texts."""
+        plain = {kind: [self._plain(file) for file in group] for kind, group in files.items()}
+        reader = TextReader([file for group in plain.values() for file in group], self._folder, self._budget)
+        try:
+            return [
+                reader.csv(group) if kind == "csv" else reader.json(group, strings)
+                for kind, group in plain.items()
+            ]
+        finally:
+            reader.close()
+
+    @cached_property
+    def _budget(self) -> Budget:
+        return budget_of(self._resources)
+
+    @cached_property
+    def _folder(self) -> SpillFolder:
+        folder = SpillFolder(spill_folder_of(self._resources))
+        self._stack.callback(folder.close)
+        return folder
+
+    def _saved(self, first: bytes) -> Path:
+        path = Path(self._folder.new_path())
+        with self._folder.writing(), path.open("wb") as file:
+            file.write(first)
+            shutil.copyfileobj(sys.stdin.buffer, file, _CHUNK_BYTES)
+        return path
+
+    def _plain(self, file: TextFile) -> TextFile:
+        """Return a file whose path is not a pattern for DuckDB."""
+        if not _PATTERN.search(str(file.path)):
+            return file
+        path = Path(self._folder.new_path())
+        path.symlink_to(file.path.absolute())
+        return TextFile(path, file.source, file.separator)
+
+
+@contextmanager
+def open_workspace(resources: Resources) -> Generator[Workspace]:
+    """Give the place for temporary files; they are gone afterwards."""
+    with ExitStack() as stack:
+        yield Workspace(resources, stack)
+
+
+def _let_interrupts_stop_reads() -> None:
+    """Undo what Polars installs: a handler that lets a read go on after Ctrl-C, so one that waits could not be stopped."""
+    if sys.platform != "win32":
+        signal.siginterrupt(signal.SIGINT, True)  # noqa: FBT003 - a function of C, without keywords

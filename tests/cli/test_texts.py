@@ -1,0 +1,281 @@
+"""Text files: no value changes, types are those that all values of all files have, faults name their line."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import qbeast
+from qbeast_core.cli.sources import SourceOptions, read_sources
+from qbeast_core.cli.text_types import inferred_types, misfits
+from qbeast_core.cli.workspace import open_workspace
+from qbeast_core.resources import Resources
+from tests.cli.running import run, run_error
+from tests.helpers.examples import examples
+from tests.helpers.tables import folder
+
+CELLS = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6),
+    st.sampled_from(
+        ["00501", "1.10", "7", "-0", "1e3", "2024-01-31", "true", "NA", 'a"b', "x\ny", "x\r\ny", ",", "'"]
+    ),
+    st.integers(-(10**25), 10**25).map(str),
+    st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**12), max_value=10**12).map(
+        str
+    ),
+)
+QUOTING = st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL])
+ENDS = st.sampled_from(["\n", "\r\n", "\r"])
+
+
+def read(paths: Sequence[Path], **options: object) -> pl.DataFrame:
+    with open_workspace(Resources()) as workspace:
+        reading = SourceOptions(**options)  # type: ignore[arg-type]
+        return read_sources([str(path) for path in paths], reading, workspace).collect()
+
+
+def types_of(*values: str | None) -> str:
+    texts = pl.LazyFrame({"a": values}, schema={"a": pl.String})
+    return str(inferred_types(texts, ["a"])["a"])
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """Return the records that Python's module reads, without the first."""
+    return [row for row in csv.reader(io.StringIO(text, newline="")) if row][1:]
+
+
+@examples(6, sweep=400, parent=settings(deadline=None))
+@given(st.lists(st.lists(st.tuples(CELLS, CELLS), max_size=5), min_size=1, max_size=3), ENDS, QUOTING)
+def test_cells_are_those_of_python(files: list[list[tuple[str, str]]], end: str, quoting: int) -> None:
+    with folder() as path:
+        expected, paths = [], []
+        for number, rows in enumerate(files):
+            buffer = io.StringIO(newline="")
+            # Python quotes no line ends but its own.
+            quoting = quoting if end == "\r\n" else csv.QUOTE_ALL
+            csv.writer(buffer, lineterminator=end, quoting=quoting).writerows([("a", "b"), *rows])
+            paths.append(path.with_name(f"{number}.csv"))
+            paths[-1].write_bytes(buffer.getvalue().encode())
+            expected += rows_of(buffer.getvalue())
+        texts = read(paths, types={"a": pl.String(), "b": pl.String()})
+        assert texts.fill_null("").rows() == [tuple(row) for row in expected]
+        for column in read(paths).iter_columns():
+            cells = [row[texts.columns.index(column.name)] for row in expected]
+            assert all(is_same(cell, value) for cell, value in zip(cells, column.to_list(), strict=True))
+
+
+def is_same(cell: str, value: object) -> bool:
+    """Return whether a value is the cell as Python reads it."""
+    match value:
+        case None:
+            return not cell.strip(" \t")
+        case bool():
+            return cell.strip(" \t").lower() == str(value).lower()
+        case int() | Decimal():
+            return Decimal(cell.strip(" \t")) == value
+        case float():
+            return float(cell) == value
+        case str():
+            return cell == value
+        case _:
+            return cell.strip(" \t") == str(value)
+
+
+@examples(4, sweep=300, parent=settings(deadline=None))
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["a", "b/c", 'd"e']),
+            st.one_of(
+                st.integers(-(10**20), 10**20),
+                st.booleans(),
+                st.none(),
+                CELLS,
+                st.decimals(
+                    allow_nan=False, allow_infinity=False, places=4, min_value=-(10**15), max_value=10**15
+                ),
+            ),
+            min_size=1,
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_json_keeps_characters_of_numbers(rows: list[dict[str, object]]) -> None:
+    def text(value: object) -> str:
+        return str(value) if isinstance(value, Decimal) else json.dumps(value)
+
+    lines = ["{" + ", ".join(f"{json.dumps(k)}: {text(v)}" for k, v in row.items()) + "}" for row in rows]
+    names = {name for row in rows for name in row}
+    with folder() as path:
+        file = path.with_name("rows.jsonl")
+        file.write_text("\n\n".join(lines) + "\n")
+        texts = read([file], types=dict.fromkeys(names, pl.String()))
+        for name in names:
+            values = [row.get(name) for row in rows]
+            shown = [v if isinstance(v, str) or v is None else text(v) for v in values]
+            assert texts[name].to_list() == shown
+
+
+TYPES = [
+    (["1", "-7", None], "Int64"),
+    (["00501", "10115"], "String"),
+    (["+4930", "1"], "String"),
+    (["1", "2.5", ".5", "1e3", "NaN"], "Float64"),
+    (["0.30000000000000004"], "Float64"),
+    (["0.10000000000000001", "1e-5"], "Float64"),
+    (["9007199254740993", "1.5"], "Decimal(precision=38, scale=1)"),
+    (["18446744073709551616"], "Decimal(precision=38, scale=0)"),
+    (["1" * 40], "String"),
+    (["1e400", "1"], "String"),
+    (["true", "False"], "Boolean"),
+    (["true", "1"], "String"),
+    (["2024-02-29"], "Date"),
+    (["2023-02-29"], "String"),
+    (["13/02/26"], "String"),
+    (["2024-01-31", "1.5"], "String"),
+    (["2024-01-31", "2024-01-31 10:00"], "Datetime(time_unit='us', time_zone=None)"),
+    (["2024-01-31T10:00:00Z", "2024-01-31 10:00+02:00"], "Datetime(time_unit='us', time_zone='UTC')"),
+    (["2024-01-31T10:00:00Z", "2024-01-31 10:00"], "String"),
+    (["2024-01-31 10:00:00.1234567"], "String"),
+    ([None, ""], "String"),
+]
+
+
+@pytest.mark.parametrize(("values", "dtype"), TYPES)
+def test_type_is_that_of_all_values(values: list[str | None], dtype: str) -> None:
+    assert types_of(*values) == dtype
+    assert types_of(*reversed(values)) == dtype
+    # Values after the sampled ones count too.
+    assert types_of(*[None] * 1500, *values) == dtype
+    assert types_of(*["x"] * 1, *values) == "String"
+    assert types_of(*["7"] * 1500, "x") == "String"
+
+
+EXACT = [
+    (pl.Int64(), ["1", "1.0", "007", "1e3"], ["1.5", "x", "9223372036854775808"]),
+    (pl.Int8(), ["127", "-128.0"], ["128"]),
+    (pl.Decimal(9, 2), ["2.240", ".5", "1e-2", "1e6"], ["2.245", "1e-3", "1e-60", "10000000", "NaN"]),
+    (pl.Float64(), ["0.1", "-inf", "nan"], ["1e400", "1,5"]),
+    (pl.Float32(), ["0.1"], ["1e39"]),
+    (pl.Boolean(), ["TRUE", "false"], ["1", "yes"]),
+    (pl.Date(), ["2024-02-29"], ["2024-02-30", "13/02/26", "2024-01-31 10:00"]),
+    (pl.Datetime("us"), ["2024-01-31", "2024-01-31 10:00:00.5"], ["2024-01-31T10:00Z", "2024-01-31 25:00"]),
+]
+
+
+@pytest.mark.parametrize(("dtype", "fits", "unfit"), EXACT, ids=str)
+def test_value_fits_exactly_or_is_refused(dtype: pl.DataType, fits: list[str], unfit: list[str]) -> None:
+    assert misfits(pl.LazyFrame({"a": fits}), {"a": dtype}) == ({}, set())
+    for value in unfit:
+        assert misfits(pl.LazyFrame({"a": [*fits, value]}), {"a": dtype})[0] == {"a": value}
+
+
+def test_files_of_a_call_have_one_set_of_types(tmp_path: Path) -> None:
+    for number, text in enumerate(["a,b\n1.5,2\n", "b,a\n3,2026-01-01\n", "a,b\n"]):
+        (tmp_path / f"{number}.csv").write_text(text)
+    (tmp_path / "rest.jsonl").write_text('{"a": "x", "b": 4}\n')
+    rows = read([*sorted(tmp_path.glob("*.csv")), tmp_path / "rest.jsonl"])
+    assert rows.rows() == [("1.5", 2), ("2026-01-01", 3), ("x", 4)]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "mixed"])
+def test_blank_lines_and_line_ends(end: str, tmp_path: Path) -> None:
+    ends = ["\r\n", "\n", "\n", "\r\n", "\r"] if end == "mixed" else [end] * 5
+    lines = ["id,name", '1,"two\r\nlines"', "", "2,B", "3,"]
+    (tmp_path / "rows.csv").write_bytes("".join(map("".join, zip(lines, ends, strict=True))).encode())
+    (tmp_path / "one.csv").write_bytes(f"id{ends[1]}1{ends[1]}{ends[1]}2{ends[1]}".encode())
+    assert read([tmp_path / "rows.csv"]).rows() == [(1, "two\r\nlines"), (2, "B"), (3, None)]
+    assert read([tmp_path / "one.csv"]).rows() == [(1,), (2,)]
+
+
+def test_compressed_and_tab_separated_files(tmp_path: Path) -> None:
+    text = b"id\tn\n1\ta,b\n"
+    (tmp_path / "a.tsv").write_bytes(text)
+    (tmp_path / "b.tsv.gz").write_bytes(gzip.compress(text))
+    (tmp_path / "c.tsv.zst").write_bytes(zstd(text))
+    (tmp_path / "d.tsv").write_bytes(text.decode().encode("utf-16"))
+    assert read(sorted(tmp_path.iterdir())).rows() == [(1, "a,b")] * 4
+
+
+def zstd(text: bytes) -> bytes:
+    compressed: bytes = pa.compress(text, codec="zstd", asbytes=True)
+    return compressed
+
+
+def test_many_columns_are_read_as_duckdb_reads_them(tmp_path: Path) -> None:
+    file = tmp_path / "wide.csv"
+    rows = pl.DataFrame(
+        {f"c{n}": [n, n + 0.5, None] if n % 2 else ["x", "", f"{n}"] for n in range(200)}, strict=False
+    )
+    rows.write_csv(file)
+    expected = duckdb.read_csv(str(file), sample_size=-1, allow_quoted_nulls=False).pl()
+    assert read([file]).equals(expected)
+
+
+def test_nested_json_keeps_its_types(tmp_path: Path) -> None:
+    lines = [{"id": 1, "r": {"a": 1, "l": [1.5]}, "m": {"x": 1}}, {"id": 2, "r": {"b": "x"}, "m": "text"}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows = read([tmp_path / "rows.jsonl"])
+    assert rows["r"].to_list() == [{"a": 1, "l": [1.5], "b": None}, {"a": None, "l": None, "b": "x"}]
+    assert rows["m"].to_list() == ['{"x":1}', "text"]
+
+
+FAULTS: list[tuple[str, bytes, list[str], str]] = [
+    ("rows.csv", b'a,b\n1,2\n\n"3\n",4,5\n', [], "line 4: more fields (3) than columns (2)"),
+    ("rows.csv", b"a,b\n1\n", [], "line 2: fewer fields (1) than columns (2)"),
+    ("rows.csv", b'a,b\n1,"2\n', [], "a field in quotes does not end"),
+    ("rows.csv", b"a\n1\nJos\xe9\n", [], "line 3: the text is not in UTF-8"),
+    ("rows.csv", "a\n1\n".encode("utf-16-le"), [], "zero bytes"),
+    ("rows.csv", b"a,a\n1,2\n", [], "several columns of the same name: ['a']"),
+    ("rows.csv", b"a\n1\n2.245\n", ["--type", "a=decimal(9,2)"], "line 3, column 'a': '2.245'"),
+    ("rows.csv", b"a\n99999999999999999999\n", ["--type", "a=long"], "is not a value of type long"),
+    ("rows.csv", b"a\n13/02/26\n", ["--type", "a=date"], "--date-format"),
+    ("rows.csv", b"a\n1\n", ["--separator", "ab"], "one character"),
+    ("rows.jsonl", b'{"a": 1}\n{"a": \n', [], "line 2: it is not JSON"),
+    ("rows.jsonl", b'{"a": 1}\n[1]\n', [], "line 2: it is not a JSON object"),
+    ("rows.jsonl", b'\n{"a": 2.245}\n', ["--type", "a=decimal(9,2)"], "line 2, column 'a': '2.245'"),
+    ("rows.csv.gz", gzip.compress(b"a\n1\n", mtime=0)[:-9], [], "cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "options", "words"), FAULTS)
+def test_fault_names_line_and_cure(
+    name: str, content: bytes, options: list[str], words: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert words in run_error("write", tmp_path / name, tmp_path / "t", "-c", "a", *options, code=2)
+    assert not (tmp_path / "t").exists()
+
+
+def test_date_format_is_for_dates_that_are_not_iso(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("id,day,due\n1,01/02/2026,2026-03-04\n")
+    types = ["--type", "day=date", "--type", "due=date", "--date-format", "%d/%m/%Y"]
+    run("write", tmp_path / "rows.csv", tmp_path / "t", "-c", "id", *types)
+    assert [str(value) for value in qbeast.read_table(tmp_path / "t").row(0)] == [
+        "1",
+        "2026-02-01",
+        "2026-03-04",
+    ]
+
+
+def test_append_refuses_to_round(tmp_path: Path) -> None:
+    prices = pl.DataFrame(
+        {"id": [0], "price": [Decimal("2.24")]}, schema_overrides={"price": pl.Decimal(9, 2)}
+    )
+    qbeast.write_table(prices, tmp_path / "t", columns=["id"])
+    (tmp_path / "rows.jsonl").write_text('{"id": 1, "price": 2.245}\n')
+    line = run_error("append", tmp_path / "rows.jsonl", tmp_path / "t", code=2)
+    assert "'2.245' is not a value of type decimal(9,2). The table has this type." in line
