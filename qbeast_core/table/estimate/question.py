@@ -17,6 +17,7 @@ from qbeast_core.query.filters.predicate import conjuncts
 from qbeast_core.query.plan.weight_range import Sample, Share, sample_to_weights, share_of
 from qbeast_core.query.sql.cut import HIDDEN, Cut
 from qbeast_core.resources import Resources
+from qbeast_core.sampling.key_sample import KeySample
 from qbeast_core.sampling.recognise import Aggregates, RefusedAggregate, Smooth, recognise
 from qbeast_core.sampling.stopping import Target
 from qbeast_core.table.data.expressions import (
@@ -131,6 +132,10 @@ class Question:
     def shown(self) -> int:
         """Number of answers that the result lists; they come first."""
         return len(self.aggregates.answers) - len(self.hidden)
+
+    def may_lack_groups(self, sample: KeySample) -> bool:
+        """Whether groups without a row in a sample may be missing."""
+        return bool(self.by) and sample.probability < 1.0
 
     @property
     def counts_rows(self) -> bool:
