@@ -47,14 +47,13 @@ class Bounds:
         keys has no bound: their values may be equal by chance.
         """
         width, line = interval.high - interval.low, _Line.of(answer)
-        is_reliable_ = is_reliable(interval)
-        lacks = np.zeros(len(width))
+        can_trust, lacks = is_reliable(interval), np.zeros(len(width))
         with np.errstate(invalid="ignore"):
             is_total = np.isfinite(width) & (width > 0) & (line is not None) & (not interval.deviates)
         if line is not None:
-            lacks[is_total & ~is_reliable_] = line.reach(missing)
+            lacks[is_total & ~can_trust] = line.reach(missing)
         is_null = interval.exact & np.isnan(interval.value)
-        return Bounds(interval.low - lacks, interval.high + lacks, is_null, is_reliable_ | is_total)
+        return Bounds(interval.low - lacks, interval.high + lacks, is_null, can_trust | is_total)
 
     @staticmethod
     def unseen(answer: Smooth | Quantile, missing: F64Array) -> Bounds:
@@ -62,8 +61,8 @@ class Bounds:
         line, no = _Line.of(answer), np.zeros(1, np.bool_)
         if line is None:
             return Bounds(np.zeros(1), np.zeros(1), no, no)
-        ends = line.start + np.array([[-1.0], [1.0]]) * line.reach(missing)
-        return Bounds(*ends, no, ~no)
+        start, reach = np.array([line.start]), line.reach(missing)
+        return Bounds(start - reach, start + reach, no, ~no)
 
     def __add__(self, other: Bounds) -> Bounds:
         """Return the bounds of the groups of both."""

@@ -164,22 +164,21 @@ class KeySample:
         probability that a group lacks more is at most `chance`. A key adds at most as much as the sampled key that adds
         most, or as the value that the log has; infinite if the log has none.
         """
+        totals = self.whole.shape[1]
         if self.probability == 1.0:
-            return np.zeros(self.whole.shape[1])
+            return np.zeros(totals)
         rate, rows = -np.log1p(-self.probability), max(float(self.totals[:, 0].sum()), 1.0)
         keys = 1.0
         for _ in range(_STEPS):  # keys = log(rows / keys / chance) / rate
             keys = max(float(np.log(max(rows / keys, 1.0) / chance)) / rate, 1.0)
-        limits, part = self.farthest(), self.part
-        magnitudes = np.array([limits.get(number, np.inf) for number in range(self.whole.shape[1])])
-        if self.deviates:  # heavier keys than those of the sample are missing
-            magnitudes[:] = np.inf
-        if part is not None:
-            ends = part.max_rows * np.abs([part.min_values, part.max_values])
-            return keys * np.maximum(magnitudes, ends.max(axis=(0, 1), initial=0.0))
-        sums = self.keys.sums
-        largest = [max(column.max(initial=0.0), -column.min(initial=0.0)) for column in sums.T]
-        return keys * np.maximum(magnitudes, largest)
+        limits, part = {} if self.deviates else self.farthest(), self.part
+        magnitudes = np.array([limits.get(number, np.inf) for number in range(totals)])
+        added = (
+            self.keys.sums if part is None else part.max_rows * np.vstack([part.min_values, part.max_values])
+        )
+        for number, column in enumerate(added.T):  # one by one: this makes no copy
+            magnitudes[number] = max(magnitudes[number], column.max(initial=0.0), -column.min(initial=0.0))
+        return np.asarray(keys * magnitudes)
 
     @staticmethod
     def of(

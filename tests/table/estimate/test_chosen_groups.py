@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cache
+from math import comb
 from statistics import NormalDist
 
 import numpy as np
@@ -26,6 +27,7 @@ from qbeast_core.table.estimate.question import Limits, Question
 
 ROWS, PILOT = 24_000, 4_000
 FRACTIONS, ERRORS = (0.04, 0.15, 0.4), (0.1, 0.3)
+MIN_CHANCE = 0.01
 ASKED = {"n": pl.len(), "s": pl.col("v").sum(), "m": pl.col("v").mean(), "q": pl.col("v").median()}
 Random = np.random.Generator
 
@@ -185,8 +187,8 @@ class Trials:
             cut=self.cut,
         )
 
-    def read(self, sample: Callable[[float], KeySample], error: float) -> None:
-        """Read until the rows of the answer are precise enough, as `estimate` does."""
+    def read(self, sample: Callable[[float], KeySample], error: float, max_growth: float) -> None:
+        """Read until the rows of the answer are precise enough, as `estimate` and `estimates` do."""
         question, fraction = self.question(error), PILOT / ROWS
         while True:
             drawn = sample(fraction)
@@ -197,7 +199,7 @@ class Trials:
             pairs = [*zip(intervals, targets, strict=True)]
             if fraction == 1.0 or all((is_met(*pair) | ~chosen).all() for pair in pairs):
                 break
-            fraction = max(next_fraction(fraction, *pair, chosen) for pair in pairs)
+            fraction = max(next_fraction(fraction, *pair, chosen, max_growth=max_growth) for pair in pairs)
         self.count("promise", is_true=self.near(drawn, intervals, kept, error))
         if fraction < 1.0:
             self.count("promise of a sample", is_true=self.near(drawn, intervals, kept, error))
@@ -255,22 +257,29 @@ def trials(shape: str, count: int, seed: int, queries: Collection[str] = QUERIES
         fraction = FRACTIONS[trial % len(FRACTIONS)]
         for name, result in results.items():
             if name in PROMISED:
-                result.read(sample, ERRORS[trial % len(ERRORS)])
-            elif trial % 2:
-                continue  # of the others, 500 trials are enough
+                result.read(sample, ERRORS[trial % len(ERRORS)], 2.0 if trial % 4 < 2 else 200.0)
+            elif trial % 4:
+                continue  # of the others, 250 trials are enough
             result.look(
                 sample(fraction), *intervals_and_kept(result.question(None, fraction), sample(fraction))
             )
     return results
 
 
-def broken(results: dict[str, Trials], allowed: float) -> dict[str, dict[str, str]]:
-    """Return the statements that were false more often than allowed, less two standard errors of such a share."""
+def broken(results: dict[str, Trials]) -> dict[str, dict[str, str]]:
+    """Return the statements of which more than 5 % are false, beyond chance.
+
+    Where groups are equal, what is certain is said once in a few hundred trials, and then by mistake: fewer than 20
+    statements count as 20.
+    """
     shares: dict[str, dict[str, str]] = {}
     for name, result in results.items():
         for kind, said in result.said.items():
-            false = said - result.kept[kind]
-            if false > allowed * said + 2 * (allowed * (1 - allowed) * said) ** 0.5:
+            false, count = said - result.kept[kind], max(said, 20)
+            fewer = sum(
+                comb(count, number) * 0.05**number * 0.95 ** (count - number) for number in range(false)
+            )
+            if 1 - fewer < MIN_CHANCE:
                 shares.setdefault(name, {})[kind] = f"{false} of {said} are false"
     return shares
 
@@ -278,18 +287,18 @@ def broken(results: dict[str, Trials], allowed: float) -> dict[str, dict[str, st
 @pytest.mark.sweep
 @pytest.mark.parametrize("shape", SHAPES)
 def test_chosen_groups_keep_the_promise(shape: str, sweep_seed: int) -> None:
-    """1,000 trials: 95 % of the statements of each kind are true, less two standard errors of such a share."""
+    """1,000 trials, 250 of those without a promise: 95 % of the statements of each kind are true."""
     results = trials(shape, 1_000, sweep_seed)
     for name, result in results.items():
         kinds = (f"{kind}: {result.kept[kind]} of {said}" for kind, said in result.said.items())
         print(f"{shape}, {name}: {', '.join(kinds)}")
-    assert broken(results, 0.05) == {}
+    assert broken(results) == {}
 
 
 @pytest.mark.parametrize("shape", ["equal", "rare", "giants"])
 def test_chosen_groups_are_near_in_few_trials(shape: str) -> None:
     queries = ("largest mean", "largest sums", "first groups", "first of large")
-    assert broken(trials(shape, 4, 5, queries), 0.05) == {}
+    assert broken(trials(shape, 4, 5, queries)) == {}
 
 
 @pytest.fixture(scope="module")
