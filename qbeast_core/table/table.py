@@ -1106,7 +1106,7 @@ class Table:
             ``"... FROM self JOIN users USING (user)"``.
         error : float or str, optional
             Maximum error of an answer, as a fraction of it, in (0, 1]: 0.02 or ``"2%"``. With HAVING and LIMIT, of the
-            rows that the result lists.
+            rows that the result lists; if an aggregate chooses them, as a fraction of the exact answer.
         absolute : mapping of str to float, optional
             Maximum error of answers by name, in the unit of the answer, for values that may be near zero.
         confidence : float or str, default 0.95

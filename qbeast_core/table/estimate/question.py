@@ -204,7 +204,7 @@ def question_of(
         pushed=pushed,
         late=late,
         joins=tuple(join.needed(names) for join in joins),
-        targets=_targets(limits, list(expressions), hidden),
+        targets=_targets(limits, list(expressions), cut, hidden),
         limits=limits,
         columns=tuple(columns or list(schema)[:1]),
         whole_keys=_needs_whole_keys(answers, joins, keys),
@@ -371,10 +371,14 @@ def _refuse_certain(cut: Cut | None, names: Collection[str]) -> None:
         refuse("aggregates", f"cannot name a column {CERTAIN!r}: the result has another column of this name")
 
 
-def _targets(limits: Limits, every: Sequence[str], hidden: Collection[str]) -> dict[str, Target]:
+def _targets(
+    limits: Limits, every: Sequence[str], cut: Cut | None, hidden: Collection[str]
+) -> dict[str, Target]:
     """Return the targets of answers; hidden ones only have to be reliable."""
-    names = [name for name in every if name not in hidden]
-    return {**_targets_of(limits, names), **dict.fromkeys(hidden, Target())}
+    targets = _targets_of(limits, [name for name in every if name not in hidden])
+    if cut is not None and cut.chooses:
+        targets = {name: target.of_exact() for name, target in targets.items()}
+    return {**targets, **dict.fromkeys(hidden, Target())}
 
 
 def _targets_of(limits: Limits, names: Sequence[str]) -> dict[str, Target]:

@@ -175,13 +175,14 @@ class Trials:
         return rows.head(self.cut.limit or rows.height)["g"].to_list()
 
     def question(self, error: float | None, sample: float | None = None) -> Question:
+        target = Target(error)
         return Question(
             aggregates=self.aggregates,
             groups={"g": pl.col("g")},
             pushed=None,
             late=None,
             joins=(),
-            targets={name: Target(error) for name in self.names},
+            targets=dict.fromkeys(self.names, target.of_exact() if self.cut.chooses else target),
             limits=Limits.of(error=error, sample=sample),
             columns=("g", "v"),
             cut=self.cut,
@@ -195,7 +196,7 @@ class Trials:
             intervals, kept = intervals_and_kept(question, drawn)
             chosen = np.zeros(len(drawn.whole), np.bool_)
             chosen[kept.rows] = True
-            targets = [Target(error)] * len(intervals)
+            targets = [question.targets[name] for name in self.names]
             pairs = [*zip(intervals, targets, strict=True)]
             if fraction == 1.0 or all((is_met(*pair) | ~chosen).all() for pair in pairs):
                 break
@@ -338,6 +339,15 @@ def test_intervals_of_chosen_groups_hold_at_once(table: qbeast.Table, cut: str, 
     )
     assert actual.simultaneous is (at_once > 1)
     assert ("all intervals at once" in actual.summary) is (at_once > 1)
+
+
+@pytest.mark.parametrize("cut", ["ORDER BY m DESC LIMIT 2", "HAVING avg(v) > 120"])
+def test_error_of_chosen_groups_is_of_the_exact_answer(table: qbeast.Table, cut: str) -> None:
+    """The exact answer may be as small as the lower end, and the estimate is within the error of that, too."""
+    *_, answer = table.estimates(f"{ALL} {cut}", error=0.1)
+    rows = answer.frame.filter("reliable")
+    assert (answer.met, answer.fraction < 0.6, rows.height >= 2) == (True, True, True)
+    assert (rows["m"] - rows["m_low"] <= 0.1 * rows["m_low"] * (1 + 1e-9)).all()
 
 
 @pytest.mark.parametrize(
