@@ -25,9 +25,8 @@ def intervals_and_kept(question: Question, sample: KeySample) -> tuple[list[Inte
     groups = max(len(sample.whole), 1)
     used = [] if cut is None else [answer for answer in answers if answer.name in cut.names]
     if cut is not None and cut.chooses:
-        at_once = groups * len(answers) + question.may_lack_groups(
-            sample
-        )  # one for all groups that are missing
+        # One more for all groups without a sampled row.
+        at_once = groups * len(answers) + question.may_lack_groups(sample)
         intervals = compared = _intervals(sample, answers, limits, at_once)
     else:
         at_once = max(groups * len(used), 1)

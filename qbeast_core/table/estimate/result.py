@@ -217,11 +217,11 @@ def readable(frame: pl.DataFrame, names: Sequence[str], exact: Collection[str] |
     texts: list[pl.Series] = []
     for name in names:
         is_exact = exact is None or name in exact
-        no_width = (
-            pl.lit("") if is_exact else pl.when("reliable").then(pl.lit(" ± 0 %")).otherwise(pl.lit(_UNKNOWN))
-        )
-        rows = frame.select(name, f"{name}_low", f"{name}_high", no_width.alias("")).rows()
-        answers = [None if row[0] is None else estimate_text(*row[:3], no_width=row[3]) for row in rows]
+        no_widths = [""] * frame.height
+        if not is_exact:
+            no_widths = [" ± 0 %" if reliable else _UNKNOWN for reliable in frame["reliable"]]
+        rows = zip(frame.select(name, f"{name}_low", f"{name}_high").rows(), no_widths, strict=True)
+        answers = [None if row[0] is None else estimate_text(*row, no_width=text) for row, text in rows]
         texts.append(pl.Series(name, answers, pl.String))
     return frame.with_columns(texts).drop(f"{name}_{end}" for name in names for end in ("low", "high"))
 
