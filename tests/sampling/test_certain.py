@@ -113,7 +113,7 @@ def unseen_groups(draw: st.DrawFn) -> tuple[dict[str, Bounds], list[int | None],
     return bounds, columns, truth
 
 
-@examples(30, sweep=4_000)
+@examples(30, sweep=1_500)
 @given(worlds(), unseen_groups(), CUTS)
 def test_certain_rows_stay_beside_unseen_groups(
     world: tuple[pl.DataFrame, dict[str, Bounds], dict[str, Values], dict[str, Values]],
