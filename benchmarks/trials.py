@@ -143,6 +143,9 @@ class Population:
         centres = {name: frame.select(expr).item() for name, expr in self.aggregates.centres.items()}
         quantiles = tuple(quantile.values for quantile in self.aggregates.quantiles)
         number = pl.struct(key).rank("dense") - 1 if key else pl.int_range(pl.len())
+        # What the log has of the columns: their largest magnitudes.
+        plain = self.aggregates.plain.items()
+        self.farthest = {total: frame[column].cast(pl.Float64).abs().max() for total, column in plain}
         numbered = frame.with_columns(number.cast(pl.Int32).alias(WEIGHT))
         counts = np.bincount(numbered[WEIGHT].to_numpy())
         self.keys = len(counts)
@@ -197,6 +200,7 @@ class Population:
             probability=fraction,
             known_rows=self.rows if self.known else None,
             filtered=self.filtered,
+            farthest=lambda: self.farthest if self.by else {},
             weights=sample_to_weights(fraction),
         )
 

@@ -33,6 +33,9 @@ _MAX_PART_VARIANCE: Final = 1 / 400
 # intervals of heavy-tailed values were too narrow in simulations, see docs/sampling.md.
 UNSEEN: Final = 3.7
 
+# Relative differences up to this size are rounding errors.
+ROUNDING: Final = 1e-12
+
 # An error of the keys of other groups below this fraction of the answer does not matter.
 _MIN_ERROR: Final = 0.001
 
@@ -125,12 +128,14 @@ def smooth_interval(sample: KeySample, answer: Smooth, factor: float) -> Interva
         for number in np.flatnonzero(sample.unseen).tolist():
             moments = moments.with_one_more(dual.slopes[:, number] * sample.unseen[number] * sample.scale)
         error = factor * moments.error(sample.probability)
+        is_noise = error <= ROUNDING * np.abs(dual.value)  # of equal values: the variance is unknown
+        error = np.where(is_noise, 0.0, error)
     return Interval(
         value=dual.value,
         low=np.where(finite, dual.value - error, np.nan),
         high=np.where(finite, dual.value + error, np.nan),
         keys=_decisive(sample, moments, keys, dual.value),
-        largest_share=moments.largest_share,
+        largest_share=np.where(is_noise, 1.0, moments.largest_share),
         exact=np.zeros(groups, np.bool_),
         finite=finite,
         skewness=moments.skewness,

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.sampling.confidence import UNSEEN, Interval
+from qbeast_core.sampling.confidence import ROUNDING, UNSEEN, Interval
 from qbeast_core.sampling.stopping import MAX_SHARE, MIN_KEYS
 from qbeast_core.sampling.sums import GROUP, WEIGHT
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array
@@ -35,9 +35,6 @@ _MAX_SHIFT: Final = 1.0
 
 # Minimum fraction of different values among the replicates: with fewer, most groups of keys do not matter.
 _MIN_DIFFERENT: Final = 0.5
-
-# Relative differences up to this size are rounding errors.
-_ROUNDING: Final = 1e-12
 
 # Changes the bits of weights: then the group of a key does not depend on its place in the order of weights, nor on
 # other uses of `mixed`.
@@ -214,7 +211,7 @@ class _Changes:
     def of(changes: F64Array, value: float) -> _Changes:
         """Sum up the changes of an answer with this value."""
         groups = len(changes)
-        changes = np.where(np.abs(changes) <= _ROUNDING * abs(value), 0.0, changes)
+        changes = np.where(np.abs(changes) <= ROUNDING * abs(value), 0.0, changes)
         deviations = changes - changes.mean()
         squares = deviations**2
         total = float(squares.sum())

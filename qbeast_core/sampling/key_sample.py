@@ -34,6 +34,9 @@ _MIN_PARTS: Final = 2
 # Maximum number of such groups: with more, the part is not much smaller than the sample.
 _MAX_SMALL_GROUPS: Final = 8
 
+# Steps of an iteration, of which the second is precise to a few per cent.
+_STEPS: Final = 4
+
 # Prefix of the columns of keys that rows outside of the sample show.
 _CERTAIN: Final = own_column("certain")
 
@@ -123,6 +126,8 @@ class KeySample:
     deviates: bool = False
     # Numbers of the totals that count distinct keys. They are not calibrated: heavy keys do not count more.
     distinct: tuple[int, ...] = ()
+    # Returns the maximum magnitude that any row of the table adds to a total, by number; others have no known maximum.
+    farthest: Callable[[], Mapping[int, float]] = dict
 
     @property
     def scale(self) -> float:
@@ -151,6 +156,29 @@ class KeySample:
     def keys(self) -> Keys:
         """All sampled keys."""
         return self.all_keys()
+
+    def missing(self, chance: float) -> F64Array:
+        """Return the maximum magnitude that keys outside of the sample add to each total of a group that lacks them.
+
+        All of K keys are missing with the probability (1 - f)^K, and at most n / K groups of n rows have K keys: the
+        probability that a group lacks more is at most `chance`. A key adds at most as much as the sampled key that adds
+        most, or as the value that the log has; infinite if the log has none.
+        """
+        totals = self.whole.shape[1]
+        if self.probability == 1.0:
+            return np.zeros(totals)
+        rate, rows = -np.log1p(-self.probability), max(float(self.totals[:, 0].sum()), 1.0)
+        keys = 1.0
+        for _ in range(_STEPS):  # keys = log(rows / keys / chance) / rate
+            keys = max(float(np.log(max(rows / keys, 1.0) / chance)) / rate, 1.0)
+        limits, part = {} if self.deviates else self.farthest(), self.part
+        magnitudes = np.array([limits.get(number, np.inf) for number in range(totals)])
+        added = (
+            self.keys.sums if part is None else part.max_rows * np.vstack([part.min_values, part.max_values])
+        )
+        for number, column in enumerate(added.T):  # one by one: this makes no copy
+            magnitudes[number] = max(magnitudes[number], column.max(initial=0.0), -column.min(initial=0.0))
+        return np.asarray(keys * magnitudes)
 
     @staticmethod
     def of(
@@ -202,6 +230,7 @@ class KeySample:
             else np.zeros(0),
             deviates=lookup.deviates(rows[:, 0].sum(), probability, row_bounds, repeats),
             distinct=tuple(aggregates.shown),
+            farthest=lambda: {**farthest(), **dict.fromkeys(aggregates.counts, 1.0)},
         )
 
 

@@ -98,6 +98,8 @@ class Aggregates:
     key: tuple[str, ...] = ()
     # Whether a row shows its key, by the numbers of the totals that count distinct keys; these add 0 per row.
     shown: Mapping[int, pl.Expr] = field(default_factory=dict[int, pl.Expr])
+    # Numbers of the totals to which a row adds at most 1.
+    counts: frozenset[int] = frozenset((0,))
 
     @property
     def counts_keys(self) -> bool:
@@ -149,7 +151,8 @@ def recognise(
             msg = f"{name!r}, {excerpt(expr)}: {refused}"
             raise RefusedAggregate(msg) from None
     used_key = reader.key if reader.shown else ()
-    return Aggregates(tuple(answers), tuple(reader.totals), reader.centres, used_key, reader.shown)
+    counts = frozenset((*reader.counts, *reader.shown))
+    return Aggregates(tuple(answers), tuple(reader.totals), reader.centres, used_key, reader.shown, counts)
 
 
 @dataclass(slots=True)
@@ -161,6 +164,7 @@ class _Recogniser:
     shown: dict[int, pl.Expr] = field(default_factory=dict[int, pl.Expr])
     totals: list[pl.Expr] = field(default_factory=lambda: [_ONE])
     centres: dict[str, pl.Expr] = field(default_factory=dict[str, pl.Expr])
+    counts: set[int] = field(default_factory=lambda: {0})
     used: list[int] = field(default_factory=list[int])
 
     def answer(self, name: str, expr: pl.Expr) -> Smooth | Quantile:
@@ -211,7 +215,7 @@ class _Recogniser:
         function = term.body["function"]
         if function == "NullCount":
             self._by_row(inner)
-            return self.total(_filtered(inner, rows=pl.Expr.is_null))
+            return self.total(_filtered(inner, rows=pl.Expr.is_null), is_count=True)
         if function == "ApproxNUnique":
             return self.distinct(inner)
         if function not in ("Negate", {"Pow": "Sqrt"}):
@@ -228,11 +232,13 @@ class _Recogniser:
             case "Count":
                 self._by_row(values)
                 present = pl.Expr.is_not_null if not body["include_nulls"] else _always
-                return self.total(_filtered(values, rows=present))
+                return self.total(_filtered(values, rows=present), is_count=True)
             case "Sum":
-                return self.total(self._summed(values, "a sum"))
+                dtype = self._numeric(values, "a sum", booleans=True)
+                return self.total(_filtered(values), is_count=dtype == pl.Boolean())
             case "Mean":
-                total = self.total(self._summed(values, "a mean"))
+                self._numeric(values, "a mean", booleans=True)
+                total = self.total(_filtered(values))
                 rows = self.total(_filtered(values, rows=pl.Expr.is_not_null))
                 return lambda totals: total(totals) / rows(totals)
             case "Var" | "Std":
@@ -296,25 +302,24 @@ class _Recogniser:
 
         return formula
 
-    def total(self, expr: pl.Expr) -> _Formula:
+    def total(self, expr: pl.Expr, *, is_count: bool = False) -> _Formula:
         """Return the total of a value over rows; equal values share a total."""
         equal = (index for index, total in enumerate(self.totals) if total.meta.eq(expr))
         numbers = (index for index in equal if index not in self.shown)
         number = next(numbers, len(self.totals))
         if number == len(self.totals):
             self.totals.append(expr)
+        if is_count:
+            self.counts.add(number)
         self.used.append(number)
         return lambda totals: totals[number]
 
-    def _summed(self, values: pl.Expr, what: str) -> pl.Expr:
-        self._numeric(values, what, booleans=True)
-        return _filtered(values)
-
-    def _numeric(self, values: pl.Expr, what: str, *, booleans: bool) -> None:
+    def _numeric(self, values: pl.Expr, what: str, *, booleans: bool) -> pl.DataType:
         dtype = self._by_row(values)
         if not (dtype.is_numeric() or (booleans and dtype == pl.Boolean()) or dtype == pl.Null()):
             msg = f"{what} needs numbers, and {values} is {dtype}; cast it to a number first"
             raise RefusedAggregate(msg)
+        return dtype
 
     def _by_row(self, values: pl.Expr) -> pl.DataType:
         """Check the aggregated value, and its inner filter if any."""

@@ -44,6 +44,14 @@ class Target:
     # In the unit of the answer, above 0. If both are set, either is enough.
     absolute: float | None = None
 
+    def of_exact(self) -> Target:
+        """Return the target whose relative error is a fraction of the exact answer, which may be below the estimate.
+
+        Estimates of groups that they chose as the largest are too large more often than too small.
+        """
+        relative = None if self.relative is None else self.relative / (1 + self.relative)
+        return Target(relative, self.absolute)
+
     def width(self, values: F64Array) -> F64Array:
         """Return the maximum half width for each value; infinite without a target."""
         if self.relative is None and self.absolute is None:

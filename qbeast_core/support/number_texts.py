@@ -37,15 +37,18 @@ def exact_text(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def estimate_text(value: float, low: float | None, high: float | None) -> str:
+def estimate_text(value: float, low: float | None, high: float | None, *, no_width: str = "") -> str:
     """Return an estimate with the half width of its interval: in per cent, or as a number if zero is in the interval.
 
     The value has the digits that the half width supports. If the sides of the interval differ, the longer one counts.
+    `no_width` follows the value if both sides are zero.
 
     >>> estimate_text(8_012_345, 7_932_221, 8_092_469), estimate_text(12.628, 12.22, 13.03)
     ('8.01 M ± 1.0 %', '12.6 ± 3.2 %')
     >>> estimate_text(0.3127, -3.9, 4.52), estimate_text(1950, 1950, 1950), estimate_text(1950, None, None)
     ('0.3 ± 4.2', '1,950', '1,950, no bound')
+    >>> estimate_text(1 / 3, 1 / 3, 1 / 3, no_width=" ± ?")
+    '0.333333 ± ?'
     """
     if not math.isfinite(value):
         return exact_text(value)
@@ -54,7 +57,7 @@ def estimate_text(value: float, low: float | None, high: float | None) -> str:
     if low is None or high is None or not math.isfinite(half):
         return f"{_scaled(value, _place(value) - 2 if value else 0)}, no bound"
     if half == 0:
-        return exact_text(value)
+        return exact_text(value) + no_width
     place = _place(half)
     if low <= 0 <= high:
         both = max(abs(value), half)

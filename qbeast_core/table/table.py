@@ -1088,7 +1088,8 @@ class Table:
             ``"avg(delay)"``, or several with commas, optionally with ``AS name``. A mapping sets the names of the
             answers; otherwise the name is the name of the expression, or the text. A single text can also be
             ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`, also with JOIN, HAVING, ORDER
-            BY and LIMIT. Then the frame has the rows of the query, in order, and says which of them are certain.
+            BY and LIMIT. Then the frame has the rows of the query, in order, and says which of them are certain. If an
+            aggregate chooses them, the confidence holds as with `simultaneous`.
             A function takes a Polars frame of rows and returns a number, a mapping of names to numbers, a frame of one
             row, or a sequence of numbers. See the notes.
         per : polars.Expr or str, or a sequence or mapping of these, optional
@@ -1116,7 +1117,7 @@ class Table:
             ``"... FROM self JOIN users USING (user)"``.
         error : float or str, optional
             Maximum error of an answer, as a fraction of it, in (0, 1]: 0.02 or ``"2%"``. With HAVING and LIMIT, of the
-            rows that the result lists.
+            rows that the result lists; if an aggregate chooses them, as a fraction of the exact answer.
         absolute : mapping of str to float, optional
             Maximum error of answers by name, in the unit of the answer, for values that may be near zero.
         confidence : float or str, default 0.95

@@ -98,6 +98,45 @@ def test_certain_rows_stay_for_every_truth(
             assert _compare(cut, truth, groups, first, second) <= 0
 
 
+@st.composite
+def unseen_groups(draw: st.DrawFn) -> tuple[dict[str, Bounds], list[int | None], dict[str, Values]]:
+    """Draw bounds of groups without a sampled row, and some such groups: their column and their truth."""
+    bounds, truth = dict[str, Bounds](), dict[str, Values]()
+    columns = draw(st.lists(st.one_of(st.none(), st.integers(-2, 8)), max_size=4))
+    for name in NAMES:
+        low, high = sorted(draw(st.tuples(st.integers(0, 6), st.integers(0, 6))))
+        is_known = draw(st.booleans())
+        ends = (np.array([float(end)]) for end in (low, high))
+        bounds[name] = Bounds(*ends, np.zeros(1, np.bool_), np.array([is_known]))
+        value = st.integers(low, high) if is_known else st.one_of(st.none(), st.integers(-3, 9))
+        truth[name] = [draw(value) for _ in columns]
+    return bounds, columns, truth
+
+
+@examples(30, sweep=1_500)
+@given(worlds(), unseen_groups(), CUTS)
+def test_certain_rows_stay_beside_unseen_groups(
+    world: tuple[pl.DataFrame, dict[str, Bounds], dict[str, Values], dict[str, Values]],
+    others: tuple[dict[str, Bounds], list[int | None], dict[str, Values]],
+    cut: Cut,
+) -> None:
+    groups, bounds, estimate, truth = world
+    unseen, columns, other_truth = others
+    kept = keep(cut, exactly(estimate), bounds, groups, unseen)
+    every = pl.concat([groups, pl.DataFrame({"g": columns}, schema=groups.schema)])
+    truth = {name: [*truth[name], *other_truth[name]] for name in NAMES}
+    passing = keep(Cut(cut.having, cut.order, None), exactly(truth), exactly(truth), every)
+    certain = kept.rows[kept.certain].tolist()
+    assert set(certain) <= set(passing.rows.tolist())
+    for row in certain if cut.limit is not None and cut.order else ():
+        earlier = [_compare(cut, truth, every, other, row) < 0 for other in passing.rows.tolist()]
+        assert sum(earlier) < cut.limit
+    alone = keep(cut, exactly(estimate), bounds, groups)
+    assert kept.is_ordered == alone.is_ordered
+    assert (kept.rows.tolist(), kept.doubtful) == (alone.rows.tolist(), alone.doubtful)
+    assert not (kept.certain & ~alone.certain).any()
+
+
 def _compare(cut: Cut, truth: Mapping[str, Values], groups: pl.DataFrame, first: int, second: int) -> int:
     """Return -1 if the first row comes before the second in SQL, 0 if they are equal, else 1."""
     for item in cut.order:

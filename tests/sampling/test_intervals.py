@@ -146,11 +146,15 @@ def test_key_with_most_variance_is_unreliable() -> None:
     assert not is_met(actual, Target(relative=9.0)).any()
 
 
-def test_equal_sampled_values_are_not_exact() -> None:
-    rows = pl.DataFrame({"x": [1.0] * 9_999 + [1e9]})
+@pytest.mark.parametrize("value", [1.0, 7.5, 0.1, 1 / 3, 1e12 + 0.7, -2e-9])
+@pytest.mark.parametrize("known", [True, False])
+def test_equal_sampled_values_are_not_exact(value: float, *, known: bool) -> None:
+    """Also if the residuals are rounding errors."""
+    rows = pl.DataFrame({"x": [value] * 9_999 + [1e9]})
     weights = np.arange(-(2**31), 2**31, 2**32 // 10_000).astype(np.int32)[:10_000]
-    actual = intervals({"m": MEAN}, rows, weights, 0.2)["m"]
-    assert (actual.value[0], actual.half_width[0], actual.exact[0]) == (1.0, 0.0, False)
+    actual = intervals({"m": MEAN}, rows, weights, 0.2, known=known)["m"]
+    assert actual.value[0] == pytest.approx(value)
+    assert (actual.half_width[0], actual.exact[0]) == (0.0, False)
     assert not is_reliable(actual).any()
 
 

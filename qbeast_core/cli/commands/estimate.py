@@ -142,7 +142,7 @@ def estimate(
         **facts_of(answer, *names, "design_effect", "notes", "certain_order"),
         "rows": shown_times(answer.frame).to_dicts(),
     }
-    shown = frame_table(readable(answer.frame, answer.names), schema=answer.frame.schema)
+    shown = frame_table(readable(answer.frame, answer.names, answer.exact), schema=answer.frame.schema)
     parts = (*shown, *map(remark, (answer.summary, *answer.notes)))
     return Answer(parts=parts, data=facts)
 

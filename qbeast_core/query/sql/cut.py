@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 import polars as pl
@@ -106,3 +106,8 @@ class Cut:
         """Names of the answers that decide which groups stay, and their order."""
         tested = () if self.having is None else self.having.names
         return frozenset((*tested, *(item.term for item in self.order if isinstance(item.term, str))))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether answers decide which groups stay."""
+        return bool((self if self.limit is not None else replace(self, order=())).names)

@@ -312,6 +312,9 @@ class _FunctionRounds:
             complete=True,
             design_effect=reading.design_effect,
             names=self.call.names,
+            exact=tuple(
+                name for name, item in zip(self.call.names, intervals, strict=True) if item.exact.all()
+            ),
             notes=tuple(
                 f"{name} is not reliable: {item.reason}"
                 for name, item in zip(self.call.names, self.answers, strict=True)

@@ -1,32 +1,53 @@
-"""Keep the groups of an estimate that its HAVING, ORDER BY and LIMIT name."""
+"""Compute the intervals of an estimate, and keep the groups that its HAVING, ORDER BY and LIMIT name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
 from qbeast_core.sampling.certain import Bounds, Kept, keep
 from qbeast_core.sampling.confidence import Interval, factor_of, interval_of
 from qbeast_core.sampling.key_sample import KeySample
+from qbeast_core.sampling.recognise import Quantile, Smooth
 from qbeast_core.sampling.stopping import WIDENED
 from qbeast_core.sampling.sums import GROUP
-from qbeast_core.table.estimate.question import Question
+from qbeast_core.table.estimate.question import Limits, Question
 
 
-def kept_groups(question: Question, sample: KeySample, intervals: Sequence[Interval]) -> Kept:
-    """Return the groups that an estimate keeps; all of them without a cut."""
-    cut = question.cut
+def intervals_and_kept(question: Question, sample: KeySample) -> tuple[list[Interval], Kept]:
+    """Return the intervals of all answers for all groups, and the groups that an estimate keeps.
+
+    If answers choose the groups, they choose those with the luckiest samples. The intervals of these hold only if the
+    intervals of all groups hold at once.
+    """
+    cut, limits, answers = question.cut, question.limits, question.aggregates.answers
+    groups = max(len(sample.whole), 1)
+    used = [] if cut is None else [answer for answer in answers if answer.name in cut.names]
+    if cut is not None and cut.chooses:
+        # One more for all groups without a sampled row.
+        at_once = groups * len(answers) + question.may_lack_groups(sample)
+        intervals = compared = _intervals(sample, answers, limits, at_once)
+    else:
+        at_once = max(groups * len(used), 1)
+        intervals = _intervals(sample, answers, limits, groups * question.shown if limits.simultaneous else 1)
+        compared = _intervals(sample, used, limits, at_once)
     if cut is None:
-        rows = np.arange(len(sample.whole))
-        return Kept(rows, np.ones(len(rows), np.bool_), None, 0)
-    answers = question.aggregates.answers
-    used = [index for index, answer in enumerate(answers) if answer.name in cut.names]
-    factor = factor_of(question.limits.confidence, answers=max(len(sample.whole) * len(used), 1))
-    factor *= WIDENED if question.limits.sample is None else 1.0
-    estimates = {answers[index].name: Bounds.exactly(intervals[index]) for index in used}
-    bounds = {
-        answers[index].name: Bounds.of(interval_of(sample, answers[index], factor), answers[index])
-        for index in used
-    }
-    return keep(cut, estimates, bounds, sample.groups.drop(GROUP))
+        kept = Kept(np.arange(len(sample.whole)), np.ones(len(sample.whole), np.bool_), None, 0)
+    else:
+        estimates = {answer.name: Bounds.exactly(intervals[answer.name]) for answer in used}
+        missing = sample.missing((1 - limits.confidence) / at_once) if used else np.zeros(0)
+        bounds = {answer.name: Bounds.of(compared[answer.name], answer, missing) for answer in used}
+        lacks = cut.limit is not None and question.may_lack_groups(sample)
+        unseen = {answer.name: Bounds.unseen(answer, missing) for answer in used} if lacks else None
+        kept = keep(cut, estimates, bounds, sample.groups.drop(GROUP), unseen)
+    return [*intervals.values()], kept
+
+
+def _intervals(
+    sample: KeySample, answers: Iterable[Smooth | Quantile], limits: Limits, at_once: int
+) -> dict[str, Interval]:
+    """Return the intervals of answers by name, of which this number hold at once with the confidence."""
+    factor = factor_of(limits.confidence, answers=at_once)
+    factor *= WIDENED if limits.sample is None else 1.0
+    return {answer.name: interval_of(sample, answer, factor) for answer in answers}

@@ -18,6 +18,7 @@ from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.plan.weight_range import Sample, Share, sample_to_weights, share_of
 from qbeast_core.query.sql.cut import HIDDEN, Cut
 from qbeast_core.resources import Resources
+from qbeast_core.sampling.key_sample import KeySample
 from qbeast_core.sampling.recognise import Aggregates, RefusedAggregate, Smooth, recognise
 from qbeast_core.sampling.stopping import Target
 from qbeast_core.table.data.expressions import (
@@ -133,6 +134,10 @@ class Question:
         """Number of answers that the result lists; they come first."""
         return len(self.aggregates.answers) - len(self.hidden)
 
+    def may_lack_groups(self, sample: KeySample) -> bool:
+        """Whether groups without a row in a sample may be missing."""
+        return bool(self.by) and sample.probability < 1.0
+
     @property
     def counts_rows(self) -> bool:
         """Whether all answers are functions of the number of rows."""
@@ -200,7 +205,7 @@ def question_of(
         pushed=pushed,
         late=late,
         joins=tuple(join.needed(names) for join in joins),
-        targets=_targets(limits, list(expressions), hidden),
+        targets=_targets(limits, list(expressions), cut, hidden),
         limits=limits,
         columns=tuple(columns or list(schema)[:1]),
         whole_keys=_needs_whole_keys(answers, joins, keys),
@@ -365,10 +370,14 @@ def _refuse_certain(cut: Cut | None, names: Collection[str]) -> None:
         refuse("aggregates", f"cannot name a column {CERTAIN!r}: the result has another column of this name")
 
 
-def _targets(limits: Limits, every: Sequence[str], hidden: Collection[str]) -> dict[str, Target]:
+def _targets(
+    limits: Limits, every: Sequence[str], cut: Cut | None, hidden: Collection[str]
+) -> dict[str, Target]:
     """Return the targets of answers; hidden ones only have to be reliable."""
-    names = [name for name in every if name not in hidden]
-    return {**_targets_of(limits, names), **dict.fromkeys(hidden, Target())}
+    targets = _targets_of(limits, [name for name in every if name not in hidden])
+    if cut is not None and cut.chooses:
+        targets = {name: target.of_exact() for name, target in targets.items()}
+    return {**targets, **dict.fromkeys(hidden, Target())}
 
 
 def _targets_of(limits: Limits, names: Sequence[str]) -> dict[str, Target]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import polars as pl
@@ -28,13 +28,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# Follows a value whose error the sampled rows do not show: there is one only, or they do not differ.
+_UNKNOWN: Final = " ± ?"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Estimate:
     """Aggregates of a table, estimated from a sample of its keys, with intervals.
 
     It prints each answer with the half width of its interval: ``8.01 M ± 1.0 %``, or ``0.3 ± 4.2`` if zero is in the
-    interval. k, M, G and T are thousands, millions, and so on; an exact answer has no ``±``. `frame` has all digits.
+    interval. k, M, G and T are thousands, millions, and so on; an exact answer has no ``±``. ``5.00 ± ?``: the sampled
+    rows do not differ, or there is one only, so they do not show the error. `frame` has all digits.
 
     Attributes
     ----------
@@ -44,8 +48,8 @@ class Estimate:
         sampled keys); ``reliable``, whether all
         intervals of the group are exact, or have at least 100 sampled keys, of which none has more than 30 % of the
         variance, in a sample whose number of rows agrees with the log. With HAVING or LIMIT also ``certain``, whether
-        the row is certain to be in the answer: all these statements and `certain_order` hold at once with the
-        confidence.
+        the row is certain to be in the answer, also if groups are missing that have no sampled row: all these
+        statements and `certain_order` hold at once with the confidence.
     uri : str
         Location of the table.
     version : int
@@ -59,7 +63,8 @@ class Estimate:
     confidence : float
         Confidence of each interval; with `simultaneous`, of all intervals at once.
     simultaneous : bool
-        Whether `confidence` applies to all intervals at once.
+        Whether `confidence` applies to all intervals at once, also to those of groups that are not listed. True if it
+        was requested, or if HAVING, or ORDER BY with LIMIT, chose the groups by an aggregate.
     met : bool or None
         Whether all answers (of groups with at least `min_group_rows`) are reliable and meet the requested error. None
         if no error was requested.
@@ -72,7 +77,10 @@ class Estimate:
     notes : tuple of str
         Answers without a bound, with the reason, rows that were read twice, and what HAVING and LIMIT leave open.
     certain_order : bool or None
-        Whether the order of the rows is certain, at the confidence. None without ORDER BY.
+        Whether the order of the listed rows among themselves is certain, at the confidence; other groups may belong
+        between them. None without ORDER BY.
+    exact : tuple of str
+        Names of the answers without error: all rows were read, or the log has them.
     """
 
     frame: pl.DataFrame
@@ -90,6 +98,7 @@ class Estimate:
     names: tuple[str, ...]
     notes: tuple[str, ...] = field(default=())
     certain_order: bool | None = None
+    exact: tuple[str, ...] = ()
 
     @property
     def share(self) -> float:
@@ -174,7 +183,9 @@ class Estimate:
         if CERTAIN in self.frame.columns and CERTAIN not in self.names:
             groups += f"; {self.frame[CERTAIN].sum()} of {self.frame.height} rows are certain"
         if self.certain_order is not None:
-            groups += f"; the order is {'certain' if self.certain_order else 'NOT certain'}"
+            groups += (
+                f"; the order of the listed rows is {'certain' if self.certain_order else 'NOT certain'}"
+            )
         size = f"{self.bytes_opened:,} of {self.bytes_total:,} bytes"
         cost = f"{self.rows_read:,} rows and {size} read ({self.share:.2%})"
         return f"{precision}; {cost}{groups}"
@@ -182,7 +193,7 @@ class Estimate:
     def __repr__(self) -> str:
         head = f"Estimate of {self.uri}, version {self.version}: {self.summary}"
         with pl.Config(tbl_hide_column_data_types=True):
-            table = str(readable(self.frame, self.names))
+            table = str(readable(self.frame, self.names, self.exact))
         return in_lines([head, *(f"  {note}" for note in self.notes), *table.split("\n")])
 
     def _repr_html_(self) -> str:
@@ -190,29 +201,35 @@ class Estimate:
         facts = {"precision": escape(self.summary)}
         if self.notes:
             facts["notes"] = "<br>".join(map(escape, self.notes))
-        shown = readable(self.frame, self.names)
+        shown = readable(self.frame, self.names, self.exact)
         return html_of(f"Estimate of {self.uri}, version {self.version}", facts, shown)
 
 
-def readable(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+def readable(frame: pl.DataFrame, names: Sequence[str], exact: Collection[str] | None = None) -> pl.DataFrame:
     """Return a frame of answers with a text for each answer and its interval; other columns stay.
+
+    `exact` are the names of answers without error; None: of all whose interval has no width.
 
     >>> frame = pl.DataFrame({"day": [1], "n": [800.0], "n_low": [792.0], "n_high": [808.0], "reliable": [True]})
     >>> readable(frame, ["n"]).rows()
     [(1, '800 ± 1.0 %', True)]
     """
-    texts = [
-        pl.Series(
-            name,
-            [
-                None if value is None else estimate_text(value, low, high)
-                for value, low, high in frame.select(name, f"{name}_low", f"{name}_high").iter_rows()
-            ],
-            pl.String,
-        )
-        for name in names
-    ]
+    texts: list[pl.Series] = []
+    for name in names:
+        is_exact = exact is None or name in exact
+        no_widths = [""] * frame.height
+        if not is_exact:
+            no_widths = [" ± 0 %" if reliable else _UNKNOWN for reliable in frame["reliable"]]
+        rows = zip(frame.select(name, f"{name}_low", f"{name}_high").rows(), no_widths, strict=True)
+        answers = [None if row[0] is None else estimate_text(*row, no_width=text) for row, text in rows]
+        texts.append(pl.Series(name, answers, pl.String))
     return frame.with_columns(texts).drop(f"{name}_{end}" for name in names for end in ("low", "high"))
+
+
+def exact_names(question: Question, intervals: Sequence[Interval]) -> tuple[str, ...]:
+    """Return the names of the answers without error."""
+    pairs = zip(question.aggregates.answers[: question.shown], intervals, strict=False)
+    return tuple(answer.name for answer, interval in pairs if (interval.exact | ~interval.finite).all())
 
 
 def frame_of(

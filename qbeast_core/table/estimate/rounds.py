@@ -13,18 +13,18 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.plan.weight_range import fractions_of, sample_to_weights
 from qbeast_core.sampling.certain import Kept
-from qbeast_core.sampling.confidence import Interval, factor_of, interval_of
+from qbeast_core.sampling.confidence import Interval
 from qbeast_core.sampling.key_sample import KeySample
 from qbeast_core.sampling.recognise import TOTAL
-from qbeast_core.sampling.stopping import WIDENED, Target, is_met, next_fraction
+from qbeast_core.sampling.stopping import Target, is_met, next_fraction
 from qbeast_core.sampling.sums import Sums
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.interfaces import Engine
-from qbeast_core.table.estimate.kept_groups import kept_groups
+from qbeast_core.table.estimate.kept_groups import intervals_and_kept
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.reading import Reading, Window
-from qbeast_core.table.estimate.result import Estimate, frame_of, notes_of
+from qbeast_core.table.estimate.result import Estimate, exact_names, frame_of, notes_of
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan import known_rows
 
@@ -213,14 +213,8 @@ class _Rounds:
         if probability is None:
             probability = reading.probability(self.start, self.fraction)
         sample = self.seen = self.sample(probability)
-        factor = factor_of(
-            question.limits.confidence,
-            answers=max(len(sample.whole), 1) * question.shown if question.limits.simultaneous else 1,
-        )
-        factor *= WIDENED if question.limits.sample is None else 1.0
-        self.intervals = [interval_of(sample, answer, factor) for answer in question.aggregates.answers]
+        self.intervals, self.kept = intervals_and_kept(question, sample)
         rows = sample.totals[:, 0]
-        self.kept = kept_groups(question, sample, self.intervals)
         self.sizes = np.zeros(len(rows), np.bool_)
         self.sizes[self.kept.rows] = rows[self.kept.rows] >= question.limits.min_group_rows
         met = [is_met(interval, target) for interval, target in self.answers()]
@@ -247,11 +241,12 @@ class _Rounds:
                 int(table.planner.snapshot.files["size_bytes"].sum()) for table in reading.tables
             ),
             confidence=question.limits.confidence,
-            simultaneous=question.limits.simultaneous,
+            simultaneous=question.limits.simultaneous or (question.cut is not None and question.cut.chooses),
             met=self.is_met if question.limits.sample is None else None,
-            complete=not question.by or self.seen.probability == 1.0,
+            complete=not question.may_lack_groups(self.seen),
             design_effect=reading.design_effect,
             names=tuple(answer.name for answer in question.aggregates.answers[: question.shown]),
+            exact=exact_names(question, self.intervals),
             notes=notes_of(question, self.intervals, self.kept, rows_read=rows_read, rows_total=rows_total),
             certain_order=self.kept.is_ordered,
         )

@@ -112,6 +112,49 @@ def test_unreliable_groups_are_named_in_words(trips: qbeast.Table) -> None:
     assert "false" in repr(answer)
 
 
+@pytest.fixture(scope="module")
+def ratings(tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
+    """Stars from 1 to 5, mostly 3; one row in 250 has `rare`, and its value is 0 or 1,000."""
+    path, n = tmp_path_factory.mktemp("printed") / "ratings", pl.int_range(30_000)
+    value = pl.when(n // 250 % 4 == 1).then(1000.0).otherwise(0.0)
+    stars = pl.when(n % 10 < 6).then(3).otherwise(1 + n % 5)
+    rows = pl.select(id=n, stars=stars, rare=n % 250 == 1, v=value, same=pl.lit(7.5))
+    qbeast.write_table(rows, path, columns=["id:hash"])
+    return qbeast.open_table(path)
+
+
+def test_equal_sampled_values_print_unknown_errors(ratings: qbeast.Table) -> None:
+    """The error of one row, or of equal rows, is not zero: nothing shows it."""
+    answer = ratings.estimate({"m": "avg(v)", "n": "count(*)"}, where="rare", sample=0.02)
+    assert answer.frame["m_low"].item() == answer.frame["m_high"].item() != 250.0
+    for shown in (repr(answer), answer._repr_html_()):
+        assert re.search(r"\b(0|1,000) ± \?", shown)
+    same = ratings.estimate({"same": "avg(same)"}, by="stars", sample=0.1)
+    assert repr(same).count("7.5 ± ?") == same.frame.height == 4
+    every = ratings.estimate({"m": "avg(v)", "same": "avg(same)"}, where="rare", sample=1.0)
+    assert (every.exact, "±" in repr(every)) == (("m", "same"), False)
+
+
+def test_medians_of_few_values_print_no_error_as_a_number(ratings: qbeast.Table) -> None:
+    """Both ends of the interval are the median, which the sample does not prove to be exact."""
+    answer = ratings.estimate({"mid": "median(stars)", "n": "count(*)"}, sample=0.1)
+    assert (answer.exact, answer.frame["reliable"].item()) == (("n",), True)
+    assert re.search(r"3 ± 0 % +┆ 30,000 ", repr(answer))
+
+
+def test_functions_of_equal_rows_print_unknown_errors(ratings: qbeast.Table) -> None:
+    def constant(rows: pl.DataFrame) -> float:
+        return 4.0 + rows["same"].max() * 0
+
+    assert "4 ± ?" in repr(ratings.estimate(constant, sample=0.1))
+    exact = ratings.estimate(constant, sample=1.0)
+    assert (exact.exact, "±" in repr(exact)) == (("constant",), False)
+
+
+def test_command_prints_unknown_errors(ratings: qbeast.Table) -> None:
+    assert "7.5 ± ?" in run("estimate", ratings.uri, "m=avg(same)", "--sample", "10%").stdout
+
+
 def test_other_columns_of_a_frame_stay() -> None:
     frame = pl.DataFrame(
         {
