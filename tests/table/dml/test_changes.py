@@ -63,7 +63,7 @@ def test_rows_samples_and_feed_equal_polars(
         write(path, case)
         if feed:
             enable_feed(path)
-        if vectors:
+        if vectors and case.dialect == "documented":
             enable_vectors(path)
         rows = case.rows
         for kind, condition, values in steps:

@@ -149,7 +149,7 @@ def check_merge(
     small = budget.Budget(memory_bytes, 2)
     with folder() as path, small_files(), tempfile.TemporaryDirectory() as spilling:
         write(path, table)
-        if vectors:
+        if vectors and table.dialect == "documented":
             enable_vectors(path)
         opened = qbeast.open_table(path)
         given |= {"resources": resources, "spill_dir": spilling}
