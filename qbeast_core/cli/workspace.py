@@ -118,6 +118,6 @@ def open_workspace(resources: Resources) -> Generator[Workspace]:
 
 
 def _let_interrupts_stop_reads() -> None:
-    """Undo what Polars installs: a handler that lets a read go on after Ctrl-C, so one that waits could not be stopped."""
+    """Undo what Polars installs: with its handler, a read goes on after Ctrl-C, and one that waits never ends."""
     if sys.platform != "win32":
         signal.siginterrupt(signal.SIGINT, True)  # noqa: FBT003 - a function of C, without keywords
