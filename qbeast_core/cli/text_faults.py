@@ -25,7 +25,7 @@ _MAGIC: Final[dict[bytes, Compression]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\x
 _OPEN: Final[dict[Compression, Callable[[Path], AbstractContextManager[Any]]]] = {
     "none": partial(open, mode="rb"),
     "gzip": gzip.open,
-    "zstd": lambda path: pa.input_stream(str(path), compression="zstd"),
+    "zstd": partial(pa.input_stream, compression="zstd"),
 }
 _UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MAX_FIELD: Final = (1 << 31) - 1
@@ -47,7 +47,10 @@ class TextFile:
         """The compression, by the first bytes."""
         with self.path.open("rb") as file:
             start = file.read(4)
-        return next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "none")
+        for magic, kind in _MAGIC.items():
+            if start.startswith(magic):
+                return kind
+        return "none"
 
     @property
     def head(self) -> bytes:
