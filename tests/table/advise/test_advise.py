@@ -19,6 +19,7 @@ from qbeast_core.table.advise.advise import table_sample
 from qbeast_core.table.advise.search import MANY_ROWS
 from tests.helpers.deletion_vectors import delete
 from tests.helpers.examples import is_sweep
+from tests.helpers.small_files import resized
 
 RANDOM = np.random.default_rng(7)
 ROWS = 40_000 if is_sweep() else 10_000
@@ -218,3 +219,10 @@ def test_invalid_requests_raise(by_order: qbeast.Table, tmp_path: Path) -> None:
         by_order.advise(["nowhere = 1"])
     with pytest.raises(qbeast.InvalidInputError, match="has no rows"):
         write(tmp_path / "t", ["price"], ORDERS.clear()).advise(["price > 1"])
+
+
+def test_advice_is_the_same_if_few_trials_are_kept(tmp_path: Path) -> None:
+    table = write(tmp_path / "t", ["price"])
+    advice = table.advise(["price > 5000"], most=1)
+    with resized(kept_trial_rows=1):
+        assert table.advise(["price > 5000"], most=1).bytes_opened == advice.bytes_opened
