@@ -404,8 +404,8 @@ PROBES: dict[str, list[Callable[[Life], None]]] = {
 @each_sizes
 @pytest.mark.parametrize("begin", PROBES)
 def test_few_operations_keep_tables_consistent(begin: str, sizes: dict[str, Any]) -> None:
-    life = Life()
     with resized(**sizes), ExitStack() as stack:
+        life = Life()
         stack.callback(life.teardown)
         life.begin(begin, SOME, 7, None, None, Features(vectors=begin == "featured", tracked=True))
         for step in PROBES[begin]:
