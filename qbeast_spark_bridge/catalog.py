@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections import deque
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from qbeast_core.errors import InvalidInputError
+from pyspark.errors import PySparkException
+
+from qbeast_core.errors import InvalidInputError, QbeastWarning
 from qbeast_core.io.stores.location import Location
+from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.snapshot.snapshot import Snapshot, newest_snapshot
 from qbeast_spark_bridge.spark_schema import quoted
 
@@ -113,10 +117,17 @@ def table_to_change(
 def plan_views(spark: SparkSession, uri: str) -> None:
     """Plan the names that a session has for a table again, after a change of the table."""
     for view in [view for view in _VIEWS if view.location.uri == uri]:
-        # The commit succeeded, which an error of Spark must not hide. A name that stays behind refuses to be read.
-        with suppress(Exception):
+        try:
             if find_view(spark, view.parts) is view:
                 view.plan(spark)
+        except PySparkException as error:  # the commit succeeded, which an error of Spark must not hide
+            reason = str(error).partition("\n")[0].rstrip(".")
+            message = (
+                f"the table at {uri} was changed, but Spark failed to plan its name {view.parts[-1]!r} again: "
+                f"{reason}. Queries of the name raise an error until "
+                "qbeast_spark_bridge.refresh(spark, name) succeeds."
+            )
+            warnings.warn(message, QbeastWarning, stacklevel=caller_stacklevel())
 
 
 def _bare_name(path: str | os.PathLike[str]) -> str | None:
