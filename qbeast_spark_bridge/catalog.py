@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, UnsupportedOperationException
 
 from qbeast_core.errors import InvalidInputError, QbeastWarning
 from qbeast_core.io.stores.location import Location
@@ -34,21 +34,24 @@ class View:
     """A temporary view of a table, with the plans that it had in sessions of this process.
 
     A plan is known by its semantic hash: the same in clones of a session, another one if somebody replaces the view.
+    On Sail it is None, so a view is known by its name only.
     """
 
     # The parts of the name; a temporary view has only the last one.
     parts: list[str]
     location: Location
-    plans: deque[int] = field(default_factory=lambda: deque[int](maxlen=_MAX_PLANS))
+    plans: deque[int | None] = field(default_factory=lambda: deque[int | None](maxlen=_MAX_PLANS))
 
     def plan(self, spark: SparkSession) -> str:
         """Make the view, or replace it by a view of the newest version; return its name for SQL."""
-        name = quoted(self.parts[-1])
-        is_cached = spark.catalog.tableExists(name) and spark.catalog.isCached(name)
+        bare, name = self.parts[-1], quoted(self.parts[-1])
+        has_plan = spark.catalog.tableExists(name) and _hash_of(spark, name) is not None
+        is_cached = has_plan and spark.catalog.isCached(name)
         options = {f"storage.{key}": value for key, value in self.location.options_of_others.items()}
         rows = spark.read.format("qbeast").options(**options, stale="refuse").load(self.location.uri)
-        rows.createOrReplaceTempView(name)
-        self.plans.append(spark.table(name).semanticHash())
+        # Sail takes backticks here as a part of the name.
+        rows.createOrReplaceTempView(bare if bare.isascii() and bare.isidentifier() else name)
+        self.plans.append(_hash_of(spark, name))
         if is_cached:
             spark.catalog.cacheTable(name)
         return name
@@ -77,7 +80,7 @@ def find_view(spark: SparkSession, parts: list[str]) -> View | None:
     views = [view for view in _VIEWS if view.has_name(parts)]
     if not views or not spark.catalog.tableExists(quoted(parts[-1])):
         return None
-    plan = spark.table(quoted(parts[-1])).semanticHash()
+    plan = _hash_of(spark, quoted(parts[-1]))
     return next((view for view in views if plan in view.plans), None)
 
 
@@ -135,6 +138,14 @@ def _bare_name(path: str | os.PathLike[str]) -> str | None:
     if not isinstance(path, str) or any(mark in path for mark in "/\\:") or os.path.exists(path):  # noqa: PTH110
         return None
     return path if _NAME.fullmatch(path) else None
+
+
+def _hash_of(spark: SparkSession, name: str) -> int | None:
+    """Return the semantic hash of a name's plan; None on Sail, which has neither hashes nor cached names."""
+    try:
+        return spark.table(name).semanticHash()
+    except UnsupportedOperationException:
+        return None
 
 
 def location_of_name(spark: SparkSession, name: str) -> str | None:

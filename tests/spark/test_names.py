@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 from deltalake import DeltaTable
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
 
 import qbeast
 import qbeast_spark_bridge as bridge
@@ -317,3 +317,24 @@ def test_failed_plan_of_a_name_is_a_warning(
         count(spark, name)
     bridge.refresh(spark, name)
     assert count(spark, name) == 99
+
+
+@pytest.mark.sweep
+def test_engine_without_hashes_of_plans_has_names(
+    spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise UnsupportedOperationException(message="handle analyze semantic hash")
+
+    with monkeypatch.context() as patch:  # as Sail
+        patch.setattr(type(spark.range(1)), "semanticHash", refuse)
+        patch.setattr(type(spark.catalog), "isCached", refuse)
+        name = bridge.register_table(spark, table, "on_sail")
+        bridge.delete(spark, "on_sail", "id = 42")
+        assert count(spark, name) == 99
+        qbeast.open_table(table).delete("id = 43")
+        with pytest.raises(PySparkException, match=REFUSED):
+            count(spark, name)
+        bridge.refresh(spark, name)
+        assert count(spark, name) == 98
+    spark.catalog.dropTempView("on_sail")
