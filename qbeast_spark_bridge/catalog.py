@@ -9,11 +9,12 @@ from collections import deque
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pyspark.errors import PySparkException, UnsupportedOperationException
+from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
 
-from qbeast_core.errors import InvalidInputError, QbeastWarning
+from qbeast_core.errors import InvalidInputError, QbeastWarning, TableNotFoundError
 from qbeast_core.io.stores.location import Location
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.snapshot.snapshot import Snapshot, newest_snapshot
@@ -103,7 +104,14 @@ def located(
     if view is not None:
         path = view.location.uri
     elif name is not None and not may_be_new:
-        path = location_of_name(spark, name) or path
+        place = location_of_name(spark, name)
+        if place is None:
+            msg = (
+                f"there is no table at {Path.cwd() / name}, and the session has no name {name!r}. Use the path of a "
+                f"table, or give it the name: qbeast_spark_bridge.register_table(spark, path, {name!r})."
+            )
+            raise TableNotFoundError(msg, path=name)
+        path = place
     return Location.of(path, storage_options, allow_absolute_paths=allow_absolute_paths)
 
 
@@ -141,10 +149,10 @@ def _bare_name(path: str | os.PathLike[str]) -> str | None:
 
 
 def _hash_of(spark: SparkSession, name: str) -> int | None:
-    """Return the semantic hash of a name's plan; None on Sail, which has neither hashes nor cached names."""
+    """Return the semantic hash of a name's plan; None of a broken view, and on Sail, which has no hashes."""
     try:
         return spark.table(name).semanticHash()
-    except UnsupportedOperationException:
+    except (AnalysisException, UnsupportedOperationException):
         return None
 
 

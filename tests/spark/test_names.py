@@ -319,6 +319,25 @@ def test_failed_plan_of_a_name_is_a_warning(
     assert count(spark, name) == 99
 
 
+def test_unknown_name_is_neither_a_table_nor_a_name(spark: SparkSession) -> None:
+    for call in (bridge.check, bridge.delete, bridge.read_table):
+        with pytest.raises(qbeast.TableNotFoundError, match="/lgos, and the session has no name 'lgos'"):
+            call(spark, "lgos", **({"where": "id = 1"} if call is bridge.delete else {}))
+
+
+@pytest.mark.sweep
+def test_broken_view_of_somebody_else_is_replaced(
+    spark: SparkSession, table: str, name: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    spark.range(3).createOrReplaceTempView("below")
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW logs AS SELECT * FROM below")
+    spark.catalog.dropTempView("below")
+    bridge.delete(spark, table, "id = 42")
+    assert not recwarn.list
+    bridge.register_table(spark, table, name)
+    assert count(spark, name) == 99
+
+
 @pytest.mark.sweep
 def test_engine_without_hashes_of_plans_has_names(
     spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
