@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections import deque
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from qbeast_core.errors import InvalidInputError
+from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
+
+from qbeast_core.errors import InvalidInputError, QbeastWarning, TableNotFoundError
 from qbeast_core.io.stores.location import Location
+from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.snapshot.snapshot import Snapshot, newest_snapshot
 from qbeast_spark_bridge.spark_schema import quoted
 
@@ -30,21 +35,24 @@ class View:
     """A temporary view of a table, with the plans that it had in sessions of this process.
 
     A plan is known by its semantic hash: the same in clones of a session, another one if somebody replaces the view.
+    On Sail it is None, so a view is known by its name only.
     """
 
     # The parts of the name; a temporary view has only the last one.
     parts: list[str]
     location: Location
-    plans: deque[int] = field(default_factory=lambda: deque[int](maxlen=_MAX_PLANS))
+    plans: deque[int | None] = field(default_factory=lambda: deque[int | None](maxlen=_MAX_PLANS))
 
     def plan(self, spark: SparkSession) -> str:
         """Make the view, or replace it by a view of the newest version; return its name for SQL."""
-        name = quoted(self.parts[-1])
-        is_cached = spark.catalog.tableExists(name) and spark.catalog.isCached(name)
+        bare, name = self.parts[-1], quoted(self.parts[-1])
+        has_plan = spark.catalog.tableExists(name) and _hash_of(spark, name) is not None
+        is_cached = has_plan and spark.catalog.isCached(name)
         options = {f"storage.{key}": value for key, value in self.location.options_of_others.items()}
         rows = spark.read.format("qbeast").options(**options, stale="refuse").load(self.location.uri)
-        rows.createOrReplaceTempView(name)
-        self.plans.append(spark.table(name).semanticHash())
+        # Sail takes backticks here as a part of the name.
+        rows.createOrReplaceTempView(bare if bare.isascii() and bare.isidentifier() else name)
+        self.plans.append(_hash_of(spark, name))
         if is_cached:
             spark.catalog.cacheTable(name)
         return name
@@ -73,7 +81,7 @@ def find_view(spark: SparkSession, parts: list[str]) -> View | None:
     views = [view for view in _VIEWS if view.has_name(parts)]
     if not views or not spark.catalog.tableExists(quoted(parts[-1])):
         return None
-    plan = spark.table(quoted(parts[-1])).semanticHash()
+    plan = _hash_of(spark, quoted(parts[-1]))
     return next((view for view in views if plan in view.plans), None)
 
 
@@ -96,7 +104,14 @@ def located(
     if view is not None:
         path = view.location.uri
     elif name is not None and not may_be_new:
-        path = location_of_name(spark, name) or path
+        place = location_of_name(spark, name)
+        if place is None:
+            msg = (
+                f"there is no table at {Path.cwd() / name}, and the session has no name {name!r}. Use the path of a "
+                f"table, or give it the name: qbeast_spark_bridge.register_table(spark, path, {name!r})."
+            )
+            raise TableNotFoundError(msg, path=name)
+        path = place
     return Location.of(path, storage_options, allow_absolute_paths=allow_absolute_paths)
 
 
@@ -113,10 +128,17 @@ def table_to_change(
 def plan_views(spark: SparkSession, uri: str) -> None:
     """Plan the names that a session has for a table again, after a change of the table."""
     for view in [view for view in _VIEWS if view.location.uri == uri]:
-        # The commit succeeded, which an error of Spark must not hide. A name that stays behind refuses to be read.
-        with suppress(Exception):
+        try:
             if find_view(spark, view.parts) is view:
                 view.plan(spark)
+        except PySparkException as error:  # the commit succeeded, which an error of Spark must not hide
+            reason = str(error).partition("\n")[0].rstrip(".")
+            message = (
+                f"the table at {uri} was changed, but Spark failed to plan its name {view.parts[-1]!r} again: "
+                f"{reason}. Queries of the name raise an error until "
+                "qbeast_spark_bridge.refresh(spark, name) succeeds."
+            )
+            warnings.warn(message, QbeastWarning, stacklevel=caller_stacklevel())
 
 
 def _bare_name(path: str | os.PathLike[str]) -> str | None:
@@ -124,6 +146,14 @@ def _bare_name(path: str | os.PathLike[str]) -> str | None:
     if not isinstance(path, str) or any(mark in path for mark in "/\\:") or os.path.exists(path):  # noqa: PTH110
         return None
     return path if _NAME.fullmatch(path) else None
+
+
+def _hash_of(spark: SparkSession, name: str) -> int | None:
+    """Return the semantic hash of a name's plan; None of a broken view, and on Sail, which has no hashes."""
+    try:
+        return spark.table(name).semanticHash()
+    except (AnalysisException, UnsupportedOperationException):
+        return None
 
 
 def location_of_name(spark: SparkSession, name: str) -> str | None:

@@ -334,8 +334,9 @@ def register_table(
     Where Spark has Delta, the name is one of its catalog, ``CREATE TABLE ... USING delta LOCATION``: it stays, every
     reader with this catalog sees it, and Spark reads the files without Python. Elsewhere it is a temporary view of this
     session over ``format("qbeast")``, which takes inserts. Spark plans such a view once. If the table has a newer
-    version, a query of the name raises an error, and never returns old rows; `refresh` plans the name again. Changes by
-    the functions of this package do so for the names of their session. Either way no file is written.
+    version, a query of the name raises an error, and never returns old rows unless the name is cached; `refresh` plans
+    the name again. Changes by the functions of this package do so for the names of their session. Either way no file
+    is written.
 
     Parameters
     ----------

@@ -22,8 +22,11 @@ from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_spark_bridge.worker.call import grouped
 
 _BATCH_ROWS: Final = 1 << 17
-# A commit or a checkpoint: a log that was cleaned up may lack the next commit, but not all later ones.
-_VERSION: Final = re.compile(r"(\d{20})\.(?:json|checkpoint\..+)")
+# A commit or a checkpoint: a log that was cleaned up may lack the next commit, but not all later ones. Temporary files,
+# checksums and files in folders of the log have other names: they come without a new version.
+_VERSION: Final = re.compile(
+    rf"{LOG_DIRECTORY}/(\d{{20}})\.(?:json|checkpoint\.(?:[0-9a-f-]{{36}}\.|\d{{10}}\.\d{{10}}\.)?(?:parquet|json))"
+)
 # The stage of the last task in this process that is neither the first nor the last of its read.
 _STAGES: Final[dict[str, int | None]] = {}
 
@@ -111,10 +114,8 @@ class NewestTask:
 
     def _refuse_newer(self) -> None:
         after = f"{LOG_DIRECTORY}/{self.version:020d}.json"
-        names = [
-            entry.path.rpartition("/")[2] for entry in self.location.store.entries(LOG_DIRECTORY, after=after)
-        ]
-        newest = max((int(m[1]) for name in names if (m := _VERSION.fullmatch(name))), default=self.version)
+        paths = (entry.path for entry in self.location.store.entries(LOG_DIRECTORY, after=after))
+        newest = max((int(m[1]) for path in paths if (m := _VERSION.fullmatch(path))), default=self.version)
         if newest <= self.version:
             return
         msg = (

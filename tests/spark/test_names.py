@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-from pyspark.errors import PySparkException
+from deltalake import DeltaTable
+from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
 
 import qbeast
 import qbeast_spark_bridge as bridge
 from qbeast_core.io.stores.location import Location
+from qbeast_spark_bridge.catalog import View
 from qbeast_spark_bridge.worker.read_task import NewestTask, ReadTask
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS = pl.DataFrame({"id": range(100), "x": [n % 7 / 2 for n in range(100)]})
+UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 REFUSED = r"has version \d+, and this name.*refresh\(spark, name\)"
 
 
@@ -67,7 +70,12 @@ def test_limits_and_ends_of_a_name_are_refused(spark: SparkSession, table: str, 
     bridge.refresh(spark, name)
     assert spark.table(name).limit(3).count() == len(spark.table(name).tail(3)) == 3
     qbeast.open_table(table).delete("id = 42")
-    for query in (lambda rows: rows.limit(3).collect(), lambda rows: rows.tail(3), lambda rows: rows.first()):
+    queries: list[Callable[[DataFrame], object]] = [
+        lambda rows: rows.limit(3).collect(),
+        lambda rows: rows.tail(3),
+        lambda rows: rows.first(),
+    ]
+    for query in queries:
         with pytest.raises(PySparkException, match=REFUSED):
             query(spark.table(name))
 
@@ -236,14 +244,123 @@ def test_last_task_of_a_long_query_does_not_look(table: str, monkeypatch: pytest
     assert refuses(last)  # alone in a stage, as for `tail`
 
 
-def test_version_is_old_if_a_cleanup_removed_the_next_commit(table: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "file", ["checkpoint.parquet", f"checkpoint.{UUID}.json", f"checkpoint.{1:010d}.{2:010d}.parquet"]
+)
+def test_version_is_old_if_a_cleanup_removed_the_next_commit(table: str, tmp_path: Path, file: str) -> None:
     opened = qbeast.open_table(table)
     for number in range(3):
         opened.delete(f"id = {number}")
     log = tmp_path / "t" / "_delta_log"
-    for file in log.glob("*0[12].json"):
-        file.unlink()
-    (log / f"{3:020d}.json").rename(log / f"{3:020d}.checkpoint.parquet")
+    for path in log.glob("*0[12].json"):
+        path.unlink()
+    (log / f"{3:020d}.json").rename(log / f"{3:020d}.{file}")
     (task,) = tasks(table, 1)
     with pytest.raises(qbeast.InvalidInputError, match="has version 3"):
         list(task.batches())
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "backup/{next}.json",
+        "backup/{next}.checkpoint.parquet",
+        "_sidecars/{next}.json",
+        f"_staged_commits/{{next}}.{UUID}.json",
+        ".{next}.json.crc",
+        "{next}.json.tmp",
+        "{next}.checkpoint.parquet.tmp",
+        ".{next}.checkpoint.parquet.crc",
+        "{this}.{next}.compacted.json",
+        "{this}.crc",
+        "notes.txt",
+    ],
+)
+def test_files_of_others_in_the_log_are_not_a_version(table: str, file: str, tmp_path: Path) -> None:
+    place = tmp_path / "t" / "_delta_log" / file.format(this=f"{0:020d}", next=f"{1:020d}")
+    place.parent.mkdir(exist_ok=True)
+    place.write_text("{}")
+    assert not any(map(refuses, tasks(table, 2)))
+    if not file.endswith(".crc"):  # a checksum is read
+        assert DeltaTable(table).version() == 0
+    qbeast.open_table(table).delete("id = 42")
+    assert all(map(refuses, tasks(table, 2)))
+
+
+def test_checkpoint_and_cleanup_are_not_a_version(table: str) -> None:
+    opened = qbeast.open_table(table)
+    for number in range(3):
+        opened.delete(f"id = {number}")
+    (task,) = NewestTask.of([], Location.of(table), 3)
+    delta = DeltaTable(table)
+    for change in (
+        delta.create_checkpoint,
+        delta.cleanup_metadata,
+        lambda: opened.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False),
+    ):
+        change()
+        assert not refuses(task)
+    opened.delete("id = 42")
+    assert refuses(task)
+
+
+def test_failed_plan_of_a_name_is_a_warning(
+    spark: SparkSession, table: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plan(_: View, _spark: SparkSession) -> str:
+        raise AnalysisException(message="no plan today.\nJVM trace")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(View, "plan", plan)
+        with pytest.warns(qbeast.QbeastWarning) as caught:
+            bridge.delete(spark, table, "id = 42")
+    (warning,) = caught
+    assert "'logs' again: no plan today. Queries" in str(warning.message)
+    assert "JVM" not in str(warning.message)
+    assert len(qbeast.open_table(table)) == 99
+    with pytest.raises(PySparkException, match=REFUSED):
+        count(spark, name)
+    bridge.refresh(spark, name)
+    assert count(spark, name) == 99
+
+
+def test_unknown_name_is_neither_a_table_nor_a_name(spark: SparkSession) -> None:
+    unknown = "/lgos, and the session has no name 'lgos'"
+    with pytest.raises(qbeast.TableNotFoundError, match=unknown):
+        bridge.read_table(spark, "lgos")
+    with pytest.raises(qbeast.TableNotFoundError, match=f"{unknown}.*Nothing was changed"):
+        bridge.delete(spark, "lgos", "id = 1")
+
+
+@pytest.mark.sweep
+def test_broken_view_of_somebody_else_is_replaced(
+    spark: SparkSession, table: str, name: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    spark.range(3).createOrReplaceTempView("below")
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW logs AS SELECT * FROM below")
+    spark.catalog.dropTempView("below")
+    bridge.delete(spark, table, "id = 42")
+    assert not recwarn.list
+    bridge.register_table(spark, table, name)
+    assert count(spark, name) == 99
+
+
+@pytest.mark.sweep
+def test_engine_without_hashes_of_plans_has_names(
+    spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise UnsupportedOperationException(message="handle analyze semantic hash")
+
+    with monkeypatch.context() as patch:  # as Sail
+        patch.setattr(type(spark.range(1)), "semanticHash", refuse)
+        patch.setattr(type(spark.catalog), "isCached", refuse)
+        name = bridge.register_table(spark, table, "on_sail")
+        bridge.delete(spark, "on_sail", "id = 42")
+        assert count(spark, name) == 99
+        qbeast.open_table(table).delete("id = 43")
+        with pytest.raises(PySparkException, match=REFUSED):
+            count(spark, name)
+        bridge.refresh(spark, name)
+        assert count(spark, name) == 98
+    spark.catalog.dropTempView("on_sail")

@@ -235,10 +235,10 @@ def complete_checkpoints(names: Iterable[str], *, version: int | None) -> list[C
     """Return the complete checkpoints up to `version`, the newest first.
 
     Classic, multi-part and UUID-named (V2) checkpoints count. Other names are ignored: hints, checksums, compacted
-    logs, temporary files.
+    logs, temporary files, and what is in folders of the log.
     """
     parts: dict[tuple[int, int], set[str]] = {}
-    for name in {path.rpartition("/")[2] for path in names}:
+    for name in {path.removeprefix(f"{LOG_DIRECTORY}/") for path in names}:
         match = _CHECKPOINT.fullmatch(name)
         if match is None or (version is not None and int(match["version"]) > version):
             continue

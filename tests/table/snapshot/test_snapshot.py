@@ -335,6 +335,7 @@ NOISE = [
     "00000000000000000000.00000000000000000040.compacted.json",
     "00000000000000000040.checkpoint.parquet#1",
     "x00000000000000000040.checkpoint.parquet",
+    "backup/00000000000000000040.checkpoint.parquet",
 ]
 
 
