@@ -139,9 +139,10 @@ def _double(text: pl.Expr) -> pl.Expr:
 
 def _inexact(text: pl.Expr) -> pl.Expr:
     """Return the numbers without exponent that lose digits as doubles."""
-    changed = text.filter((text.str.len_bytes() > _SHORT) & (_double(text).cast(pl.String) != text))
-    long = changed.filter(changed.str.contains(_PLAIN))
-    return long.filter(_significant(_double(long).cast(pl.String)) != _significant(long))
+    long = text.filter(text.str.len_bytes() > _SHORT)
+    changed = long.filter(_double(long).cast(pl.String) != long)
+    lost = _significant(_double(changed).cast(pl.String)) != _significant(changed)
+    return changed.filter(lost & changed.str.contains(_PLAIN))
 
 
 def _digits(text: pl.Expr) -> dict[str, pl.Expr]:
@@ -194,15 +195,15 @@ def _day(text: pl.Expr) -> pl.Expr:
 
 def _wall(text: pl.Expr) -> pl.Expr:
     """Return the times that clocks show, of texts in ISO form; a date is its midnight."""
-    iso = pl.when(text.str.contains(_TIME)).then(text)
-    day = iso.str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False)
-    hours, minutes = (iso.str.slice(start, 2).cast(pl.Int64) for start in (11, 14))
+    day = text.str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False)
+    hours, minutes = (text.str.slice(start, 2).cast(pl.Int64, strict=False) for start in (11, 14))
     # `_TIME` allows six digits that count: a double holds them.
-    seconds = iso.str.slice(16).str.extract(r"^:([0-9.]+)").cast(pl.Float64).fill_null(0)
-    us = ((hours * 60 + minutes) * 60_000_000) + (seconds * 1_000_000).round().cast(pl.Int64)
-    exists = (hours < 24) & (minutes < 60)
-    wall = pl.when(exists).then(day.cast(pl.Datetime("us")) + pl.duration(microseconds=us))
-    return pl.coalesce(wall, _day(text).cast(pl.Datetime("us")))
+    seconds = text.str.slice(17).str.replace(r"\s?[Z+-].*$", "").cast(pl.Float64, strict=False)
+    exact = text.str.slice(16, 1) == ":"
+    us = (seconds * 1_000_000).round().cast(pl.Int64, strict=False)
+    time = pl.duration(minutes=hours * 60 + minutes, microseconds=pl.when(exact).then(us).otherwise(0))
+    exists = text.str.contains(_TIME) & (hours < 24) & (minutes < 60)
+    return pl.when(exists).then(day.cast(pl.Datetime("us")) + time).otherwise(_day(text).cast(pl.Datetime("us")))
 
 
 def _time(text: pl.Expr, dtype: pl.Datetime, date_format: str | None) -> pl.Expr:
