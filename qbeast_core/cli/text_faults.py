@@ -20,7 +20,7 @@ from qbeast_core.errors import InvalidInputError
 
 Compression: TypeAlias = Literal["none", "gzip", "zstd"]
 
-HEAD_BYTES: Final = 1 << 20
+_HEAD_BYTES: Final = 1 << 20
 _MAGIC: Final[dict[bytes, Compression]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _OPEN: Final[dict[Compression, Callable[[Path], AbstractContextManager[Any]]]] = {
     "none": partial(open, mode="rb"),
@@ -56,12 +56,17 @@ class TextFile:
     def head(self) -> bytes:
         """The first bytes, decompressed."""
         with self.opened() as file:
-            return file.read(HEAD_BYTES)
+            return file.read(_HEAD_BYTES)
 
     @property
     def encoding(self) -> str:
         """UTF-16 if the file has its mark, else UTF-8."""
         return "utf-16" if self.head.startswith(_UTF_16) else "utf-8-sig"
+
+    @property
+    def has_mark(self) -> bool:
+        """Whether the file begins with the mark of its encoding."""
+        return self.head.startswith((codecs.BOM_UTF8, *_UTF_16))
 
     @contextmanager
     def opened(self) -> Generator[IO[bytes]]:
@@ -108,8 +113,8 @@ def csv_fault(files: Sequence[TextFile], width: int) -> InvalidInputError | None
     return None
 
 
-def json_fault(files: Sequence[TextFile], cause: str) -> InvalidInputError:
-    """Return the error of the first line that is not a JSON object."""
+def json_fault(files: Sequence[TextFile]) -> InvalidInputError | None:
+    """Return the error of the first line that is not a JSON object, if there is one."""
     cure = "Write one JSON object a line, or give --format."
     for file in files:
         try:
@@ -119,7 +124,7 @@ def json_fault(files: Sequence[TextFile], cause: str) -> InvalidInputError:
                     return fault(f"{file.source!r}, line {line}: {problem}", cure)
         except UnicodeError:
             return encoding_fault(file)
-    return fault(cause, cure)
+    return None
 
 
 def encoding_fault(file: TextFile) -> InvalidInputError:

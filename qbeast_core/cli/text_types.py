@@ -28,7 +28,13 @@ _DIGITS: Final = 38  # of a decimal
 _SHORT: Final = 15  # a double holds any number of so many digits
 
 # Kinds of values by the more general kind.
-_GENERAL: Final = {"longs": "numbers", "infinite": "numbers", "inexact": "numbers", "days": "walls", "zoned": "walls"}
+_GENERAL: Final = {
+    "longs": "numbers",
+    "infinite": "numbers",
+    "inexact": "numbers",
+    "days": "walls",
+    "zoned": "walls",
+}
 
 
 def inferred_types(texts: pl.LazyFrame, names: Iterable[str]) -> dict[str, pl.DataType]:
@@ -203,7 +209,9 @@ def _wall(text: pl.Expr) -> pl.Expr:
     us = (seconds * 1_000_000).round().cast(pl.Int64, strict=False)
     time = pl.duration(minutes=hours * 60 + minutes, microseconds=pl.when(exact).then(us).otherwise(0))
     exists = text.str.contains(_TIME) & (hours < 24) & (minutes < 60)
-    return pl.when(exists).then(day.cast(pl.Datetime("us")) + time).otherwise(_day(text).cast(pl.Datetime("us")))
+    return (
+        pl.when(exists).then(day.cast(pl.Datetime("us")) + time).otherwise(_day(text).cast(pl.Datetime("us")))
+    )
 
 
 def _time(text: pl.Expr, dtype: pl.Datetime, date_format: str | None) -> pl.Expr:

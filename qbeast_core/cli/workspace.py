@@ -11,21 +11,23 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
 from functools import cached_property
+from http.client import HTTPException
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
+from urllib.error import URLError
+from urllib.request import urlopen
 
 from qbeast_core.cli.text_faults import TextFile
 from qbeast_core.cli.text_files import TextReader, Texts
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, StorageError
 from qbeast_core.io.stores.location import open_store
 from qbeast_core.resources import Resources, spill_folder_of
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.choice import budget_of
 from qbeast_core.table.engine.spill.spill_folder import SpillFolder
 
 _SHARE: Final = 16  # of the budget: these bytes come on top of the rows that are read from them
-_CHUNK_BYTES: Final = 1 << 20
-_FETCHED_BYTES: Final = 8 << 20
 _PATTERN: Final = re.compile(r"[*?\[]")
 
 
@@ -47,9 +49,11 @@ class Workspace:
         _let_interrupts_stop_reads()
         return self._saved(b"")
 
-    def fetched(self, address: str, storage_options: Mapping[str, str] | None) -> list[Path]:
-        """Return copies of the files at an address, which may be a pattern: DuckDB reads no object store."""
+    def fetched(self, address: str, storage_options: Mapping[str, str] | None) -> dict[Path, str]:
+        """Return copies of the files at an address, which may be a pattern: DuckDB reads only local files."""
         scheme, _, rest = address.partition("://")
+        if scheme.lower() in ("http", "https"):
+            return {self._downloaded(address): address}
         folder, _, name = rest.rpartition("/")
         pattern = _PATTERN.search(rest)
         if pattern is not None:
@@ -62,15 +66,15 @@ class Workspace:
         if not names:
             msg = f"there is no {address!r}"
             raise InvalidInputError(msg, argument="sources")
-        paths: list[Path] = []
+        step = sizing().copied_bytes
+        copies: dict[Path, str] = {}
         for name in names:
-            path = Path(f"{self._folder.new_path()}-{Path(name).name}")
-            size = store.size(name)
+            path, size = Path(self._folder.new_path()), store.size(name)
             with self._folder.writing(), path.open("wb") as file:
-                for start in range(0, size, _FETCHED_BYTES):
-                    file.write(store.get_range(name, start, min(_FETCHED_BYTES, size - start)))
-            paths.append(path)
-        return paths
+                for start in range(0, size, step):
+                    file.write(store.get_range(name, start, min(step, size - start)))
+            copies[path] = f"{scheme}://{folder}/{name}"
+        return copies
 
     def read_texts(self, files: Mapping[str, Sequence[TextFile]], strings: Collection[str]) -> list[Texts]:
         """Read text files by their formats; `strings` are columns whose objects and lists stay texts."""
@@ -94,11 +98,20 @@ class Workspace:
         self._stack.callback(folder.close)
         return folder
 
-    def _saved(self, first: bytes) -> Path:
+    def _downloaded(self, address: str) -> Path:
+        try:
+            with urlopen(address) as response:  # noqa: S310 - the scheme is http or https
+                return self._saved(b"", response)
+        except (HTTPException, URLError) as error:
+            msg = f"{address!r} cannot be read: {getattr(error, 'reason', error)}. Check the address and the network."
+            raise StorageError(msg, path=address) from error
+
+    def _saved(self, first: bytes, stream: IO[bytes] | None = None) -> Path:
+        """Return a file of some bytes and the rest of a stream, by default of the standard input."""
         path = Path(self._folder.new_path())
         with self._folder.writing(), path.open("wb") as file:
             file.write(first)
-            shutil.copyfileobj(sys.stdin.buffer, file, _CHUNK_BYTES)
+            shutil.copyfileobj(stream or sys.stdin.buffer, file, sizing().copied_bytes)
         return path
 
     def _plain(self, file: TextFile) -> TextFile:
