@@ -7,7 +7,7 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +28,7 @@ _OPEN: Final[dict[Compression, Callable[[Path], AbstractContextManager[Any]]]] =
     "zstd": partial(pa.input_stream, compression="zstd"),
 }
 _UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_MAX_FIELD: Final = (1 << 31) - 1
+csv.field_size_limit((1 << 31) - 1)
 
 # A line of a file, and its fields by the names of their columns.
 _Record: TypeAlias = tuple[int, dict[str, str]]
@@ -95,7 +95,7 @@ def csv_fault(files: Sequence[TextFile], width: int) -> InvalidInputError | None
     for file in files:
         line = 1
         try:
-            for line, fields in _csv_lines(file):
+            for line, fields in _fields(file):
                 if fields and len(fields) != width:
                     more = "more" if len(fields) > width else "fewer"
                     problem = (
@@ -118,7 +118,7 @@ def json_fault(files: Sequence[TextFile]) -> InvalidInputError | None:
     cure = "Write one JSON object a line, or give --format."
     for file in files:
         try:
-            for line, text in enumerate(_lines(file), 1):
+            for line, text in enumerate(json_lines(file), 1):
                 problem = _json_problem(text)
                 if problem:
                     return fault(f"{file.source!r}, line {line}: {problem}", cure)
@@ -135,6 +135,27 @@ def encoding_fault(file: TextFile) -> InvalidInputError:
     return fault(f"{file.source!r}, line {line}: the text is not in UTF-8", cure)
 
 
+def json_lines(file: TextFile) -> Iterator[str]:
+    """Yield the lines of a file, which end with a line feed."""
+    with file.opened() as stream, io.TextIOWrapper(stream, encoding=file.encoding) as text:
+        yield from text
+
+
+def csv_lines(file: TextFile) -> Iterator[str]:
+    """Yield the records of a file, which end with a line feed; line ends between quotes do not change."""
+    lines: list[str] = []
+
+    def read(text: Iterable[str]) -> Iterator[str]:
+        for line in text:
+            lines.append(line)
+            yield line
+
+    with file.opened() as stream, io.TextIOWrapper(stream, encoding=file.encoding, newline="") as text:
+        for _ in csv.reader(read(text), delimiter=file.separator):
+            yield "".join(lines).rstrip("\r\n") + "\n"
+            lines.clear()
+
+
 def place_of(files: Sequence[TextFile], kind: str, column: str, value: str) -> str:
     """Return the file and the line of a value of a column, for messages."""
     read = _json_records if kind == "jsonl" else _csv_records
@@ -147,7 +168,7 @@ def place_of(files: Sequence[TextFile], kind: str, column: str, value: str) -> s
 
 def _csv_records(file: TextFile) -> Iterator[_Record]:
     names: list[str] = []
-    for line, fields in _csv_lines(file):
+    for line, fields in _fields(file):
         if fields and not names:
             names = fields
         elif fields:
@@ -155,7 +176,7 @@ def _csv_records(file: TextFile) -> Iterator[_Record]:
 
 
 def _json_records(file: TextFile) -> Iterator[_Record]:
-    for line, text in enumerate(_lines(file), 1):
+    for line, text in enumerate(json_lines(file), 1):
         if text.strip():
             fields = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
             yield (
@@ -167,19 +188,13 @@ def _json_records(file: TextFile) -> Iterator[_Record]:
             )
 
 
-def _csv_lines(file: TextFile) -> Iterator[tuple[int, list[str]]]:
+def _fields(file: TextFile) -> Iterator[tuple[int, list[str]]]:
     """Yield the records of a file with their first lines; a blank line has no field."""
-    csv.field_size_limit(_MAX_FIELD)
     with file.opened() as stream, io.TextIOWrapper(stream, encoding=file.encoding, newline="") as text:
         reader, line = csv.reader(text, delimiter=file.separator, strict=True), 1
         for fields in reader:
             yield line, fields
             line = reader.line_num + 1
-
-
-def _lines(file: TextFile) -> Iterator[str]:
-    with file.opened() as stream, io.TextIOWrapper(stream, encoding=file.encoding) as text:
-        yield from text
 
 
 def _is_utf_8(text: bytes) -> bool:

@@ -7,7 +7,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -16,7 +16,15 @@ from uuid import uuid4
 
 import polars as pl
 
-from qbeast_core.cli.text_faults import TextFile, csv_fault, encoding_fault, fault, json_fault
+from qbeast_core.cli.text_faults import (
+    TextFile,
+    csv_fault,
+    csv_lines,
+    encoding_fault,
+    fault,
+    json_fault,
+    json_lines,
+)
 from qbeast_core.errors import InvalidInputError, StorageError
 from qbeast_core.support.plain_text import first_line
 from qbeast_core.support.process import require
@@ -85,7 +93,7 @@ class TextReader:
 
     def csv(self, files: Sequence[TextFile]) -> Texts:
         """Read CSV files with the same columns."""
-        files = [self._copy(file) if file.encoding == "utf-16" else file for file in files]
+        files = [self._copy(file, csv_lines) if file.encoding == "utf-16" else file for file in files]
         headed = [(file, _header_of(file)) for file in files]
         names = headed[0][1].names
         for file, header in headed:
@@ -109,7 +117,7 @@ class TextReader:
         Columns of `strings` are texts, whatever they hold.
         """
         if not copied:
-            files = [self._copy(file, quotes=False) if file.has_mark else file for file in files]
+            files = [self._copy(file, json_lines) if file.has_mark else file for file in files]
         lines = " UNION ALL ".join(
             f"SELECT json FROM read_json_objects({_list(group)}, format = 'newline_delimited', "
             f"compression = '{compression}')"
@@ -132,7 +140,7 @@ class TextReader:
             self._refuse_no_room(error)
             found = json_fault(files)
             if found is None and not copied:  # Python reads them: lines end with CR
-                return self.json([self._copy(file, quotes=False) for file in files], strings, copied=True)
+                return self.json([self._copy(file, json_lines) for file in files], strings, copied=True)
             raise found or fault(first_line(str(error))) from error
 
     def _csv_part(
@@ -156,7 +164,7 @@ class TextReader:
             found = csv_fault(files, len(names))
             if found is None and not copied:
                 # Python reads them: the lines end in different ways, which DuckDB does not read.
-                copies = [self._copy(file) for file in files]
+                copies = [self._copy(file, csv_lines) for file in files]
                 return self._csv_part(copies, replace(header, compression="none"), names, copied=True)
             raise (found or fault(first_line(str(error)))) from error
 
@@ -197,26 +205,14 @@ class TextReader:
         self._connection.execute(f"COPY ({query}) TO {_quoted(str(path))} ({options})")
         return path
 
-    def _copy(self, file: TextFile, *, quotes: bool = True) -> TextFile:
-        """Return a copy in UTF-8, whose lines end with a line feed; between quotes nothing changes."""
+    def _copy(self, file: TextFile, lines: Callable[[TextFile], Iterator[str]]) -> TextFile:
+        """Return a copy in UTF-8."""
         path = Path(self._folder.new_path())
-        quoted, held = False, ""
-        with (
-            self._folder.writing(),
-            path.open("w", encoding="utf-8", newline="") as target,
-            file.opened() as stream,
-        ):
-            source = io.TextIOWrapper(stream, encoding=file.encoding, newline="")
-            try:
-                while chunk := held + source.read(sizing().copied_bytes):
-                    held = "\r" if chunk.endswith("\r") and len(chunk) > 1 else ""
-                    parts = chunk[: len(chunk) - len(held)].split('"')
-                    for index in range(int(quoted), len(parts), 2 if quotes else 1):
-                        parts[index] = parts[index].replace("\r\n", "\n").replace("\r", "\n")
-                    quoted = quotes and quoted is (len(parts) % 2 == 1)  # an even number of quotes
-                    target.write('"'.join(parts))
-            except UnicodeError as error:
-                raise encoding_fault(file) from error
+        try:
+            with self._folder.writing(), path.open("w", encoding="utf-8", newline="") as target:
+                target.writelines(lines(file))
+        except UnicodeError as error:
+            raise encoding_fault(file) from error
         return replace(file, path=path)
 
     def _refuse_no_room(self, error: Exception) -> None:

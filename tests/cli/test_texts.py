@@ -8,7 +8,11 @@ import io
 import json
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import permutations
 from pathlib import Path
+from threading import Thread
 
 import duckdb
 import polars as pl
@@ -21,9 +25,13 @@ import qbeast
 from qbeast_core.cli.sources import SourceOptions, read_sources
 from qbeast_core.cli.text_types import inferred_types, misfits
 from qbeast_core.cli.workspace import open_workspace
+from qbeast_core.errors import InvalidInputError, StorageError
 from qbeast_core.resources import Resources
+from qbeast_core.support.runtime import Progress
 from tests.cli.running import run, run_error
+from tests.helpers.buckets import client
 from tests.helpers.examples import examples
+from tests.helpers.small_files import resized
 from tests.helpers.tables import folder
 
 CELLS = st.one_of(
@@ -40,7 +48,7 @@ QUOTING = st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL])
 ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 
 
-def read(paths: Sequence[Path], **options: object) -> pl.DataFrame:
+def read(paths: Sequence[Path | str], **options: object) -> pl.DataFrame:
     with open_workspace(Resources()) as workspace:
         reading = SourceOptions(**options)  # type: ignore[arg-type]
         return read_sources([str(path) for path in paths], reading, workspace).collect()
@@ -158,10 +166,12 @@ TYPES = [
 def test_type_is_that_of_all_values(values: list[str | None], dtype: str) -> None:
     assert types_of(*values) == dtype
     assert types_of(*reversed(values)) == dtype
+    assert types_of("x", *values) == "String"
     # Values after the sampled ones count too.
-    assert types_of(*[None] * 1500, *values) == dtype
-    assert types_of(*["x"] * 1, *values) == "String"
-    assert types_of(*["7"] * 1500, "x") == "String"
+    with resized(inferred_rows=1):
+        for first in (None, "7", "0.5", "2024-01-31", "true"):
+            assert types_of(first, "x") == "String"
+        assert types_of(None, *values) == types_of(*values) == types_of(*reversed(values)) == dtype
 
 
 EXACT = [
@@ -279,3 +289,88 @@ def test_append_refuses_to_round(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"id": 1, "price": 2.245}\n')
     line = run_error("append", tmp_path / "rows.jsonl", tmp_path / "t", code=2)
     assert "'2.245' is not a value of type decimal(9,2). The table has this type." in line
+
+
+@pytest.mark.parametrize("ends", list(permutations(["\n", "\r\n", "\r"], 2)), ids=repr)
+def test_line_ends_change_beyond_the_start(ends: tuple[str, str], tmp_path: Path) -> None:
+    pad = "x" * (1 << 20)
+    rows = [('5" p', "l\r2"), (pad, "l\n3"), ("c", "l\r\n4"), ("d", "")]
+    records = [f'{a},"{b}"' for a, b in [("a", "b"), *rows]]
+    objects = [json.dumps({"a": a, "b": b}) for a, b in rows]
+    for name, lines in (("rows.csv", records), ("rows.jsonl", objects)):
+        file = tmp_path / name
+        file.write_bytes("".join(line + ends[n > 2] for n, line in enumerate(lines)).encode())
+        assert read([file], types={"a": pl.String()}).rows() == rows
+
+
+def test_every_separator_of_quotes_survives_utf_16(tmp_path: Path) -> None:
+    text = 'a,b\r\n5" p,"l\r2"\r\n\r\n6,7\r\n'
+    (tmp_path / "rows.csv").write_bytes(text.encode("utf-16"))
+    assert [list(row) for row in read([tmp_path / "rows.csv"]).rows()] == rows_of(text)
+
+
+def test_few_groups_and_sampled_rows_change_nothing(tmp_path: Path) -> None:
+    days = [f"2024-01-{n % 28 + 1:02}" for n in range(5000)]
+    values = {"day": days, "n": [f"{n}" for n in range(4999)] + ["0.5"], "code": ["7"] * 4999 + ["07"]}
+    pl.DataFrame(values).write_csv(tmp_path / "rows.csv")
+    rows = read([tmp_path / "rows.csv"])
+    assert rows.dtypes == [pl.Date, pl.Float64, pl.String]
+    assert rows["n"].sum() == sum(range(4999)) + 0.5
+    with resized(inferred_rows=1, text_group_rows=1):
+        assert read([tmp_path / "rows.csv"]).equals(rows)
+
+
+def test_types_are_read_in_reported_steps(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a\n1\n")
+    steps: list[Progress] = []
+    read([tmp_path / "rows.csv"], progress=steps.append)
+    assert steps == [Progress("read")] * 2
+
+
+def test_missing_duckdb_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rows.csv").write_text("a\n1\n")
+    monkeypatch.setattr(
+        "qbeast_core.support.process.find_spec", lambda name: None if name == "duckdb" else name
+    )
+    line = run_error("write", tmp_path / "rows.csv", tmp_path / "t", "-c", "a", code=11)
+    assert "reading CSV and JSON lines needs duckdb" in line
+    assert "pip install 'qbeast[cli]'" in line
+
+
+def test_texts_of_object_stores_are_copied_in_parts(bucket: str, s3_options: dict[str, str]) -> None:
+    files = {
+        "x/1.csv": b"a,b\n1,x\n",
+        "x/2.csv.gz": gzip.compress(b"b,a\ny,2\n"),
+        "x/3[1].csv": b"a,b\n3.5,\n",
+    }
+    for name, content in {**files, "x/rows.jsonl": b'{"a": 1.10}\n', "y/4.csv": b"c\n1\n"}.items():
+        client(s3_options).put_object(Bucket=bucket, Key=name, Body=content)
+    place = f"s3://{bucket}"
+    with resized(copied_bytes=5):
+        rows = read([f"{place}/x/*.csv", f"{place}/x/2.csv.gz"], storage_options=s3_options)
+        assert rows.rows() == [(1.0, "x"), (3.5, None), (2.0, "y")]
+        assert read([f"{place}/x/rows.jsonl"], storage_options=s3_options).rows() == [(1.1,)]
+    with pytest.raises(InvalidInputError, match=rf"'{place}/x/3\[1\].csv', line 2, column 'a': '3.5'"):
+        read([f"{place}/x/*.csv"], storage_options=s3_options, types={"a": pl.Int64()})
+    with pytest.raises(InvalidInputError, match="there is no 's3://"):
+        read([f"{place}/z/*.csv"], storage_options=s3_options)
+
+
+def test_texts_are_read_by_http(tmp_path: Path) -> None:
+    (tmp_path / "rows.tsv").write_text("id\tname\n1\ta,b\n")
+    handler = partial(Quiet, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        with resized(copied_bytes=3):
+            assert read([f"{address}/rows.tsv"]).rows() == [(1, "a,b")]
+        with pytest.raises(StorageError, match=r"rows.csv' cannot be read: File not found"):
+            read([f"{address}/rows.csv"])
+        server.shutdown()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files of a folder without a log."""
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
