@@ -44,7 +44,11 @@ def inferred_types(texts: pl.LazyFrame, names: Iterable[str]) -> dict[str, pl.Da
     """
     kinds = {name: _kinds(pl.col(name)) for name in names}
     values = texts.select(_value(name) for name in kinds)
-    sampled = _counted(values.head(sizing().inferred_rows), kinds)
+    general = {
+        name: {kind: expr for kind, expr in exprs.items() if kind not in _GENERAL}
+        for name, exprs in kinds.items()
+    }
+    sampled = _counted(values.head(sizing().inferred_rows), general)
     # A kind that some value is not cannot be that of all.
     possible = {
         name: {
