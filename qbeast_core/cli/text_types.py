@@ -243,14 +243,15 @@ def _is_exact(text: pl.Expr, scale: int) -> pl.Expr:
 def _first_misfits(
     texts: pl.LazyFrame, types: Mapping[str, pl.DataType], date_format: str | None
 ) -> dict[str, str]:
-    first = [
-        _value(name)
-        .filter(converted(name, dtype, date_format).is_null() & _value(name).is_not_null())
-        .first()
-        for name, dtype in types.items()
-        if not isinstance(dtype, pl.String)
-    ]
-    if not first:
+    typed = {name: dtype for name, dtype in types.items() if not isinstance(dtype, pl.String)}
+    if not typed:
         return {}
-    row: dict[str, str | None] = texts.select(first).collect(engine="streaming").row(0, named=True)
+    first = [
+        pl.col(name)
+        .filter(pl.col(name).is_not_null() & converted(name, dtype, date_format).is_null())
+        .first()
+        for name, dtype in typed.items()
+    ]
+    values = texts.select(_value(name) for name in typed)
+    row: dict[str, str | None] = values.select(first).collect(engine="streaming").row(0, named=True)
     return {name: value for name, value in row.items() if value is not None}
