@@ -13,7 +13,7 @@ import polars as pl
 
 import qbeast
 from qbeast_core.cli.output_file import ENDINGS
-from qbeast_core.cli.text_faults import TextFile, place_of
+from qbeast_core.cli.text_faults import TextFile, place_of, refuse_others
 from qbeast_core.cli.text_types import converted, inferred_types, misfits
 from qbeast_core.cli.workspace import Workspace
 from qbeast_core.errors import InvalidInputError
@@ -67,7 +67,7 @@ def read_sources(sources: Sequence[str], options: SourceOptions, workspace: Work
     first, names = frames[0][0], frames[0][1].collect_schema().names()
     _refuse_unknown(options, names)
     for source, frame in frames:
-        _refuse_others(source, frame.collect_schema().names(), first, names)
+        refuse_others(source, frame.collect_schema().names(), first, names)
     return pl.concat([frame.select(names) for _, frame in frames], how="vertical_relaxed")
 
 
@@ -187,7 +187,7 @@ def _read_texts(
     names = texts[0].rows.collect_schema().names()
     sources = [group[0].source for group in files.values()]
     for source, group in zip(sources, texts, strict=True):
-        _refuse_others(source, group.rows.collect_schema().names(), sources[0], names)
+        refuse_others(source, group.rows.collect_schema().names(), sources[0], names)
     _refuse_unknown(options, names)
     null = list(options.null_values)
     frames = [_without_nulls(group.rows.select(names), null) for group in texts]
@@ -233,12 +233,6 @@ def _refuse_unknown(options: SourceOptions, names: Sequence[str]) -> None:
     if unknown:
         msg = f"--type names no such column(s): {unknown}; the source has {list(names)}"
         raise InvalidInputError(msg, argument="types")
-
-
-def _refuse_others(source: str, own: Sequence[str], first: str, names: Sequence[str]) -> None:
-    if sorted(own) != sorted(names):
-        msg = f"{source!r} has the columns {list(own)}, {first!r} has {list(names)}. Write them one by one."
-        raise InvalidInputError(msg, argument="sources")
 
 
 def _types(options: SourceOptions) -> dict[str, pl.DataType]:

@@ -90,6 +90,13 @@ def fault(
     return InvalidInputError(msg, argument="sources")
 
 
+def refuse_others(source: str, own: Sequence[str], first: str, names: Sequence[str]) -> None:
+    """Raise an error if a source does not have the columns of the first one."""
+    if sorted(own) != sorted(names):
+        msg = f"{source!r} has the columns {list(own)}, {first!r} has {list(names)}. Write them one by one."
+        raise InvalidInputError(msg, argument="sources")
+
+
 def csv_fault(files: Sequence[TextFile], width: int) -> InvalidInputError | None:
     """Return the error of the first line of CSV that cannot be read, if there is one."""
     for file in files:

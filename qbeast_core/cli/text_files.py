@@ -24,8 +24,9 @@ from qbeast_core.cli.text_faults import (
     fault,
     json_fault,
     json_lines,
+    refuse_others,
 )
-from qbeast_core.errors import InvalidInputError, StorageError
+from qbeast_core.errors import StorageError
 from qbeast_core.support.plain_text import first_line
 from qbeast_core.support.process import require
 from qbeast_core.support.sizing import sizing
@@ -97,12 +98,7 @@ class TextReader:
         headed = [(file, _header_of(file)) for file in files]
         names = headed[0][1].names
         for file, header in headed:
-            if sorted(header.names) != sorted(names):
-                msg = (
-                    f"{file.source!r} has the columns {list(header.names)}, {files[0].source!r} has {list(names)}. "
-                    "Write them one by one."
-                )
-                raise InvalidInputError(msg, argument="sources")
+            refuse_others(file.source, header.names, files[0].source, names)
         parts = [
             self._csv_part([file for file, _ in group], header, names)
             for header, group in groupby(headed, key=lambda item: item[1])

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -23,7 +24,7 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.cli.sources import SourceOptions, read_sources
-from qbeast_core.cli.text_types import inferred_types, misfits
+from qbeast_core.cli.text_types import converted, inferred_types, misfits
 from qbeast_core.cli.workspace import open_workspace
 from qbeast_core.errors import InvalidInputError, StorageError
 from qbeast_core.resources import Resources
@@ -182,7 +183,12 @@ EXACT = [
     (pl.Float32(), ["0.1"], ["1e39"]),
     (pl.Boolean(), ["TRUE", "false"], ["1", "yes"]),
     (pl.Date(), ["2024-02-29"], ["2024-02-30", "13/02/26", "2024-01-31 10:00"]),
-    (pl.Datetime("us"), ["2024-01-31", "2024-01-31 10:00:00.5"], ["2024-01-31T10:00Z", "2024-01-31 25:00"]),
+    (pl.Datetime("us"), ["2024-01-31", "2024-01-31 10:00:00.5"], ["2024-01-31T10:00Z", "2024-01-31 24:00"]),
+    (
+        pl.Datetime("us", "UTC"),
+        ["2024-01-31", "2024-01-31 10:00Z"],
+        ["2024-01-31 10:60", "2024-01-31 10:00:60Z"],
+    ),
 ]
 
 
@@ -191,6 +197,41 @@ def test_value_fits_exactly_or_is_refused(dtype: pl.DataType, fits: list[str], u
     assert misfits(pl.LazyFrame({"a": fits}), {"a": dtype}) == ({}, set())
     for value in unfit:
         assert misfits(pl.LazyFrame({"a": [*fits, value]}), {"a": dtype})[0] == {"a": value}
+
+
+ZONES = st.sampled_from([UTC, timezone(timedelta(hours=-3, minutes=-30)), timezone(timedelta(hours=9))])
+
+
+@examples(10, sweep=1000, parent=settings(deadline=None))
+@given(st.lists(st.datetimes(), min_size=1), st.none() | ZONES, st.sampled_from("T "), st.booleans())
+def test_times_are_those_of_python(times: list[datetime], zone: timezone | None, sep: str, utc: bool) -> None:  # noqa: FBT001
+    times = [time.replace(year=max(time.year, 2), tzinfo=zone) for time in times]
+    values = [time.isoformat(sep) for time in times]
+    if zone is None:
+        values += [day.date().isoformat() for day in times]
+        times += [datetime(*day.timetuple()[:3]) for day in times]  # noqa: DTZ001
+    texts = pl.LazyFrame({"a": [f" {value}".replace("+00:00", "Z" if utc else "+00") for value in values]})
+    dtype = inferred_types(texts, ["a"])["a"]
+    assert dtype == pl.Datetime("us", zone and "UTC")
+    assert texts.select(converted("a", dtype)).collect()["a"].to_list() == times
+
+
+NUMBERS = st.builds(
+    lambda digits, places: f"{Decimal(digits).scaleb(-places):f}",
+    st.integers(-(10**20), 10**20),
+    st.integers(0, 20),
+)
+
+
+@examples(10, sweep=2000, parent=settings(deadline=None))
+@given(st.lists(NUMBERS, min_size=1, max_size=4))
+def test_numbers_keep_all_digits(numbers: list[str]) -> None:
+    texts = pl.LazyFrame({"a": numbers})
+    dtype = inferred_types(texts, ["a"])["a"]
+    values = texts.select(converted("a", dtype)).collect()["a"].to_list()
+    assert [Decimal(repr(value) if isinstance(value, float) else value) for value in values] == [
+        Decimal(number) for number in numbers
+    ]
 
 
 def test_files_of_a_call_have_one_set_of_types(tmp_path: Path) -> None:
