@@ -20,6 +20,7 @@ from qbeast_core.cli.text_faults import TextFile
 from qbeast_core.cli.text_files import TextReader, Texts
 from qbeast_core.errors import InvalidInputError, QbeastError, StorageError
 from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.stores.resolve import SCHEMES
 from qbeast_core.resources import Resources, spill_folder_of
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.budget import Budget
@@ -58,15 +59,16 @@ class Workspace:
         scheme, _, rest = address.partition("://")
         if scheme.lower() in ("http", "https"):
             return {self._downloaded(address): address}
+        if scheme.lower() not in SCHEMES:
+            msg = f"text files are in folders, object stores or at http addresses, not at {address!r}. Download it."
+            raise InvalidInputError(msg, argument="sources")
         folder, _, name = rest.rpartition("/")
         pattern = _PATTERN.search(rest)
         if pattern is not None:
             folder = rest[: pattern.start()].rpartition("/")[0]
             name = rest[len(folder) + 1 :]
         store = open_store(f"{scheme}://{folder}", storage_options)
-        names = (
-            [name] if pattern is None else sorted(path for path in store.list("") if fnmatchcase(path, name))
-        )
+        names = [name] if pattern is None else sorted(path for path in store.list("") if _matches(path, name))
         if not names:
             msg = f"there is no {address!r}"
             raise InvalidInputError(msg, argument="sources")
@@ -136,6 +138,13 @@ def open_workspace(resources: Resources) -> Generator[Workspace]:
     """Give the place for temporary files; they are gone afterwards."""
     with ExitStack() as stack:
         yield Workspace(resources, stack)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Return whether a path matches; only ** matches a / too, or nothing."""
+    if "**" in pattern:
+        return fnmatchcase(path, pattern) or fnmatchcase(path, pattern.replace("**/", ""))
+    return path.count("/") == pattern.count("/") and fnmatchcase(path, pattern)
 
 
 def _parts(stream: IO[bytes]) -> Iterator[bytes]:

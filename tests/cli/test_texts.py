@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from functools import partial
@@ -379,22 +379,36 @@ def test_missing_duckdb_is_named_with_its_extra(tmp_path: Path, monkeypatch: pyt
 
 
 def test_texts_of_object_stores_are_copied_in_parts(bucket: str, s3_options: dict[str, str]) -> None:
-    files = {
-        "x/1.csv": b"a,b\n1,x\n",
-        "x/2.csv.gz": gzip.compress(b"b,a\ny,2\n"),
-        "x/3[1].csv": b"a,b\n3.5,\n",
-    }
-    for name, content in {**files, "x/rows.jsonl": b'{"a": 1.10}\n', "y/4.csv": b"c\n1\n"}.items():
-        client(s3_options).put_object(Bucket=bucket, Key=name, Body=content)
-    place = f"s3://{bucket}"
+    place = stored(
+        {
+            "1.csv": b"a,b\n1,x\n",
+            "2.csv.gz": gzip.compress(b"b,a\ny,2\n"),
+            "rows.jsonl": b'{"a": 1.10, "b": 2}\n',
+        },
+        bucket,
+        s3_options,
+    )
+    sources = [f"{place}/{name}" for name in ("1.csv", "2.csv.gz", "rows.jsonl")]
     with resized(copied_bytes=5):
-        rows = read([f"{place}/x/*.csv", f"{place}/x/2.csv.gz"], storage_options=s3_options)
-        assert rows.rows() == [(1.0, "x"), (3.5, None), (2.0, "y")]
-        assert read([f"{place}/x/rows.jsonl"], storage_options=s3_options).rows() == [(1.1,)]
+        rows = read(sources, storage_options=s3_options)
+    assert rows.rows() == [(1.0, "x"), (2.0, "y"), (1.1, "2")]
+
+
+def test_pattern_names_files_of_one_folder(bucket: str, s3_options: dict[str, str]) -> None:
+    files = {"x/1.csv": b"a\n1\n", "x/3[1].csv": b"a\n3.5\n", "x/z/5.csv": b"c\n1\n", "y/4.csv": b"a\n4\n"}
+    place = stored(files, bucket, s3_options)
+    assert read([f"{place}/x/*.csv"], storage_options=s3_options).rows() == [(1.0,), (3.5,)]
+    assert read([f"{place}/**/4.csv"], storage_options=s3_options).rows() == [(4,)]
     with pytest.raises(InvalidInputError, match=rf"'{place}/x/3\[1\].csv', line 2, column 'a': '3.5'"):
         read([f"{place}/x/*.csv"], storage_options=s3_options, types={"a": pl.Int64()})
     with pytest.raises(InvalidInputError, match="there is no 's3://"):
         read([f"{place}/z/*.csv"], storage_options=s3_options)
+
+
+def stored(files: Mapping[str, bytes], bucket: str, options: Mapping[str, str]) -> str:
+    for name, content in files.items():
+        client(options).put_object(Bucket=bucket, Key=name, Body=content)
+    return f"s3://{bucket}"
 
 
 def test_texts_are_read_by_http(tmp_path: Path) -> None:
@@ -407,6 +421,8 @@ def test_texts_are_read_by_http(tmp_path: Path) -> None:
             assert read([f"{address}/rows.tsv"]).rows() == [(1, "a,b")]
         with pytest.raises(StorageError, match=r"rows.csv' cannot be read: File not found"):
             read([f"{address}/rows.csv"])
+        with pytest.raises(InvalidInputError, match="not at 'ftp://host"):
+            read(["ftp://host/rows.csv"])
         server.shutdown()
 
 
