@@ -13,7 +13,7 @@ import polars as pl
 
 import qbeast
 from qbeast_core.cli.output_file import ENDINGS
-from qbeast_core.cli.text_faults import TextFile, place_of
+from qbeast_core.cli.text_faults import TextFile, place_of, refuse_others
 from qbeast_core.cli.text_types import converted, inferred_types, misfits
 from qbeast_core.cli.workspace import Workspace
 from qbeast_core.errors import InvalidInputError
@@ -59,12 +59,7 @@ def read_sources(sources: Sequence[str], options: SourceOptions, workspace: Work
         raise InvalidInputError(msg, argument="sources")
     places = [(source, *_place(source, options, workspace)) for source in sources]
     files = {
-        kind: [
-            file
-            for source, found, where in places
-            if found == kind
-            for file in _texts_at(source, where, options)
-        ]
+        kind: [file for _, found, where in places if found == kind for file in _texts_at(where, options)]
         for kind in _TEXT
     }
     frames = _read_texts({kind: group for kind, group in files.items() if group}, options, workspace)
@@ -72,7 +67,7 @@ def read_sources(sources: Sequence[str], options: SourceOptions, workspace: Work
     first, names = frames[0][0], frames[0][1].collect_schema().names()
     _refuse_unknown(options, names)
     for source, frame in frames:
-        _refuse_others(source, frame.collect_schema().names(), first, names)
+        refuse_others(source, frame.collect_schema().names(), first, names)
     return pl.concat([frame.select(names) for _, frame in frames], how="vertical_relaxed")
 
 
@@ -90,26 +85,38 @@ def types_by_name(names: Mapping[str, str]) -> dict[str, pl.DataType]:
 
 
 def _place(source: str, options: SourceOptions, workspace: Workspace) -> tuple[SourceFormat, Any]:
-    """Return the format of a source, and its paths, address or bytes."""
+    """Return the format of a source, and its paths, address or bytes; of texts, paths with names for messages."""
     path, file_format = Path(source), options.file_format
     if source == "-":
-        if file_format is None or file_format == "delta":
-            msg = "the standard input needs a format. Give --format csv, jsonl, parquet or arrow."
-            raise InvalidInputError(msg, argument="format")
-        if file_format in _TEXT:
-            return file_format, [workspace.standard_input_file()]
-        content = workspace.standard_input()
-        return file_format, [content] if isinstance(content, Path) else content
+        return _standard_input(file_format, workspace)
     if source.lower().startswith(GLUE):
         return file_format or "delta", source
     if "://" in source:
         file_format = file_format or _format_of([source], source)
-        return file_format, workspace.fetched(
-            source, options.storage_options
-        ) if file_format in _TEXT else source
+        is_text = file_format in _TEXT
+        return file_format, workspace.fetched(source, options.storage_options) if is_text else source
+    is_table = file_format is None and (path / "_delta_log").is_dir()
+    if is_folder(path) and (file_format == "delta" or is_table):
+        return "delta", source
+    files = _files_at(source, file_format)
+    file_format = file_format or _format_of(map(str, files), source)
+    return file_format, {file: str(file) for file in files} if file_format in _TEXT else files
+
+
+def _standard_input(file_format: SourceFormat | None, workspace: Workspace) -> tuple[SourceFormat, Any]:
+    if file_format is None or file_format == "delta":
+        msg = "the standard input needs a format. Give --format csv, jsonl, parquet or arrow."
+        raise InvalidInputError(msg, argument="format")
+    if file_format in _TEXT:
+        return file_format, {workspace.standard_input_file(): "-"}
+    content = workspace.standard_input()
+    return file_format, [content] if isinstance(content, Path) else content
+
+
+def _files_at(source: str, file_format: SourceFormat | None) -> list[Path]:
+    """Return the files of a folder, a path or a pattern."""
+    path = Path(source)
     if is_folder(path):
-        if file_format == "delta" or (file_format is None and (path / "_delta_log").is_dir()):
-            return "delta", source
         files = _files_below(path, file_format)
     elif status_of(path) is not None:
         files = [path]
@@ -122,7 +129,7 @@ def _place(source: str, options: SourceOptions, workspace: Workspace) -> tuple[S
         )
         msg = f"there is {what}"
         raise InvalidInputError(msg, argument="sources")
-    return file_format or _format_of(map(str, files), source), files
+    return files
 
 
 def _files_below(folder: Path, file_format: SourceFormat | None) -> list[Path]:
@@ -154,17 +161,12 @@ def _scan(where: Any, file_format: SourceFormat, options: SourceOptions) -> pl.L
             return qbeast.open_table(where, storage_options=store).scan()
 
 
-def _texts_at(source: str, paths: Sequence[Path], options: SourceOptions) -> list[TextFile]:
-    return [
-        TextFile(
-            path, str(path) if source == str(path) or len(paths) > 1 else source, _separator(path, options)
-        )
-        for path in paths
-    ]
+def _texts_at(names: Mapping[Path, str], options: SourceOptions) -> list[TextFile]:
+    return [TextFile(path, name, _separator(name, options)) for path, name in names.items()]
 
 
-def _separator(path: Path, options: SourceOptions) -> str:
-    separator = {None: "\t" if ".tsv" in path.suffixes else ",", "\\t": "\t"}.get(
+def _separator(name: str, options: SourceOptions) -> str:
+    separator = {None: "\t" if ".tsv" in Path(name).suffixes else ",", "\\t": "\t"}.get(
         options.separator, options.separator
     )
     if separator is None or len(separator) != 1:
@@ -185,7 +187,7 @@ def _read_texts(
     names = texts[0].rows.collect_schema().names()
     sources = [group[0].source for group in files.values()]
     for source, group in zip(sources, texts, strict=True):
-        _refuse_others(source, group.rows.collect_schema().names(), sources[0], names)
+        refuse_others(source, group.rows.collect_schema().names(), sources[0], names)
     _refuse_unknown(options, names)
     null = list(options.null_values)
     frames = [_without_nulls(group.rows.select(names), null) for group in texts]
@@ -231,12 +233,6 @@ def _refuse_unknown(options: SourceOptions, names: Sequence[str]) -> None:
     if unknown:
         msg = f"--type names no such column(s): {unknown}; the source has {list(names)}"
         raise InvalidInputError(msg, argument="types")
-
-
-def _refuse_others(source: str, own: Sequence[str], first: str, names: Sequence[str]) -> None:
-    if sorted(own) != sorted(names):
-        msg = f"{source!r} has the columns {list(own)}, {first!r} has {list(names)}. Write them one by one."
-        raise InvalidInputError(msg, argument="sources")
 
 
 def _types(options: SourceOptions) -> dict[str, pl.DataType]:

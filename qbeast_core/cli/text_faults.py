@@ -7,7 +7,7 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +20,7 @@ from qbeast_core.errors import InvalidInputError
 
 Compression: TypeAlias = Literal["none", "gzip", "zstd"]
 
-HEAD_BYTES: Final = 1 << 20
+_HEAD_BYTES: Final = 1 << 20
 _MAGIC: Final[dict[bytes, Compression]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _OPEN: Final[dict[Compression, Callable[[Path], AbstractContextManager[Any]]]] = {
     "none": partial(open, mode="rb"),
@@ -28,7 +28,7 @@ _OPEN: Final[dict[Compression, Callable[[Path], AbstractContextManager[Any]]]] =
     "zstd": partial(pa.input_stream, compression="zstd"),
 }
 _UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_MAX_FIELD: Final = (1 << 31) - 1
+csv.field_size_limit((1 << 31) - 1)
 
 # A line of a file, and its fields by the names of their columns.
 _Record: TypeAlias = tuple[int, dict[str, str]]
@@ -56,12 +56,17 @@ class TextFile:
     def head(self) -> bytes:
         """The first bytes, decompressed."""
         with self.opened() as file:
-            return file.read(HEAD_BYTES)
+            return file.read(_HEAD_BYTES)
 
     @property
     def encoding(self) -> str:
         """UTF-16 if the file has its mark, else UTF-8."""
         return "utf-16" if self.head.startswith(_UTF_16) else "utf-8-sig"
+
+    @property
+    def has_mark(self) -> bool:
+        """Whether the file begins with the mark of its encoding."""
+        return self.head.startswith((codecs.BOM_UTF8, *_UTF_16))
 
     @contextmanager
     def opened(self) -> Generator[IO[bytes]]:
@@ -85,12 +90,19 @@ def fault(
     return InvalidInputError(msg, argument="sources")
 
 
+def refuse_others(source: str, own: Sequence[str], first: str, names: Sequence[str]) -> None:
+    """Raise an error if a source does not have the columns of the first one."""
+    if sorted(own) != sorted(names):
+        msg = f"{source!r} has the columns {list(own)}, {first!r} has {list(names)}. Write them one by one."
+        raise InvalidInputError(msg, argument="sources")
+
+
 def csv_fault(files: Sequence[TextFile], width: int) -> InvalidInputError | None:
     """Return the error of the first line of CSV that cannot be read, if there is one."""
     for file in files:
         line = 1
         try:
-            for line, fields in _csv_lines(file):
+            for line, fields in _fields(file):
                 if fields and len(fields) != width:
                     more = "more" if len(fields) > width else "fewer"
                     problem = (
@@ -108,18 +120,18 @@ def csv_fault(files: Sequence[TextFile], width: int) -> InvalidInputError | None
     return None
 
 
-def json_fault(files: Sequence[TextFile], cause: str) -> InvalidInputError:
-    """Return the error of the first line that is not a JSON object."""
+def json_fault(files: Sequence[TextFile]) -> InvalidInputError | None:
+    """Return the error of the first line that is not a JSON object, if there is one."""
     cure = "Write one JSON object a line, or give --format."
     for file in files:
         try:
-            for line, text in enumerate(_lines(file), 1):
+            for line, text in enumerate(json_lines(file), 1):
                 problem = _json_problem(text)
                 if problem:
                     return fault(f"{file.source!r}, line {line}: {problem}", cure)
         except UnicodeError:
             return encoding_fault(file)
-    return fault(cause, cure)
+    return None
 
 
 def encoding_fault(file: TextFile) -> InvalidInputError:
@@ -128,6 +140,27 @@ def encoding_fault(file: TextFile) -> InvalidInputError:
         line = next((number for number, text in enumerate(lines, 1) if not _is_utf_8(text)), 1)
     cure = "Convert it, such as by `iconv -f LATIN1 -t UTF-8 FILE`."
     return fault(f"{file.source!r}, line {line}: the text is not in UTF-8", cure)
+
+
+def json_lines(file: TextFile) -> Iterator[str]:
+    """Yield the lines of a file, which end with a line feed."""
+    with file.opened() as stream, io.TextIOWrapper(stream, encoding=file.encoding) as text:
+        yield from text
+
+
+def csv_lines(file: TextFile) -> Iterator[str]:
+    """Yield the records of a file, which end with a line feed; line ends between quotes do not change."""
+    lines: list[str] = []
+
+    def read(text: Iterable[str]) -> Iterator[str]:
+        for line in text:
+            lines.append(line)
+            yield line
+
+    with file.opened() as stream, io.TextIOWrapper(stream, encoding=file.encoding, newline="") as text:
+        for _ in csv.reader(read(text), delimiter=file.separator):
+            yield "".join(lines).rstrip("\r\n") + "\n"
+            lines.clear()
 
 
 def place_of(files: Sequence[TextFile], kind: str, column: str, value: str) -> str:
@@ -142,7 +175,7 @@ def place_of(files: Sequence[TextFile], kind: str, column: str, value: str) -> s
 
 def _csv_records(file: TextFile) -> Iterator[_Record]:
     names: list[str] = []
-    for line, fields in _csv_lines(file):
+    for line, fields in _fields(file):
         if fields and not names:
             names = fields
         elif fields:
@@ -150,7 +183,7 @@ def _csv_records(file: TextFile) -> Iterator[_Record]:
 
 
 def _json_records(file: TextFile) -> Iterator[_Record]:
-    for line, text in enumerate(_lines(file), 1):
+    for line, text in enumerate(json_lines(file), 1):
         if text.strip():
             fields = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
             yield (
@@ -162,19 +195,13 @@ def _json_records(file: TextFile) -> Iterator[_Record]:
             )
 
 
-def _csv_lines(file: TextFile) -> Iterator[tuple[int, list[str]]]:
+def _fields(file: TextFile) -> Iterator[tuple[int, list[str]]]:
     """Yield the records of a file with their first lines; a blank line has no field."""
-    csv.field_size_limit(_MAX_FIELD)
     with file.opened() as stream, io.TextIOWrapper(stream, encoding=file.encoding, newline="") as text:
         reader, line = csv.reader(text, delimiter=file.separator, strict=True), 1
         for fields in reader:
             yield line, fields
             line = reader.line_num + 1
-
-
-def _lines(file: TextFile) -> Iterator[str]:
-    with file.opened() as stream, io.TextIOWrapper(stream, encoding=file.encoding) as text:
-        yield from text
 
 
 def _is_utf_8(text: bytes) -> bool:

@@ -7,7 +7,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -16,17 +16,26 @@ from uuid import uuid4
 
 import polars as pl
 
-from qbeast_core.cli.text_faults import HEAD_BYTES, TextFile, csv_fault, encoding_fault, fault, json_fault
-from qbeast_core.errors import InvalidInputError, StorageError
+from qbeast_core.cli.text_faults import (
+    TextFile,
+    csv_fault,
+    csv_lines,
+    encoding_fault,
+    fault,
+    json_fault,
+    json_lines,
+    refuse_others,
+)
+from qbeast_core.errors import StorageError
 from qbeast_core.support.plain_text import first_line
 from qbeast_core.support.process import require
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.spill.spill_folder import SpillFolder
 
 _MIN_MEMORY_BYTES: Final = 256 << 20  # of DuckDB: its buffers of files and of row groups
 _MAX_LINE_BYTES: Final = 16 << 20
 _MIN_GROUP_ROWS: Final = 2_048
-_MAX_GROUP_ROWS: Final = 1 << 16
 
 # A number, true or false outside of strings, with all that is before it. Matches follow one another without a gap: so
 # none begins inside of a string.
@@ -85,28 +94,26 @@ class TextReader:
 
     def csv(self, files: Sequence[TextFile]) -> Texts:
         """Read CSV files with the same columns."""
-        files = [self._copy(file) if file.encoding == "utf-16" else file for file in files]
+        files = [self._copy(file, csv_lines) if file.encoding == "utf-16" else file for file in files]
         headed = [(file, _header_of(file)) for file in files]
         names = headed[0][1].names
         for file, header in headed:
-            if sorted(header.names) != sorted(names):
-                msg = (
-                    f"{file.source!r} has the columns {list(header.names)}, {files[0].source!r} has {list(names)}. "
-                    "Write them one by one."
-                )
-                raise InvalidInputError(msg, argument="sources")
+            refuse_others(file.source, header.names, files[0].source, names)
         parts = [
             self._csv_part([file for file, _ in group], header, names)
             for header, group in groupby(headed, key=lambda item: item[1])
         ]
         return Texts(_named(parts, names))
 
-    def json(self, files: Sequence[TextFile], strings: Collection[str] = ()) -> Texts:
+    def json(
+        self, files: Sequence[TextFile], strings: Collection[str] = (), *, copied: bool = False
+    ) -> Texts:
         """Read JSON lines. Fields of any line are columns; objects and lists have the types of their values.
 
         Columns of `strings` are texts, whatever they hold.
         """
-        files = [self._copy(file, quotes=False) if _needs_copy(file) else file for file in files]
+        if not copied:
+            files = [self._copy(file, json_lines) if file.has_mark else file for file in files]
         lines = " UNION ALL ".join(
             f"SELECT json FROM read_json_objects({_list(group)}, format = 'newline_delimited', "
             f"compression = '{compression}')"
@@ -119,14 +126,18 @@ class TextReader:
                 msg = f"there is no line in {files[0].source!r}"
                 raise fault(msg)
             if not isinstance(structure, dict):
-                raise json_fault(files, "a line is not a JSON object with fields")
+                msg = "a line is not a JSON object with fields"
+                raise json_fault(files) or fault(msg)
             structure |= {
                 name: "JSON" for name in structure if name in strings and structure[name] != "VARCHAR"
             }
             return self._json_part(lines, structure, max(_row_bytes(file.head) for file in files))
         except self._failures as error:
             self._refuse_no_room(error)
-            raise json_fault(files, first_line(str(error))) from error
+            found = json_fault(files)
+            if found is None and not copied:  # Python reads them: lines end with CR
+                return self.json([self._copy(file, json_lines) for file in files], strings, copied=True)
+            raise found or fault(first_line(str(error))) from error
 
     def _csv_part(
         self, files: Sequence[TextFile], header: _Header, names: Sequence[str], *, copied: bool = False
@@ -137,7 +148,8 @@ class TextReader:
             f"SELECT {columns} FROM read_csv({_list(files)}, columns = {{{types}}}, auto_detect = false, "
             f"header = true, skip = {header.blank_lines}, delim = {_quoted(header.separator)}, quote = '\"', "
             f"escape = '\"', allow_quoted_nulls = false, "
-            f"compression = '{header.compression}', max_line_size = {_MAX_LINE_BYTES})"
+            f"compression = '{header.compression}', max_line_size = {_MAX_LINE_BYTES}, "
+            f"buffer_size = {2 * _MAX_LINE_BYTES})"
         )
         if len(names) == 1:
             query += " WHERE c0 IS NOT NULL"  # a blank line
@@ -148,7 +160,7 @@ class TextReader:
             found = csv_fault(files, len(names))
             if found is None and not copied:
                 # Python reads them: the lines end in different ways, which DuckDB does not read.
-                copies = [self._copy(file) for file in files]
+                copies = [self._copy(file, csv_lines) for file in files]
                 return self._csv_part(copies, replace(header, compression="none"), names, copied=True)
             raise (found or fault(first_line(str(error)))) from error
 
@@ -184,31 +196,19 @@ class TextReader:
     def _copied(self, query: str, row_bytes: int) -> Path:
         """Return a Parquet file with the rows of a query."""
         path = Path(f"{self._folder.new_path()}.parquet")
-        rows = min(max(self._budget.batch_bytes // row_bytes, _MIN_GROUP_ROWS), _MAX_GROUP_ROWS)
+        rows = min(max(self._budget.batch_bytes // row_bytes, _MIN_GROUP_ROWS), sizing().text_group_rows)
         options = f"FORMAT parquet, COMPRESSION lz4_raw, ROW_GROUP_SIZE {rows}"
         self._connection.execute(f"COPY ({query}) TO {_quoted(str(path))} ({options})")
         return path
 
-    def _copy(self, file: TextFile, *, quotes: bool = True) -> TextFile:
-        """Return a copy in UTF-8, whose lines end with a line feed; between quotes nothing changes."""
+    def _copy(self, file: TextFile, lines: Callable[[TextFile], Iterator[str]]) -> TextFile:
+        """Return a copy in UTF-8."""
         path = Path(self._folder.new_path())
-        quoted, held = False, ""
-        with (
-            self._folder.writing(),
-            path.open("w", encoding="utf-8", newline="") as target,
-            file.opened() as stream,
-        ):
-            source = io.TextIOWrapper(stream, encoding=file.encoding, newline="")
-            try:
-                while chunk := held + source.read(HEAD_BYTES):
-                    held = "\r" if chunk.endswith("\r") and len(chunk) > 1 else ""
-                    parts = chunk[: len(chunk) - len(held)].split('"')
-                    for index in range(int(quoted), len(parts), 2 if quotes else 1):
-                        parts[index] = parts[index].replace("\r\n", "\n").replace("\r", "\n")
-                    quoted = quotes and quoted is (len(parts) % 2 == 1)  # an even number of quotes
-                    target.write('"'.join(parts))
-            except UnicodeError as error:
-                raise encoding_fault(file) from error
+        try:
+            with self._folder.writing(), path.open("w", encoding="utf-8", newline="") as target:
+                target.writelines(lines(file))
+        except UnicodeError as error:
+            raise encoding_fault(file) from error
         return replace(file, path=path)
 
     def _refuse_no_room(self, error: Exception) -> None:
@@ -244,13 +244,6 @@ def _header_of(file: TextFile) -> _Header:
         raise fault(msg, "Rename them.")
     blank = text[: len(text) - len(start)]
     return _Header(tuple(names), file.separator, file.compression, len(blank.splitlines()), _row_bytes(head))
-
-
-def _needs_copy(file: TextFile) -> bool:
-    head = file.head
-    return (
-        file.encoding == "utf-16" or head.startswith(codecs.BOM_UTF8) or (b"\r" in head and b"\n" not in head)
-    )
 
 
 def _row_bytes(head: bytes) -> int:

@@ -7,6 +7,8 @@ from typing import Final
 
 import polars as pl
 
+from qbeast_core.support.sizing import sizing
+
 _INTEGER: Final = "^-?[0-9]+$"
 # Leading zeros and a plus are part of a code, such as a postcode or a telephone number: these stay text.
 _MANTISSA: Final = r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)"
@@ -15,7 +17,6 @@ _NUMBER: Final = f"^(?:{_MANTISSA}(?:[eE][+-]?[0-9]+)?|(?i:-?(?:nan|inf|infinity
 _NOT_FINITE: Final = "^(?i:[+-]?(?:nan|inf|infinity))$"
 _FLAG: Final = "^(?i:true|false)$"
 _DAY: Final = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-_LIKE_A_DAY: Final = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _OFFSET: Final = r":[0-9.]+\s?([+-])([01][0-9]):?([0-5][0-9])?$"
 _ZONED: Final = r":[0-9.]+\s?(?:Z|[+-][01][0-9](?::?[0-5][0-9])?)$"
 _TIME: Final = (
@@ -23,9 +24,17 @@ _TIME: Final = (
     r"\s?(?:Z|[+-][01][0-9](?::?[0-5][0-9])?)?$"
 )
 
-_SAMPLED_ROWS: Final = 1_000
 _DIGITS: Final = 38  # of a decimal
 _SHORT: Final = 15  # a double holds any number of so many digits
+
+# Kinds of values by the more general kind.
+_GENERAL: Final = {
+    "longs": "numbers",
+    "infinite": "numbers",
+    "inexact": "numbers",
+    "days": "walls",
+    "zoned": "walls",
+}
 
 
 def inferred_types(texts: pl.LazyFrame, names: Iterable[str]) -> dict[str, pl.DataType]:
@@ -33,22 +42,26 @@ def inferred_types(texts: pl.LazyFrame, names: Iterable[str]) -> dict[str, pl.Da
 
     Numbers that neither 64 bits nor a double hold exactly become decimals, other mixtures stay text.
     """
-    names = list(names)
-    sampled = _counted(texts.head(_SAMPLED_ROWS), {name: _kinds(_value(name)) for name in names})
+    kinds = {name: _kinds(pl.col(name)) for name in names}
+    values = texts.select(_value(name) for name in kinds)
+    general = {
+        name: {kind: expr for kind, expr in exprs.items() if kind not in _GENERAL}
+        for name, exprs in kinds.items()
+    }
+    sampled = _counted(values.head(sizing().inferred_rows), general)
     # A kind that some value is not cannot be that of all.
     possible = {
-        name: {kind: expr for kind, expr in _kinds(_value(name)).items() if kinds[kind] == kinds["values"]}
-        for name, kinds in sampled.items()
+        name: {
+            kind: expr
+            for kind, expr in kinds[name].items()
+            if counts[_GENERAL.get(kind, kind)] == counts["values"]
+        }
+        for name, counts in sampled.items()
     }
-    counts = _counted(texts, {name: kinds for name, kinds in possible.items() if len(kinds) > 1})
-    further = {name: _further(_value(name), kinds) for name, kinds in counts.items()}
-    more = _counted(texts, {name: kinds for name, kinds in further.items() if kinds})
-    wide = [name for name, kinds in more.items() if kinds.get("long")]
-    digits = _counted(texts, {name: _digits(_value(name)) for name in wide})
-    return {
-        name: _type_of({**counts.get(name, {}), **more.get(name, {}), **digits.get(name, {})})
-        for name in names
-    }
+    counts = _counted(values, {name: exprs for name, exprs in possible.items() if len(exprs) > 1})
+    inexact = [name for name, kinds in counts.items() if kinds.get("inexact")]
+    digits = _counted(values, {name: _digits(pl.col(name)) for name in inexact})
+    return {name: _type_of({**counts.get(name, {}), **digits.get(name, {})}) for name in kinds}
 
 
 def misfits(
@@ -116,42 +129,37 @@ def _counted(texts: pl.LazyFrame, columns: Mapping[str, Mapping[str, pl.Expr]]) 
 
 
 def _kinds(text: pl.Expr) -> dict[str, pl.Expr]:
-    numbers = text.str.contains(_NUMBER)
+    """Return counts that the type of a column depends on; those in `_GENERAL` count among values of another kind."""
     return {
         "values": text.count(),
-        "numbers": numbers.sum(),
-        "longs": (numbers & text.cast(pl.Int64, strict=False).is_not_null()).sum(),
+        "numbers": text.str.contains(_NUMBER).sum(),
+        "longs": text.cast(pl.Int64, strict=False).count(),
+        "infinite": text.filter(_double(text).is_infinite()).str.contains(_NOT_FINITE).not_().sum(),
+        "inexact": _inexact(text).count(),
         "flags": text.str.contains(_FLAG).sum(),
-        "dated": text.str.contains(_LIKE_A_DAY).sum(),
+        "walls": _wall(text).count(),
+        "days": _day(text).count(),
+        "zoned": text.str.contains(_ZONED).sum(),
     }
 
 
-def _further(text: pl.Expr, kinds: Mapping[str, int]) -> dict[str, pl.Expr]:
-    """Return what else the type of a column depends on."""
-    values = kinds["values"]
-    if values in (0, kinds.get("longs")):
-        return {}
-    if values == kinds.get("numbers"):
-        infinite = pl.when(text.cast(pl.Float64, strict=False).is_infinite()).then(text)
-        return {
-            "long": (text.str.len_bytes() > _SHORT).sum(),
-            "endless": infinite.str.contains(_NOT_FINITE).not_().sum(),
-        }
-    if values == kinds.get("dated"):
-        zoned = _wall(text).is_not_null() & text.str.contains(_ZONED)
-        return {"days": _day(text).count(), "walls": _wall(text).count(), "zoned": zoned.sum()}
-    return {}
+def _double(text: pl.Expr) -> pl.Expr:
+    return text.cast(pl.Float64, strict=False)
+
+
+def _inexact(text: pl.Expr) -> pl.Expr:
+    """Return the numbers without exponent that lose digits as doubles."""
+    long = text.filter(text.str.len_bytes() > _SHORT)
+    changed = long.filter(_double(long).cast(pl.String) != long)
+    lost = _significant(_double(changed).cast(pl.String)) != _significant(changed)
+    return changed.filter(lost & changed.str.contains(_PLAIN))
 
 
 def _digits(text: pl.Expr) -> dict[str, pl.Expr]:
-    """Return what decides between doubles, decimals and text, for a column of numbers."""
-    plain = text.str.contains(_PLAIN)
-    long = pl.when(plain & (text.str.len_bytes() > _SHORT)).then(text)
-    lost = _significant(long.cast(pl.Float64, strict=False).cast(pl.String)) != _significant(long)
+    """Return what decides between doubles, decimals and text, for a column of numbers of which doubles lose digits."""
     return {
-        "plain": plain.sum(),
-        "lost": lost.sum(),
-        "lost_whole": (lost & text.str.contains(_INTEGER)).sum(),
+        "plain": text.str.contains(_PLAIN).sum(),
+        "inexact_whole": _inexact(text).str.contains(_INTEGER).sum(),
         "before": text.str.extract("^-?([0-9]*)").str.len_bytes().max(),
         "after": text.str.extract(r"\.([0-9]*)$").str.len_bytes().max(),
     }
@@ -167,29 +175,28 @@ def _type_of(kinds: Mapping[str, int]) -> pl.DataType:
     values = kinds.get("values", 0)
     if not values:
         return pl.String()
-    if "endless" in kinds:
+    if kinds.get("numbers") == values:
         return _number_type(kinds)
-    types: dict[str, pl.DataType] = {
-        "longs": pl.Int64(),
-        "flags": pl.Boolean(),
-        "days": pl.Date(),
-        "zoned": pl.Datetime("us", "UTC"),
-    }
-    if not kinds.get("zoned"):
-        types["walls"] = pl.Datetime("us")
-    return next((dtype for kind, dtype in types.items() if kinds.get(kind) == values), pl.String())
+    if kinds.get("flags") == values:
+        return pl.Boolean()
+    zoned = kinds.get("zoned", 0)
+    if kinds.get("walls") != values or zoned not in (0, values):
+        return pl.String()
+    return pl.Date() if kinds["days"] == values else pl.Datetime("us", "UTC" if zoned else None)
 
 
 def _number_type(kinds: Mapping[str, int]) -> pl.DataType:
-    if kinds["endless"]:
+    if kinds["longs"] == kinds["values"]:
+        return pl.Int64()
+    if kinds["infinite"]:  # beyond a double
         return pl.String()
-    if not kinds.get("lost"):
+    if not kinds["inexact"]:
         return pl.Float64()
     if kinds["plain"] == kinds["values"]:
         fits = kinds["before"] + kinds["after"] <= _DIGITS
         return pl.Decimal(_DIGITS, kinds["after"]) if fits else pl.String()
     # Numbers with exponents are approximate; whole numbers are not.
-    return pl.String() if kinds["lost_whole"] else pl.Float64()
+    return pl.String() if kinds["inexact_whole"] else pl.Float64()
 
 
 def _day(text: pl.Expr) -> pl.Expr:
@@ -198,12 +205,17 @@ def _day(text: pl.Expr) -> pl.Expr:
 
 def _wall(text: pl.Expr) -> pl.Expr:
     """Return the times that clocks show, of texts in ISO form; a date is its midnight."""
-    iso = pl.when(text.str.contains(_TIME)).then(text)
-    clock = iso.str.slice(11).str.strip_suffix("Z").str.replace("[+-].*$", "").str.strip_chars_end(" ")
-    plain = iso.str.slice(0, 10) + " " + clock
-    wall = plain.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", strict=False)
-    minutes = plain.str.to_datetime("%Y-%m-%d %H:%M", time_unit="us", strict=False)
-    return pl.coalesce(wall, minutes, _day(text).cast(pl.Datetime("us")))
+    day = text.str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False)
+    hours, minutes = (text.str.slice(start, 2).cast(pl.Int64, strict=False) for start in (11, 14))
+    # `_TIME` allows six digits that count: a double holds them.
+    seconds = text.str.slice(17).str.replace(r"\s?[Z+-].*$", "").cast(pl.Float64, strict=False)
+    exact = text.str.slice(16, 1) == ":"
+    us = (seconds * 1_000_000).round().cast(pl.Int64, strict=False)
+    time = pl.duration(minutes=hours * 60 + minutes, microseconds=pl.when(exact).then(us).otherwise(0))
+    exists = text.str.contains(_TIME) & (hours < 24) & (minutes < 60)
+    return (
+        pl.when(exists).then(day.cast(pl.Datetime("us")) + time).otherwise(_day(text).cast(pl.Datetime("us")))
+    )
 
 
 def _time(text: pl.Expr, dtype: pl.Datetime, date_format: str | None) -> pl.Expr:
@@ -231,14 +243,15 @@ def _is_exact(text: pl.Expr, scale: int) -> pl.Expr:
 def _first_misfits(
     texts: pl.LazyFrame, types: Mapping[str, pl.DataType], date_format: str | None
 ) -> dict[str, str]:
-    first = [
-        _value(name)
-        .filter(converted(name, dtype, date_format).is_null() & _value(name).is_not_null())
-        .first()
-        for name, dtype in types.items()
-        if not isinstance(dtype, pl.String)
-    ]
-    if not first:
+    typed = {name: dtype for name, dtype in types.items() if not isinstance(dtype, pl.String)}
+    if not typed:
         return {}
-    row: dict[str, str | None] = texts.select(first).collect(engine="streaming").row(0, named=True)
+    first = [
+        pl.col(name)
+        .filter(pl.col(name).is_not_null() & converted(name, dtype, date_format).is_null())
+        .first()
+        for name, dtype in typed.items()
+    ]
+    values = texts.select(_value(name) for name in typed)
+    row: dict[str, str | None] = values.select(first).collect(engine="streaming").row(0, named=True)
     return {name: value for name, value in row.items() if value is not None}

@@ -118,6 +118,12 @@ class Sizing:
     part_rows: int = 1 << 16
     min_group_rows: int = 2_000
 
+    # Rows of texts whose kinds of values are tried for their columns: other kinds cannot be those of all values. Rows
+    # per row group of texts, and bytes of a file that are copied at once.
+    inferred_rows: int = 1_000
+    text_group_rows: int = 1 << 16
+    copied_bytes: int = 4 << 20
+
     # Rows per spilled part, and bytes that each of the parts written at once buffers.
     min_part_rows: int = 64
     min_slice_bytes: int = 1 << 14

@@ -6,9 +6,14 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import permutations
 from pathlib import Path
+from threading import Thread
 
 import duckdb
 import polars as pl
@@ -19,11 +24,15 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.cli.sources import SourceOptions, read_sources
-from qbeast_core.cli.text_types import inferred_types, misfits
+from qbeast_core.cli.text_types import converted, inferred_types, misfits
 from qbeast_core.cli.workspace import open_workspace
+from qbeast_core.errors import InvalidInputError, StorageError
 from qbeast_core.resources import Resources
+from qbeast_core.support.runtime import Progress
 from tests.cli.running import run, run_error
+from tests.helpers.buckets import client
 from tests.helpers.examples import examples
+from tests.helpers.small_files import resized
 from tests.helpers.tables import folder
 
 CELLS = st.one_of(
@@ -40,7 +49,7 @@ QUOTING = st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL])
 ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 
 
-def read(paths: Sequence[Path], **options: object) -> pl.DataFrame:
+def read(paths: Sequence[Path | str], **options: object) -> pl.DataFrame:
     with open_workspace(Resources()) as workspace:
         reading = SourceOptions(**options)  # type: ignore[arg-type]
         return read_sources([str(path) for path in paths], reading, workspace).collect()
@@ -56,7 +65,7 @@ def rows_of(text: str) -> list[list[str]]:
     return [row for row in csv.reader(io.StringIO(text, newline="")) if row][1:]
 
 
-@examples(6, sweep=400, parent=settings(deadline=None))
+@examples(5, sweep=400, parent=settings(deadline=None))
 @given(st.lists(st.lists(st.tuples(CELLS, CELLS), max_size=5), min_size=1, max_size=3), ENDS, QUOTING)
 def test_cells_are_those_of_python(files: list[list[tuple[str, str]]], end: str, quoting: int) -> None:
     with folder() as path:
@@ -158,10 +167,12 @@ TYPES = [
 def test_type_is_that_of_all_values(values: list[str | None], dtype: str) -> None:
     assert types_of(*values) == dtype
     assert types_of(*reversed(values)) == dtype
+    assert types_of("x", *values) == "String"
     # Values after the sampled ones count too.
-    assert types_of(*[None] * 1500, *values) == dtype
-    assert types_of(*["x"] * 1, *values) == "String"
-    assert types_of(*["7"] * 1500, "x") == "String"
+    with resized(inferred_rows=1):
+        for first in (None, "7", "0.5", "2024-01-31", "true"):
+            assert types_of(first, "x") == "String"
+        assert types_of(None, *values) == types_of(*values) == types_of(*reversed(values)) == dtype
 
 
 EXACT = [
@@ -172,7 +183,12 @@ EXACT = [
     (pl.Float32(), ["0.1"], ["1e39"]),
     (pl.Boolean(), ["TRUE", "false"], ["1", "yes"]),
     (pl.Date(), ["2024-02-29"], ["2024-02-30", "13/02/26", "2024-01-31 10:00"]),
-    (pl.Datetime("us"), ["2024-01-31", "2024-01-31 10:00:00.5"], ["2024-01-31T10:00Z", "2024-01-31 25:00"]),
+    (pl.Datetime("us"), ["2024-01-31", "2024-01-31 10:00:00.5"], ["2024-01-31T10:00Z", "2024-01-31 24:00"]),
+    (
+        pl.Datetime("us", "UTC"),
+        ["2024-01-31", "2024-01-31 10:00Z"],
+        ["2024-01-31 10:60", "2024-01-31 10:00:60Z"],
+    ),
 ]
 
 
@@ -181,6 +197,41 @@ def test_value_fits_exactly_or_is_refused(dtype: pl.DataType, fits: list[str], u
     assert misfits(pl.LazyFrame({"a": fits}), {"a": dtype}) == ({}, set())
     for value in unfit:
         assert misfits(pl.LazyFrame({"a": [*fits, value]}), {"a": dtype})[0] == {"a": value}
+
+
+ZONES = st.sampled_from([UTC, timezone(timedelta(hours=-3, minutes=-30)), timezone(timedelta(hours=9))])
+
+
+@examples(10, sweep=1000, parent=settings(deadline=None))
+@given(st.lists(st.datetimes(), min_size=1), st.none() | ZONES, st.sampled_from("T "), st.booleans())
+def test_times_are_those_of_python(times: list[datetime], zone: timezone | None, sep: str, utc: bool) -> None:  # noqa: FBT001
+    times = [time.replace(year=max(time.year, 2), tzinfo=zone) for time in times]
+    values = [time.isoformat(sep) for time in times]
+    if zone is None:
+        values += [day.date().isoformat() for day in times]
+        times += [datetime(*day.timetuple()[:3]) for day in times]  # noqa: DTZ001
+    texts = pl.LazyFrame({"a": [f" {value}".replace("+00:00", "Z" if utc else "+00") for value in values]})
+    dtype = inferred_types(texts, ["a"])["a"]
+    assert dtype == pl.Datetime("us", zone and "UTC")
+    assert texts.select(converted("a", dtype)).collect()["a"].to_list() == times
+
+
+NUMBERS = st.builds(
+    lambda digits, places: f"{Decimal(digits).scaleb(-places):f}",
+    st.integers(-(10**20), 10**20),
+    st.integers(0, 20),
+)
+
+
+@examples(10, sweep=2000, parent=settings(deadline=None))
+@given(st.lists(NUMBERS, min_size=1, max_size=4))
+def test_numbers_keep_all_digits(numbers: list[str]) -> None:
+    texts = pl.LazyFrame({"a": numbers})
+    dtype = inferred_types(texts, ["a"])["a"]
+    values = texts.select(converted("a", dtype)).collect()["a"].to_list()
+    assert [Decimal(repr(value) if isinstance(value, float) else value) for value in values] == [
+        Decimal(number) for number in numbers
+    ]
 
 
 def test_files_of_a_call_have_one_set_of_types(tmp_path: Path) -> None:
@@ -218,7 +269,7 @@ def zstd(text: bytes) -> bytes:
 def test_many_columns_are_read_as_duckdb_reads_them(tmp_path: Path) -> None:
     file = tmp_path / "wide.csv"
     rows = pl.DataFrame(
-        {f"c{n}": [n, n + 0.5, None] if n % 2 else ["x", "", f"{n}"] for n in range(200)}, strict=False
+        {f"c{n}": [n, n + 0.5, None] if n % 2 else ["x", "", f"{n}"] for n in range(100)}, strict=False
     )
     rows.write_csv(file)
     expected = duckdb.read_csv(str(file), sample_size=-1, allow_quoted_nulls=False).pl()
@@ -279,3 +330,104 @@ def test_append_refuses_to_round(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"id": 1, "price": 2.245}\n')
     line = run_error("append", tmp_path / "rows.jsonl", tmp_path / "t", code=2)
     assert "'2.245' is not a value of type decimal(9,2). The table has this type." in line
+
+
+@pytest.mark.parametrize("ends", list(permutations(["\n", "\r\n", "\r"], 2)), ids=repr)
+def test_line_ends_change_beyond_the_start(ends: tuple[str, str], tmp_path: Path) -> None:
+    pad = "x" * (1 << 20)
+    rows = [('5" p', "l\r2"), (pad, "l\n3"), ("c", "l\r\n4"), ("d", "")]
+    records = [f'{a},"{b}"' for a, b in [("a", "b"), *rows]]
+    objects = [json.dumps({"a": a, "b": b}) for a, b in rows]
+    for name, lines in (("rows.csv", records), ("rows.jsonl", objects)):
+        file = tmp_path / name
+        file.write_bytes("".join(line + ends[n > 2] for n, line in enumerate(lines)).encode())
+        assert read([file], types={"a": pl.String()}).rows() == rows
+
+
+def test_quotes_and_line_ends_survive_utf_16(tmp_path: Path) -> None:
+    text = 'a,b\r\n5" p,"l\r2"\r\n\r\n6,7\r\n'
+    (tmp_path / "rows.csv").write_bytes(text.encode("utf-16"))
+    assert [list(row) for row in read([tmp_path / "rows.csv"]).rows()] == rows_of(text)
+
+
+def test_few_groups_and_sampled_rows_change_nothing(tmp_path: Path) -> None:
+    days = [f"2024-01-{n % 28 + 1:02}" for n in range(5000)]
+    values = {"day": days, "n": [f"{n}" for n in range(4999)] + ["0.5"], "code": ["7"] * 4999 + ["07"]}
+    pl.DataFrame(values).write_csv(tmp_path / "rows.csv")
+    rows = read([tmp_path / "rows.csv"])
+    assert rows.dtypes == [pl.Date, pl.Float64, pl.String]
+    assert rows["n"].sum() == sum(range(4999)) + 0.5
+    with resized(inferred_rows=1, text_group_rows=1):
+        assert read([tmp_path / "rows.csv"]).equals(rows)
+
+
+def test_types_are_read_in_reported_steps(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a\n1\n")
+    steps: list[Progress] = []
+    read([tmp_path / "rows.csv"], progress=steps.append)
+    assert steps == [Progress("read")] * 2
+
+
+def test_missing_duckdb_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rows.csv").write_text("a\n1\n")
+    monkeypatch.setattr(
+        "qbeast_core.support.process.find_spec", lambda name: None if name == "duckdb" else name
+    )
+    line = run_error("write", tmp_path / "rows.csv", tmp_path / "t", "-c", "a", code=11)
+    assert "reading CSV and JSON lines needs duckdb" in line
+    assert "pip install 'qbeast[cli]'" in line
+
+
+def test_texts_of_object_stores_are_copied_in_parts(bucket: str, s3_options: dict[str, str]) -> None:
+    place = stored(
+        {
+            "1.csv": b"a,b\n1,x\n",
+            "2.csv.gz": gzip.compress(b"b,a\ny,2\n"),
+            "rows.jsonl": b'{"a": 1.10, "b": 2}\n',
+        },
+        bucket,
+        s3_options,
+    )
+    sources = [f"{place}/{name}" for name in ("1.csv", "2.csv.gz", "rows.jsonl")]
+    with resized(copied_bytes=5):
+        rows = read(sources, storage_options=s3_options)
+    assert rows.rows() == [(1.0, "x"), (2.0, "y"), (1.1, "2")]
+
+
+def test_pattern_names_files_of_one_folder(bucket: str, s3_options: dict[str, str]) -> None:
+    files = {"x/1.csv": b"a\n1\n", "x/3[1].csv": b"a\n3.5\n", "x/z/5.csv": b"c\n1\n", "y/4.csv": b"a\n4\n"}
+    place = stored(files, bucket, s3_options)
+    assert read([f"{place}/x/*.csv"], storage_options=s3_options).rows() == [(1.0,), (3.5,)]
+    assert read([f"{place}/**/4.csv"], storage_options=s3_options).rows() == [(4,)]
+    with pytest.raises(InvalidInputError, match=rf"'{place}/x/3\[1\].csv', line 2, column 'a': '3.5'"):
+        read([f"{place}/x/*.csv"], storage_options=s3_options, types={"a": pl.Int64()})
+    with pytest.raises(InvalidInputError, match="there is no 's3://"):
+        read([f"{place}/z/*.csv"], storage_options=s3_options)
+
+
+def stored(files: Mapping[str, bytes], bucket: str, options: Mapping[str, str]) -> str:
+    for name, content in files.items():
+        client(options).put_object(Bucket=bucket, Key=name, Body=content)
+    return f"s3://{bucket}"
+
+
+def test_texts_are_read_by_http(tmp_path: Path) -> None:
+    (tmp_path / "rows.tsv").write_text("id\tname\n1\ta,b\n")
+    handler = partial(Quiet, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        with resized(copied_bytes=3):
+            assert read([f"{address}/rows.tsv"]).rows() == [(1, "a,b")]
+        with pytest.raises(StorageError, match=r"rows.csv' cannot be read: File not found"):
+            read([f"{address}/rows.csv"])
+        with pytest.raises(InvalidInputError, match="not at 'ftp://host"):
+            read(["ftp://host/rows.csv"])
+        server.shutdown()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files of a folder without a log."""
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""

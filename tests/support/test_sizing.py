@@ -262,6 +262,9 @@ ELSEWHERE: dict[str, str] = {
     "max_copied_log_bytes": "tests/table/snapshot",
     "kept_trial_rows": "tests/table/advise",
     "quiet_s": "tests/system",
+    "inferred_rows": "tests/cli",
+    "text_group_rows": "tests/cli",
+    "copied_bytes": "tests/cli",
     "min_sample_rows": "tests/spark",
     "bucket_bytes": "tests/spark",
     "pack_bytes": "tests/spark",
@@ -421,7 +424,7 @@ ALLOWED: dict[str, str] = {
         carbondata.files.open_file._TRAILER carbondata.files.v3_file._MAX_PAGE_ROWS carbondata.pages.decimals._BYTES
         carbondata.pages.decimals._SHORT carbondata.pages.numbers._US_OF_MS
         carbondata.pages.old.legacy_measures._BARE carbondata.pages.old.legacy_measures._EXACT_DIGITS
-        carbondata.pages.old.legacy_measures._EXACT_POWER
+        carbondata.pages.old.legacy_measures._EXACT_POWER cli.text_types._SHORT
         carbondata.pages.old.legacy_measures._INT64 io.parquet.few_values._INLINE_BYTES io.parquet.footer._END
         io.parquet.footer._MAX_VARINT log.actions._MAX log.files.deletion_vector._CONTAINER_ROWS
         log.files.deletion_vector._MAX_LISTED log.files.deletion_vector._MIN_WITH_OFFSETS
