@@ -13,8 +13,8 @@ from tests.helpers.small_files import TINY, resized, small_files
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 
-# These change three tables: workers and Spark are enough beside the memory.
-DEAR = {("spill", "deletion vectors"), ("spill", "deletion vectors of merge")}
+# These change three tables, or refuse rows: workers and Spark are enough beside the memory.
+DEAR = {("spill", "deletion vectors"), ("spill", "deletion vectors of merge"), ("spill", "rules")}
 
 
 def cases(*dear: str) -> pytest.MarkDecorator:
@@ -41,7 +41,7 @@ def test_engine_passes_the_scenario(engine: str, scenario: str, tmp_path: Path) 
     check(SCENARIOS[scenario], path, expected)
 
 
-@cases("spill")
+@cases("spill", "odd workers")
 def test_engine_passes_the_scenario_with_tiny_sizes(engine: str, scenario: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     with resized(**TINY):

@@ -140,9 +140,9 @@ def test_random_condition_matches_duckdb(number: int, real: Real) -> None:
 
 
 @pytest.mark.parametrize("where", TYPED)
-@pytest.mark.parametrize("door", DOORS)
-def test_typed_conditions_match_duckdb(door: str, where: str, real: Real) -> None:
-    assert DOORS[door](real.table, where) == real.expected(where)
+def test_typed_conditions_match_duckdb(where: str, real: Real) -> None:
+    for door in ("read", "sql", "batches"):
+        assert DOORS[door](real.table, where) == real.expected(where), door
 
 
 def test_table_has_sizes_of_real_tables(real: Real) -> None:

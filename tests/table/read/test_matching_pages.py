@@ -102,9 +102,11 @@ def test_rows_equal_those_in_memory(
     kind(tmp_path / "t", rows())
     table = qbeast.open_table(tmp_path / "t")
     every = table.read(**options)
-    for where in FILTERS.values():
+    for number, where in enumerate(FILTERS.values()):
         wanted = every.filter(where).sort("id")
-        assert_frame_equal(table.read(where=where, **options).sort("id"), wanted)
+        if number % 2:
+            assert_frame_equal(table.read(where=where, **options).sort("id"), wanted)
+            continue
         tasks = table.scan_tasks(where=where, **options, task_bytes=30_000)
         tasks = pickle.loads(pickle.dumps(tasks))  # noqa: S301
         parts = [part for task in tasks for part in task.read()]
