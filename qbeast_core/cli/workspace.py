@@ -14,6 +14,7 @@ from http.client import HTTPException
 from itertools import chain
 from pathlib import Path
 from typing import IO, Final
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from qbeast_core.cli.text_faults import TextFile
@@ -108,6 +109,8 @@ class Workspace:
         except (HTTPException, OSError, ValueError) as error:
             if isinstance(error, QbeastError):
                 raise
+            if isinstance(error, HTTPError):
+                error.close()  # it holds the answer of the server
             reason = getattr(error, "reason", error)
             msg = f"{address!r} cannot be read: {reason}. Check the address and the network."
             raise StorageError(msg, path=address) from error
