@@ -334,7 +334,7 @@ class ShuffledRead:
         """Number of buckets of a round: they fit the caches of the processor, and the buffer several times."""
         size = self._opened_bytes / self.rounds
         buckets = max(size / self._row_bytes / _BUCKET_ROWS, _BUCKETS * size / self._buffer_bytes)
-        return min(math.ceil(buckets), MAX_BUCKETS)
+        return max(min(math.ceil(buckets), MAX_BUCKETS), 1)  # a log may count no rows where a file has some
 
     @property
     def rounds(self) -> int:
