@@ -97,6 +97,9 @@ _CONNECTIVES: Final = {"And": " AND ", "LogicalAnd": " AND ", "Or": " OR ", "Log
 
 _SAME: Final = {"EqValidity": "{} <=> {}", "NotEqValidity": "NOT ({} <=> {})"}
 
+# Spark compares no maps, not even with null. All other comparisons with null are null.
+_WITH_NULL: Final = {"{} <=> {}": "({} IS NULL)", "NOT ({} <=> {})": "({} IS NOT NULL)"}
+
 _TEXT_TESTS: Final = {"StartsWith": "startswith", "EndsWith": "endswith", "Contains": "contains"}
 
 _UNKNOWN: Final = "CAST(NULL AS BOOLEAN)"
@@ -174,7 +177,7 @@ def _sql_of_comparison(term: Term, left: Term, right: Term, form: str) -> str:
     if right.is_constant:
         value = right.evaluate_one()
         if value is not None and value.null_count():
-            return f"({form.format(quoted(name), 'NULL')})"
+            return _WITH_NULL.get(form, _UNKNOWN).format(quoted(name))
         literal = None if value is None else spark_literal(value, dtype)
         if literal is None:
             _refuse(term.expr)

@@ -148,6 +148,24 @@ def test_comparisons_work_for_every_type(spark: SparkSession, plain: DataFrame, 
         spark.conf.set("spark.sql.ansi.enabled", before)
 
 
+def test_null_compares_with_columns_of_any_type(spark: SparkSession) -> None:
+    dtypes = [pl.Map(pl.String(), pl.Int64()), pl.List(pl.Int64()), pl.Struct({"n": pl.Int32()}), pl.Int64()]
+    schema = pl.Schema({f"c{number}": dtype for number, dtype in enumerate(dtypes)})
+    plain = spark.sql(
+        "SELECT map('a', 1L) c0, array(1L) c1, struct(1) c2, 1L c3 UNION ALL SELECT NULL, NULL, NULL, NULL"
+    )
+    for name, dtype in schema.items():
+        column, null = pl.col(name), pl.lit(None, dtype=dtype)
+        for expr, expected in (
+            (column == null, []),
+            (column != null, []),
+            (column.eq_missing(null), [None]),
+            (column.ne_missing(null), [1]),
+        ):
+            kept = plain.where(str(parse_where(expr, schema).condition)).selectExpr(f"IF({name} IS NULL, NULL, 1)")
+            assert [row[0] for row in kept.collect()] == expected, expr
+
+
 def test_polars_expression_reads_same_rows(spark: SparkSession, table: Path) -> None:
     for expr in (
         pl.col("real") > 3,
