@@ -162,7 +162,9 @@ def test_null_compares_with_columns_of_any_type(spark: SparkSession) -> None:
             (column.eq_missing(null), [None]),
             (column.ne_missing(null), [1]),
         ):
-            kept = plain.where(str(parse_where(expr, schema).condition)).selectExpr(f"IF({name} IS NULL, NULL, 1)")
+            kept = plain.where(str(parse_where(expr, schema).condition)).selectExpr(
+                f"IF({name} IS NULL, NULL, 1)"
+            )
             assert [row[0] for row in kept.collect()] == expected, expr
 
 

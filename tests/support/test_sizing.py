@@ -374,7 +374,10 @@ def differs(other: Run, runs: Sequence[Run]) -> bool:
     return bool(other.arcs - ever or always - other.arcs) or other.shape != runs[1].shape
 
 
-@pytest.mark.parametrize("field", CASES)
+# Cases of one scenario follow each other: then one process runs it, and keeps its runs.
+@pytest.mark.parametrize(
+    "field", sorted(CASES, key=lambda field: (CASES[field].scenario.__name__, CASES[field].sizes))
+)
 def test_each_size_changes_which_code_runs(
     field: str, usual: Callable[[Case], list[Run]], tmp_path: Path
 ) -> None:

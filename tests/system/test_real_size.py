@@ -135,8 +135,11 @@ def check(real: Real, where: str, random: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("number", range(CONDITIONS))
 def test_random_condition_matches_duckdb(number: int, real: Real) -> None:
+    """Half of the conditions match many rows and take most of the time: two more are drawn for each of them."""
     random = np.random.default_rng([7, number])
-    check(real, Conditions(real.rows, random).draw(), random)
+    conditions = Conditions(real.rows, random)
+    drawn = [conditions.draw() for _ in range(3)]
+    check(real, next((where for where in drawn if real.expected(where)[0] <= MANY), drawn[0]), random)
 
 
 @pytest.mark.parametrize("where", TYPED)
