@@ -56,3 +56,10 @@ def test_garbage_raises_thrift_error(data: bytes) -> None:
 def test_depth_length_and_width_are_bounded(data: bytes) -> None:
     with pytest.raises(thrift.ThriftError):
         thrift.read_struct(data)
+
+
+@pytest.mark.parametrize("kind", [thrift.LIST, thrift.SET, thrift.MAP, thrift.STRUCT])
+def test_map_keys_are_plain_values(kind: int) -> None:
+    data = thrift.field(1, thrift.MAP) + bytes([1, kind << 4 | thrift.I32]) + bytes(8)
+    with pytest.raises(thrift.ThriftError, match="keys of a map"):
+        thrift.read_struct(data)

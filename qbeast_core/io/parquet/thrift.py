@@ -167,12 +167,12 @@ def _read_map(data: bytes, at: int, depth: int) -> tuple[dict[Any, Any], int]:
     kinds = _byte(data, at)
     at += 1
     _check_size(data, at, size)
+    if kinds >> 4 in (LIST, SET, MAP, STRUCT):
+        message = f"the keys of a map at byte {at} are collections or structs"
+        raise ThriftError(message)
     items: dict[Any, Any] = {}
     for _ in range(size):
         key, at = _read_value(data, at, kinds >> 4, depth)
-        if isinstance(key, (list, dict)):
-            message = f"a map key at byte {at} is a collection"
-            raise ThriftError(message)
         value, at = _read_value(data, at, kinds & 0x0F, depth)
         items[key] = value
     return items, at
