@@ -30,19 +30,19 @@ class Executors:
         return bridge.write_table(self._of_spark(rows), path, **options)
 
     def delete(self, path: Path, where: str) -> qbeast.ChangeResult:
-        return bridge.delete(self.spark, path, where)
+        return bridge.open_table(self.spark, path).delete(where)
 
     def update(self, path: Path, where: str, values: Mapping[str, str]) -> qbeast.ChangeResult:
-        return bridge.update(self.spark, path, where, values)
+        return bridge.open_table(self.spark, path).update(where, values)
 
     def merge(self, rows: pl.DataFrame, path: Path, on: str, **clauses: Any) -> qbeast.ChangeResult:
-        return bridge.merge(self._of_spark(rows), path, on, **clauses)
+        return bridge.open_table(spark, path).merge(self._of_spark(rows), on, **clauses)
 
     def optimize(self, path: Path, *, full: bool = False) -> qbeast.OptimizeResult:
-        return bridge.optimize(self.spark, path, full=full)
+        return bridge.open_table(self.spark, path).optimize(full=full)
 
     def reindex(self, path: Path, columns: list[str], *, full: bool = False) -> object:
-        return bridge.reindex(self.spark, path, columns, full=full)
+        return bridge.open_table(self.spark, path).reindex(columns, full=full)
 
     def _of_spark(self, rows: pl.DataFrame) -> DataFrame:
         self.frames += 1

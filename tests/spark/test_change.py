@@ -32,15 +32,17 @@ def test_columns_of_spark_choose_and_set_rows(spark: SparkSession, tmp_path: Pat
     written(path)
     rows = qbeast.read_table(path)
     s, f, d = (F.col(name) for name in "sfd")
-    planned = bridge.delete(spark, path, "a IN (3, 7, 11) OR s LIKE 'key 1%'", dry_run=True)
+    planned = bridge.open_table(spark, path).delete("a IN (3, 7, 11) OR s LIKE 'key 1%'", dry_run=True)
     here = pl.col("a").is_in([3, 7, 11]) | pl.col("s").str.starts_with("key 1")
     assert (planned.rows_deleted, planned.committed) == (rows.filter(here).height, False)
     report: list[qbeast.Progress] = []
     with small_tasks():
         condition = (F.col(ROW) > 350) & ~s.isNull()
-        bridge.delete(spark, path, condition, commit_metadata={"who": "nightly"}, progress=report.append)
-        bridge.update(
-            spark, path, (d >= date(2024, 2, 1)) & (f > 20), {"f": F.lit(0.5), ROW: pl.col(ROW) + 10_000}
+        bridge.open_table(spark, path).delete(
+            condition, commit_metadata={"who": "nightly"}, progress=report.append
+        )
+        bridge.open_table(spark, path).update(
+            (d >= date(2024, 2, 1)) & (f > 20), {"f": F.lit(0.5), ROW: pl.col(ROW) + 10_000}
         )
     assert (report[0].stage, report[-1].stage) == ("read", "done")
     assert qbeast.open_table(path).history(2)["metadata"][1]["who"] == "nightly"
@@ -73,19 +75,19 @@ def test_inexact_conditions_raise_and_change_nothing(spark: SparkSession, tmp_pa
     ]
     for condition, said in refused:
         with pytest.raises(qbeast.InvalidInputError, match=said):
-            bridge.delete(spark, path, condition)
+            bridge.open_table(spark, path).delete(condition)
     for value, said in (
         (F.upper("s"), "Polars expression"),
         (frame["a"], "DataFrame"),
     ):
         with pytest.raises(qbeast.InvalidInputError, match=said):
-            bridge.update(spark, path, "a = 1", {"a": value})
+            bridge.open_table(spark, path).update("a = 1", {"a": value})
     odd: list[Any] = [{}, 5, {"missing": 1}]
     for values in odd:
         with pytest.raises(qbeast.InvalidInputError, match="Nothing was changed"):
-            bridge.update(spark, path, "a = 1", values)
+            bridge.open_table(spark, path).update("a = 1", values)
     with pytest.raises(qbeast.InvalidInputError, match="cannot be"):  # found in a worker
-        bridge.update(spark, path, where=True, set={"a": pl.col("s").cast(pl.Int64)})
+        bridge.open_table(spark, path).update(where=True, set={"a": pl.col("s").cast(pl.Int64)})
     assert qbeast.open_table(path).version == 1
 
 
@@ -128,5 +130,5 @@ def test_closed_session_is_reported_as_lost(
     session: Any = spark.newSession()
     session.client.release_session()
     with pytest.raises(qbeast.SessionLostError, match="Nothing was changed"):
-        bridge.delete(session, tmp_path / "t", "a < 50")
+        bridge.open_table(session, tmp_path / "t").delete("a < 50")
     assert qbeast.open_table(tmp_path / "t").version == 1

@@ -48,7 +48,7 @@ def test_changes_equal_those_of_polars(spark: SparkSession, path: Path) -> None:
     table.update("id = 50", {"day": "DATE '2020-01-01'"})
     qbeast.write_table(ROWS[:3].with_columns(pl.col("id") + 900), path, mode="append")
     expected = table.refresh().changes(since=0).collect()
-    changes = bridge.read_changes(spark, path, since=0)
+    changes = bridge.open_table(spark, path).changes(since=0)
     assert changes.columns == expected.columns
     assert changes.dtypes[-3:] == list(zip(ADDED, ["string", "bigint", "timestamp"], strict=True))
     actual = collected(changes.withColumn("_commit_timestamp", F.unix_micros("_commit_timestamp")))
@@ -56,9 +56,10 @@ def test_changes_equal_those_of_polars(spark: SparkSession, path: Path) -> None:
     micros = expected.with_columns(pl.col("_commit_timestamp").dt.timestamp("us"))
     assert actual.sort(order).rows() == micros.sort(order).rows()
     assert (
-        bridge.read_changes(spark, path, since=1, until=2).select("_commit_version").distinct().count() == 1
+        bridge.open_table(spark, path).changes(since=1, until=2).select("_commit_version").distinct().count()
+        == 1
     )
-    assert bridge.read_changes(spark, path, since=3).count() == 0
+    assert bridge.open_table(spark, path).changes(since=3).count() == 0
 
 
 def test_a_column_selects_the_day_to_replace(spark: SparkSession, path: Path) -> None:

@@ -24,13 +24,13 @@ def test_report_equals_a_check_without_spark(spark: SparkSession, tmp_path: Path
     path = tmp_path / "t"
     written(path)
     message: list[qbeast.Progress] = []
-    report = bridge.check(spark, path, progress=message.append)
+    report = bridge.open_table(spark, path).check(progress=message.append)
     assert report.ok
     assert repr(report) == repr(qbeast.open_table(path).check())
     assert [(step.files_done, step.rows) for step in message] == [
         (done + 1, 400) for done in range(report.files)
     ]
     spoil(path, rewritten(other_hidden_weight), indexed=[ROW, "a", "s"])
-    actual, expected = bridge.check(spark, path), qbeast.open_table(path).check()
+    actual, expected = bridge.open_table(spark, path).check(), qbeast.open_table(path).check()
     assert not actual.ok
     assert actual.faults.equals(expected.faults)

@@ -68,15 +68,15 @@ def test_changes_by_executors_compute_the_column(spark: SparkSession, tmp_path: 
     with small_tasks():
         for path in (here, there):
             qbeast.write_table(ROWS, path, [ROW, "a"], cube_size=20)
-        by_spark = bridge.add_sample_column(spark, here)
+        by_spark = bridge.open_table(spark, here).add_sample_column()
         ours = qbeast.open_table(there).add_sample_column()
         assert (by_spark.changed, by_spark.version) == (ours.changed, ours.version)
         check_invariants(here)
         source = wrong.head(40).with_columns(pl.col(ROW) + 580, a=pl.col("a") + 1000)
         df = to_spark(spark, source, tmp_path / "source")
-        result = bridge.merge(df, here, ROW)
+        result = bridge.open_table(spark, here).merge(df, ROW)
         assert_same_change(here, result, there, qbeast.open_table(there).merge(source, ROW))
-        result = bridge.update(spark, here, "row < 30", {"a": "a + 5000"})
+        result = bridge.open_table(spark, here).update("row < 30", {"a": "a + 5000"})
         assert_same_change(
             here, result, there, qbeast.open_table(there).update("row < 30", {"a": "a + 5000"})
         )
@@ -85,7 +85,7 @@ def test_changes_by_executors_compute_the_column(spark: SparkSession, tmp_path: 
         to_spark(spark, more.drop("sample").with_columns(pl.col(ROW) + 1000), tmp_path / "less").write.format(
             "qbeast"
         ).mode("append").save(str(here))
-        bridge.optimize(spark, here, full=True)
+        bridge.open_table(spark, here).optimize(full=True)
     check_invariants(here)
     rows = qbeast.read_table(here)
     assert rows.height == 620 + 1200
