@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Executors:
-    """The functions of the bridge, with rows that Spark reads from files."""
+    """Tables of the bridge, with rows that Spark reads from files."""
 
     spark: SparkSession
     folder: Path
@@ -30,19 +30,22 @@ class Executors:
         return bridge.write_table(self._of_spark(rows), path, **options)
 
     def delete(self, path: Path, where: str) -> qbeast.ChangeResult:
-        return bridge.open_table(self.spark, path).delete(where)
+        return self._table(path).delete(where)
 
     def update(self, path: Path, where: str, values: Mapping[str, str]) -> qbeast.ChangeResult:
-        return bridge.open_table(self.spark, path).update(where, values)
+        return self._table(path).update(where, values)
 
     def merge(self, rows: pl.DataFrame, path: Path, on: str, **clauses: Any) -> qbeast.ChangeResult:
-        return bridge.open_table(spark, path).merge(self._of_spark(rows), on, **clauses)
+        return self._table(path).merge(self._of_spark(rows), on, **clauses)
 
     def optimize(self, path: Path, *, full: bool = False) -> qbeast.OptimizeResult:
-        return bridge.open_table(self.spark, path).optimize(full=full)
+        return self._table(path).optimize(full=full)
 
     def reindex(self, path: Path, columns: list[str], *, full: bool = False) -> object:
-        return bridge.open_table(self.spark, path).reindex(columns, full=full)
+        return self._table(path).reindex(columns, full=full)
+
+    def _table(self, path: Path) -> qbeast.Table:
+        return bridge.open_table(self.spark, path)
 
     def _of_spark(self, rows: pl.DataFrame) -> DataFrame:
         self.frames += 1

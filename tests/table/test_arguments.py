@@ -12,6 +12,7 @@ import pytest
 
 import qbeast
 import qbeast_spark_bridge as bridge
+from qbeast_spark_bridge.tables import SparkTable
 from tests.helpers.tables import assert_same_rows
 
 ROWS = pl.DataFrame({"id": range(3000), "x": [i * 7919 % 3001 for i in range(3000)]})
@@ -146,7 +147,8 @@ def test_sample_is_fraction_pair_or_text(path: Path, name: str) -> None:
 
 def test_readers_share_their_argument_order() -> None:
     shared = ["where", "columns", "sample", "sample_by", "version"]
-    readers = [qbeast.scan_table, qbeast.read_table, bridge.read_table, bridge.explain]
+    readers = [qbeast.scan_table, qbeast.read_table, bridge.read_table]
+    by_spark = [SparkTable.read, SparkTable.count, SparkTable.explain]
     methods = (
         "scan",
         "read",
@@ -160,7 +162,7 @@ def test_readers_share_their_argument_order() -> None:
         "files",
         "scan_tasks",
     )
-    for reader in [*readers, *(getattr(qbeast.Table, name) for name in methods)]:
+    for reader in [*readers, *by_spark, *(getattr(qbeast.Table, name) for name in methods)]:
         names = [name for name in signature(reader).parameters if name not in {"self", "spark", "path"}]
         names = names[1:] if reader is qbeast.Table.head else names
         here = [name for name in names if name in shared]
