@@ -209,7 +209,7 @@ class Table:
 
     def _merge(self, source: Any, clauses: Clauses, engine: CallEngine) -> AbstractContextManager[Change]:
         """Return the merge that an engine runs, for a `with` block."""
-        from qbeast_core.table.dml.merge.merge_buckets import local_merge
+        from qbeast_core.table.dml.merge.merge import local_merge
 
         return local_merge(source, clauses, cast("LocalEngine", engine))
 

@@ -6,8 +6,8 @@ table are hashed into buckets. Each bucket is joined, and the rows are partition
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,6 @@ from qbeast_core.io.stores.location import Location
 from qbeast_core.space.arrays import BoolArray, distinct
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.dml.file_matches import live_rows
-from qbeast_core.table.dml.merge.clauses import Clauses
 from qbeast_core.table.dml.merge.frame_source import (
     MAX_ROWS_MATCHED,
     FrameMergeSource,
@@ -36,11 +35,10 @@ from qbeast_core.table.dml.merge.key_digest import (
     merge_digests,
 )
 from qbeast_core.table.dml.merge.match_rows import MergedPlaces, join_source
-from qbeast_core.table.dml.merge.merge import Merge
 from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedFiles, MergeRules, NewKeys
 from qbeast_core.table.engine.choice import LocalEngine
 from qbeast_core.table.engine.interfaces import Engine, Source
-from qbeast_core.table.engine.row_sources import FrameSource, RowsLike, open_source
+from qbeast_core.table.engine.row_sources import FrameSource
 from qbeast_core.table.engine.spill.spill_files import PlacedBatch, SpilledRange, identity, map_ahead
 from qbeast_core.table.engine.spill.spilled_rows import Spill
 from qbeast_core.table.engine.tasks.added_rows import SUFFIX, StoredPart, StoredRows, as_bytes
@@ -55,13 +53,6 @@ _MIN_ROWS_MATCHED: Final = 1 << 12
 _BUCKETS_HELD: Final = 16  # buckets that would fill the memory: a bucket and its join take a small part of it
 _VALUE_BYTES: Final = 24  # estimated memory per key value
 _FILE: Final = own_column("file")
-
-
-@contextmanager
-def local_merge(source: RowsLike, clauses: Clauses, engine: LocalEngine) -> Generator[Merge]:
-    """Open the rows of a merge on this machine."""
-    with open_source(source) as rows:
-        yield Merge(local_merge_source(rows, engine), clauses)
 
 
 def local_merge_source(source: Source, engine: LocalEngine) -> MergeSource:
