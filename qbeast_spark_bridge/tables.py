@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, changing, hints_keywords, hints_methods, invalid_argument
-from qbeast_core.query.plan.weight_range import Sample
+from qbeast_core.query.plan.weight_range import Sample, Share
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import refuse_statement
 from qbeast_core.table.dml.merge.clauses import Clauses
@@ -23,6 +23,7 @@ from qbeast_core.table.index.column_choice import IndexColumns
 from qbeast_core.table.maintenance.convert import ConvertResult
 from qbeast_core.table.maintenance.convert import convert as convert_table
 from qbeast_core.table.read.explain import Plan
+from qbeast_core.table.read.scan import known_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.table import Table, open_version
 from qbeast_core.table.write.key_columns import SampleBy
@@ -39,6 +40,7 @@ from qbeast_spark_bridge.spark_schema import comparable_columns, spark_schema
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.question import Function
     from qbeast_core.table.estimate.question_expressions import Expressions
     from qbeast_core.table.estimate.result import Estimate
@@ -121,13 +123,10 @@ class SparkTable(Table):
         >>> bridge.open_table(spark, "users").read("user < 10").count()
         10
         """
+        options: dict[str, Any] = {"sample": sample, "sample_by": sample_by, "rows": rows, "seed": seed}
         if by is None:
-            options: dict[str, Any] = {"sample": sample, "sample_by": sample_by, "rows": rows, "seed": seed}
             return read_rows(self._spark, self._planner, where, columns, **options, expand=expand)
-        condition = self._condition(where)
-        chosen = self._strata(
-            condition, columns, sample_by, rows, by, sample=sample, seed=seed, expand=expand
-        )
+        chosen = super().read(self._condition(where), columns=columns, by=by, **options, expand=expand)
         return frame_of_rows(self._spark, chosen)
 
     def count(
@@ -148,8 +147,9 @@ class SparkTable(Table):
         >>> bridge.open_table(spark, "users").count("user < 10")
         10
         """
-        if where is None and sample is None:
-            return super().count()
+        known = known_rows(self._planner) if where is None and sample is None else None
+        if known is not None:
+            return known
         return self.read(where, columns=(), sample=sample, sample_by=sample_by).count()
 
     def sql(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -420,10 +420,25 @@ def estimate(
     path: str | os.PathLike[str],
     aggregates: Expressions | Function,
     *,
+    per: Expressions | None = None,
+    by: Expressions | None = None,
+    where: str | pl.Expr | Column | None = None,
+    join: Joins | None = None,
+    error: Share | None = None,
+    absolute: Mapping[str, float] | None = None,
+    confidence: Share = 0.95,
+    sample: Sample | None = None,
+    sample_by: Sequence[str] | None = None,
+    simultaneous: bool = False,
+    max_fraction: Share = 1.0,
+    max_bytes: int | None = None,
+    min_group_rows: int = 0,
+    memory_bytes: int | None = None,
+    replicates: int = 64,
+    columns: Sequence[str] | None = None,
     version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
-    **options: Any,
 ) -> Estimate:
     """Estimate aggregates like `qbeast.estimate`: each round is a job, whose tasks sum up their rows by key.
 
@@ -434,7 +449,8 @@ def estimate(
     ----------
     spark, path, version, storage_options, allow_absolute_paths
         See `open_table`.
-    aggregates, options
+    aggregates, per, by, where, join, error, absolute, confidence, sample, sample_by, simultaneous, max_fraction, \
+    max_bytes, min_group_rows, memory_bytes, replicates, columns
         See `qbeast.Table.estimate`. `memory_bytes` is the driver's. With `per`, a task reads all rows of a range of
         keys, which may need a quarter of it. A function of rows runs on the driver.
 
@@ -466,7 +482,25 @@ def estimate(
         storage_options=storage_options,
         allow_absolute_paths=allow_absolute_paths,
     )
-    return table.estimate(aggregates, **options)
+    return table.estimate(
+        aggregates,
+        per=per,
+        by=by,
+        where=where,
+        join=join,
+        error=error,
+        absolute=absolute,
+        confidence=confidence,
+        sample=sample,
+        sample_by=sample_by,
+        simultaneous=simultaneous,
+        max_fraction=max_fraction,
+        max_bytes=max_bytes,
+        min_group_rows=min_group_rows,
+        memory_bytes=memory_bytes,
+        replicates=replicates,
+        columns=columns,
+    )
 
 
 @changing

@@ -329,7 +329,7 @@ def test_unknown_name_is_neither_a_table_nor_a_name(spark: SparkSession) -> None
     with pytest.raises(qbeast.TableNotFoundError, match=unknown):
         bridge.read_table(spark, "lgos")
     with pytest.raises(qbeast.TableNotFoundError, match=f"{unknown}.*Nothing was changed"):
-        bridge.open_table(spark, "lgos").delete("id = 1")
+        bridge.convert(spark, "lgos", ["id"])
 
 
 @pytest.mark.sweep

@@ -69,7 +69,7 @@ def test_unknown_arguments_have_hints(path: Path, name: str) -> None:
 @pytest.mark.parametrize("call", [bridge.read_table, bridge.estimate])
 def test_unknown_arguments_have_hints_on_spark(call: Any) -> None:
     with pytest.raises(TypeError, match="A table fixes the rows of a sample"):
-        call(None, "t", sample=0.1, seed=3)
+        call(None, "t", sample=0.1, random_state=3)
 
 
 def public_calls() -> dict[str, Callable[..., Any]]:
@@ -81,6 +81,7 @@ def public_calls() -> dict[str, Callable[..., Any]]:
     }
     for table in (qbeast.Table, qbeast.CarbonTable):
         calls |= {f"{table.__name__}.{name}": getattr(table, name) for name in dir(table)}
+    calls |= {f"SparkTable.{name}": call for name, call in vars(SparkTable).items()}
     return {
         name: call
         for name, call in calls.items()
