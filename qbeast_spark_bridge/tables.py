@@ -150,7 +150,7 @@ class SparkTable(Table):
         known = known_rows(self._planner) if where is None and sample is None else None
         if known is not None:
             return known
-        return self.read(where, columns=(), sample=sample, sample_by=sample_by).count()
+        return self.read(where, sample=sample, sample_by=sample_by).count()
 
     def sql(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
         self, query: str, *, sample: Sample | None = None, sample_by: Sequence[str] | None = None
