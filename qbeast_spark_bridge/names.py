@@ -1,4 +1,4 @@
-"""The names that users of qbeast-spark type, over the functions of this package."""
+"""The names that users of qbeast-spark type, over tables opened by `open_table`."""
 # ruff: noqa: N802, N803 -- the names of qbeast-spark
 
 from __future__ import annotations
@@ -271,8 +271,8 @@ def register_table(
     reader with this catalog sees it, and Spark reads the files without Python. Elsewhere it is a temporary view of this
     session over ``format("qbeast")``, which takes inserts. Spark plans such a view once. If the table has a newer
     version, a query of the name raises an error, and never returns old rows unless the name is cached; `refresh` plans
-    the name again. Changes by the functions of this package do so for the names of their session. Either way no file
-    is written.
+    the name again. `write_table` and changes of tables opened by `open_table` do so for the names of their session.
+    Either way no file is written.
 
     Parameters
     ----------

@@ -160,7 +160,7 @@ class _FrameWorkers:
 
     @property
     def advice(self) -> str:
-        return "The input is read twice: persist it first (`persist=True`), or remove random and unordered parts."
+        return "The input is read twice: persist it first (`df.persist()`), or remove random and unordered parts."
 
     def count(self) -> int:
         return self.df.count()
