@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, changing, hints_keywords, hints_methods, invalid_argument
+from qbeast_core.errors import InvalidInputError, changing, hints_keywords, hints_methods
 from qbeast_core.query.plan.weight_range import Sample, Share
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import refuse_statement
+from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.dml.merge.clauses import Clauses
 from qbeast_core.table.dml.merge.merge import Merge
 from qbeast_core.table.engine.interfaces import CallEngine
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
 
 _ResultT = TypeVar("_ResultT")
 
-_WITH: Final = re.compile(r"\s*WITH(\s+RECURSIVE)?\s", re.IGNORECASE)
+# The first words of a query, after comments.
+_WITH: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*WITH(\s+RECURSIVE)?\s", re.IGNORECASE | re.DOTALL)
 
 
 @hints_methods
@@ -229,8 +231,8 @@ class SparkTable(Table):
         local = {"resources": resources, "memory_bytes": memory_bytes, "spill_dir": spill_dir}
         for name, value in local.items():
             if value is not None:
-                problem = "is for a table of one machine: executors have the memory that Spark gives them"
-                invalid_argument(name, problem, value=value)
+                msg = f"`{name}` is for a table of one machine: executors have the memory that Spark gives them."
+                raise InvalidInputError(msg, argument=name, value=value)
         return nullcontext(SparkEngine(self._spark))
 
     def _condition(self, where: Any, argument: str = "where") -> Any:
@@ -251,7 +253,7 @@ class SparkTable(Table):
     @contextmanager
     def _merge(self, source: Any, clauses: Clauses, engine: CallEngine) -> Generator[Merge]:
         del engine  # Spark matches the rows
-        if getattr(source, "isStreaming", False):
+        if is_spark_frame(source) and getattr(source, "isStreaming", False):
             msg = "source is a stream. Merge its batches, in foreachBatch."
             raise InvalidInputError(msg, argument="source")
         df = frame_of_rows(self._spark, source)

@@ -369,6 +369,7 @@ class Table:
         10
         """
         refuse_forked(self.uri)
+        where = self._condition(where)
         condition = filter_of(where, self.schema)
         names = None if columns is None else self._planner.names_of(columns)
         planner = sampled_by(self._planner, sample_by)
@@ -644,6 +645,7 @@ class Table:
         >>> [batch.height for batch in table.iter_batches(batch_rows=300, shuffle=7, resume=state)]
         [300, 100]
         """
+        where = self._condition(where)
         check_sizes(batch_rows, batch_bytes, buffer_bytes, is_shuffled=shuffle is not None)
         order = order_of(shuffle, epoch, rank, world_size, resume)
         if order is not None:
@@ -1090,7 +1092,7 @@ class Table:
         >>> sum(frame.height for task in pickles for frame in pickle.loads(task).read())
         70000
         """
-        condition = filter_of(where, self.schema)
+        condition = filter_of(self._condition(where), self.schema)
         planner = sampled_by(self._planner, sample_by)
         plan = planner.plan(condition, sample)
         warn_of_sample(planner, sample, plan)
@@ -1709,7 +1711,7 @@ class Table:
         refuse_unindexed(self._snapshot)
         options = PlotOptions(
             columns=columns,
-            predicate=filter_of(where, self._snapshot.schema),
+            predicate=filter_of(self._condition(where), self._snapshot.schema),
             sample=sample,
             revision=revision,
             fractions=fractions,

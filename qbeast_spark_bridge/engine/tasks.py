@@ -11,14 +11,13 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from qbeast_core.log.delta_schema import schema_to_delta
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.frames import SparkFrame, is_spark_frame
 from qbeast_core.table.engine.row_sources import RowsLike, open_source
 from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
 from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_spark_bridge.engine.workers import ready_workers
-from qbeast_spark_bridge.spark_schema import nullable_schema, spark_schema
+from qbeast_spark_bridge.spark_schema import nullable_schema, schema_of_frame, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.read_task import ReadTask, SentRows, run_tasks
 
@@ -72,7 +71,7 @@ def frame_of_rows(spark: SparkSession, rows: RowsLike | SparkFrame) -> DataFrame
     if is_spark_frame(rows):
         return cast("DataFrame", rows)
     with open_source(rows) as source:
-        schema = nullable_schema(spark_schema(schema_to_delta(source.empty.schema)))
+        schema = schema_of_frame(source.empty.schema)
         types = arrow_schema(schema)
         pieces = source.batches(None, size_bytes=sizing().source_batch_bytes)
         tasks = [ReadTask(SentRows(piece), types) for piece in pieces]

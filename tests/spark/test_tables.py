@@ -98,6 +98,8 @@ def test_columns_of_spark_are_conditions_of_reads(table: SparkTable) -> None:
     assert table.count(condition) == wanted.height
     chosen = table.read(condition, rows=20, by="kind")
     assert set(of_spark(chosen)["id"]) < set(wanted["id"])
+    assert_same_rows(table.to_polars(condition), wanted, "id")
+    assert_same_rows(pl.concat(table.iter_batches(condition)), wanted, "id")
     plan = table.explain(condition)
     assert plan.share == 1.0
     assert ["price" in part for part in plan.unused_conditions] == [True]
@@ -111,7 +113,8 @@ def test_counts_equal_the_local_ones(table: SparkTable, local: qbeast.Table) -> 
 
 QUERIES = {
     "SELECT count(*) AS n, max(price) AS most FROM self WHERE id < 100": (100, ROWS["price"][:100].max()),
-    "  with few AS (SELECT self.id FROM self WHERE self.price < 9) SELECT count(*), min(few.id) FROM few": (
+    "-- few\n /* with */ with few AS (SELECT self.id FROM self WHERE self.price < 9) "
+    "SELECT count(*), min(few.id) FROM few": (
         ROWS.filter(pl.col("price") < 9).height,
         ROWS.filter(pl.col("price") < 9)["id"].min(),
     ),
@@ -178,6 +181,16 @@ def test_rows_of_any_kind_are_merged(spark: SparkSession, typed: Path, tmp_path:
     assert_same_rows(qbeast.read_table(path), pl.concat([TYPES[:150], SOURCE]))
 
 
+def test_columns_of_nulls_take_the_types_of_the_table(
+    spark: SparkSession, typed: Path, tmp_path: Path
+) -> None:
+    path, twin = (shutil.copytree(typed, tmp_path / name) for name in "tu")
+    source = TYPES[:20].with_columns(flag=None, struct=None, list=pl.lit([]), new=None).head(20)
+    for opened in (bridge.open_table(spark, path), qbeast.open_table(twin)):
+        opened.merge(source, ROW, schema_mode="merge")
+    assert_same_rows(qbeast.read_table(path), qbeast.read_table(twin))
+
+
 def test_merge_without_rows_equals_the_local_one(spark: SparkSession, own: Path, tmp_path: Path) -> None:
     twin = shutil.copytree(own, tmp_path / "twin")
     results = [
@@ -196,6 +209,9 @@ def test_streams_and_local_options_are_refused(spark: SparkSession, own: Path) -
     with pytest.raises(qbeast.InvalidInputError, match=r"foreachBatch\. Nothing was changed") as caught:
         table.merge(stream, "id")
     assert caught.value.argument == "source"
+    named = pl.DataFrame({"key": [1], "isStreaming": [True]}).to_pandas()
+    with pytest.raises(qbeast.InvalidInputError, match=r"no column\(s\) \['id'\]"):
+        table.merge(named, "id")
     options: list[dict[str, Any]] = [
         {"resources": qbeast.Resources(memory_bytes=1 << 30)},
         {"memory_bytes": 1 << 30},
