@@ -28,6 +28,7 @@ def table_with_feed(path: Path) -> pl.DataFrame:
     return qbeast.read_table(path)
 
 
+@pytest.mark.sweep
 def test_failed_tasks_leave_no_feed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

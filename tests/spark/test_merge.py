@@ -93,17 +93,16 @@ def test_invalid_source_changes_nothing(spark: SparkSession, tmp_path: Path) -> 
     path = tmp_path / "t"
     rows = written(path)
     df = to_spark(spark, changes(rows), tmp_path / "raw")
-    with pytest.raises(qbeast.InvalidInputError, match="match several rows of the source"):
-        bridge.open_table(spark, path).merge(df.union(df), ROW)
+    table = bridge.open_table(spark, path)
     with pytest.raises(qbeast.SchemaMismatchError, match="does not fit"):
-        bridge.open_table(spark, path).merge(df.select(ROW, "a"), ROW)
+        table.merge(df.select(ROW, "a"), ROW)
     with pytest.raises(qbeast.InvalidInputError, match="no such column"):
-        bridge.open_table(spark, path).merge(df, "missing")
+        table.merge(df, "missing")
     with pytest.raises(qbeast.InvalidInputError, match=r"no such column: .source\.b."):
-        bridge.open_table(spark, path).merge(df, ROW, matched_if=F.col("source.b") > 1)
+        table.merge(df, ROW, matched_if=F.col("source.b") > 1)
     with pytest.raises(qbeast.InvalidInputError, match="no equivalent in Polars"):
-        bridge.open_table(spark, path).merge(df, ROW, update={"f": F.col("source.f") + 1})
-    assert qbeast.open_table(path).version == 1
+        table.merge(df, ROW, update={"f": F.col("source.f") + 1})
+    assert table.version == qbeast.open_table(path).version == 1
     assert_nothing_is_left(path)
 
 
@@ -112,7 +111,7 @@ def test_changing_source_raises_unless_persisted(spark: SparkSession, tmp_path: 
     path = tmp_path / "t"
     df = to_spark(spark, changes(written(path)), tmp_path / "raw")
     changing = df.mapInArrow(_shifted_by_the_clock, df.schema)
-    with pytest.raises(qbeast.InputChangedError, match="persist=True"):
+    with pytest.raises(qbeast.InputChangedError, match=r"df\.persist\(\)"):
         bridge.open_table(spark, path).merge(changing, ROW)
     assert qbeast.open_table(path).version == 1
     assert_nothing_is_left(path)

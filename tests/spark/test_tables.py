@@ -66,14 +66,11 @@ def test_reads_return_the_rows_of_polars(table: SparkTable, local: qbeast.Table)
     """One job reads the table in all ways."""
     requests: list[dict[str, Any]] = [
         {"where": "price < 90 AND kind = 'k1'", "columns": ["kind", "id"]},
-        {"where": CHEAP, "sample": 0.5},
-        {"sample": 0.3, "seed": 3},
-        {"sample": (0.2, 0.6)},
+        {"sample": 0.3, "seed": 3, "where": CHEAP},
         {"sample": 0.4, "sample_by": ["kind"]},
         {"rows": 100, "where": CHEAP, "seed": 2},
-        {"rows": 100, "by": "kind", "where": CHEAP},
-        {"rows": 80, "by": ["kind"], "expand": True, "columns": ["id"]},
-        {"sample": 0.25, "expand": True},
+        {"rows": 80, "by": "kind", "where": CHEAP, "expand": True, "columns": ["id"]},
+        {"sample": (0.2, 0.6), "expand": True},
     ]
     found: list[DataFrame] = []
     expected: list[pl.DataFrame] = []
