@@ -59,10 +59,11 @@ def test_keys_in_several_buckets_match_as_here(spark: SparkSession, tmp_path: Pa
         ({"on": ROW, "delete_if": "source.f >= 0.25 AND s = 'key 3'"}, in_columns, here),
         ({"on": ROW, "when_matched": "ignore", "not_matched_if": "source.f > 10", "insert": insert}, {}, {}),
     ]
+    by_spark, local = bridge.open_table(spark, path), qbeast.open_table(twin)
     for request, columns, expressions in merges:
         with small_tasks(), resized(bucket_bytes=20_000):
-            result = bridge.open_table(spark, path).merge(df, **request, **columns)
-            expected = qbeast.open_table(twin).merge(source, **request, **expressions)
+            result = by_spark.merge(df, **request, **columns)
+            expected = local.merge(source, **request, **expressions)
         assert_same_change(path, result, twin, expected)
         assert_nothing_is_left(path)
     assert result.new_revision
@@ -79,13 +80,14 @@ def test_merge_adds_columns_and_may_omit_some(spark: SparkSession, tmp_path: Pat
     source = changes(written(path)).drop("f").with_columns(pl.format("of {}", ROW).alias("note"))
     shutil.copytree(path, twin)
     df = to_spark(spark, source, tmp_path / "raw")
+    table = bridge.open_table(spark, path)
     with pytest.raises(qbeast.SchemaMismatchError, match='schema_mode="merge"'):
-        bridge.open_table(spark, path).merge(df, ROW)
+        table.merge(df, ROW)
     with small_tasks():
-        result = bridge.open_table(spark, path).merge(df, ROW, schema_mode="merge")
+        result = table.merge(df, ROW, schema_mode="merge")
         expected = qbeast.open_table(twin).merge(source, ROW, schema_mode="merge")
     assert_same_change(path, result, twin, expected)
-    assert qbeast.open_table(path).columns[-1] == "note"
+    assert table.columns[-1] == "note"
     assert min(result.rows_updated, result.rows_inserted) > 0
 
 
@@ -110,12 +112,13 @@ def test_invalid_source_changes_nothing(spark: SparkSession, tmp_path: Path) -> 
 def test_changing_source_raises_unless_persisted(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     df = to_spark(spark, changes(written(path)), tmp_path / "raw")
+    table = bridge.open_table(spark, path)
     changing = df.mapInArrow(_shifted_by_the_clock, df.schema)
     with pytest.raises(qbeast.InputChangedError, match=r"df\.persist\(\)"):
-        bridge.open_table(spark, path).merge(changing, ROW)
+        table.merge(changing, ROW)
     assert qbeast.open_table(path).version == 1
     assert_nothing_is_left(path)
-    assert bridge.open_table(spark, path).merge(changing.persist(), ROW).rows_inserted > 0
+    assert table.merge(changing.persist(), ROW).rows_inserted > 0
 
 
 @pytest.mark.sweep

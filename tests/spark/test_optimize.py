@@ -59,12 +59,13 @@ def many_tasks() -> Iterator[None]:
 
 def both(spark: SparkSession, path: Path, twin: Path, **options: Any) -> qbeast.OptimizeResult:
     """Optimize a table with Spark and its twin here, and compare what came of it."""
-    planned = bridge.open_table(spark, path).optimize(**options, dry_run=True)
-    assert shape(planned).equals(shape(qbeast.open_table(twin).optimize(**options, dry_run=True)))
+    by_spark, here = bridge.open_table(spark, path), qbeast.open_table(twin)
+    planned = by_spark.optimize(**options, dry_run=True)
+    assert shape(planned).equals(shape(here.optimize(**options, dry_run=True)))
     live = set(read_log(path).adds)
     with small_files(file_rows=900), many_tasks():
-        result = bridge.open_table(spark, path).optimize(**options)
-        expected = qbeast.open_table(twin).optimize(**options)
+        result = by_spark.optimize(**options)
+        expected = here.optimize(**options)
     assert live - set(read_log(path).adds) == (set(result.plan["path"]) if result.committed else set())
     assert {name: getattr(result, name) for name in COMPARED} == {
         name: getattr(expected, name) for name in COMPARED
@@ -164,9 +165,10 @@ def actions(path: Path) -> list[dict[str, Any]]:
 
 def test_invalid_options_raise_and_shape_stays(spark: SparkSession, tmp_path: Path) -> None:
     qbeast.write_table(rows(0), tmp_path / "t", ["row", "a"])
+    table = bridge.open_table(spark, tmp_path / "t")
     with pytest.raises(qbeast.InvalidInputError, match="Nothing was changed"):
-        bridge.open_table(spark, tmp_path / "t").optimize(revision=1, files=[])
-    result = bridge.open_table(spark, tmp_path / "t").optimize()
+        table.optimize(revision=1, files=[])
+    result = table.optimize()
     assert (result.committed, result.version) == (False, 0)
     assert "in shape" in repr(result)
 
