@@ -67,10 +67,11 @@ class SparkTable(Table):
     ``read(by=...)``, data files for `repair`, and only the log, footers or file names for the rest, such as `restore`
     and `vacuum`.
 
-    Conditions and new values may be Columns too. A Column of a change or an estimate must have an equivalent in Polars:
-    comparisons of a column with literals or columns of the same type, joined by ``&``, ``|`` and ``~``. The source of a
-    merge is a DataFrame, which is read twice and must be the same each time: persist rows that are random, unordered
-    with a limit, or expensive to compute. Other rows are sent from the driver. Strings with a collation cannot be keys.
+    Conditions and new values may be Columns too. `read` without `by`, `count` and `explain` take any Column. Elsewhere it
+    must have an equivalent in Polars: comparisons of a column with literals or columns of the same type, joined by
+    ``&``, ``|`` and ``~``. The source of a merge is a DataFrame, which is read twice and must be the same each time:
+    persist rows that are random, unordered with a limit, or expensive to compute. Other rows are sent from the driver.
+    Strings with a collation cannot be keys.
 
     `resources`, `memory_bytes` and `spill_dir` of a change are of one machine, and refused here. Names that the session
     has for the table are planned again after each change of this object. Errors of executors are raised here.
