@@ -67,7 +67,7 @@ class SparkTable(Table):
     ``read(by=...)``, data files for `repair`, and only the log, footers or file names for the rest, such as `restore`
     and `vacuum`.
 
-    Conditions and new values may be Columns too. `read` without `by`, `count` and `explain` take any Column. Elsewhere it
+    Conditions and new values may be Columns. `read` without `by`, `count` and `explain` take any Column. Elsewhere it
     must have an equivalent in Polars: comparisons of a column with literals or columns of the same type, joined by
     ``&``, ``|`` and ``~``. The source of a merge is a DataFrame, which is read twice and must be the same each time:
     persist rows that are random, unordered with a limit, or expensive to compute. Other rows are sent from the driver.
