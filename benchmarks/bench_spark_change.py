@@ -130,7 +130,7 @@ def once(original: Path, change: Callable[[str], object]) -> Run:
 
 def _deletes(spark: SparkSession) -> dict[str, Callable[[str], object]]:
     return {
-        "qbeast": lambda path: bridge.delete(spark, path, bench_dml.BOX),
+        "qbeast": lambda path: bridge.open_table(spark, path).delete(bench_dml.BOX),
         "Delta": lambda path: spark.sql(f"DELETE FROM delta.`{path}` WHERE {bench_dml.BOX}").collect(),  # noqa: S608 -- our own
     }
 
@@ -146,7 +146,10 @@ def _merges(spark: SparkSession, source: DataFrame) -> dict[str, Callable[[str],
             "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
         ).collect()
 
-    return {"qbeast": lambda path: bridge.merge(source, path, bench_dml.KEYS), "Delta": theirs}
+    return {
+        "qbeast": lambda path: bridge.open_table(spark, path).merge(source, bench_dml.KEYS),
+        "Delta": theirs,
+    }
 
 
 def _source(spark: SparkSession, name: str) -> DataFrame:

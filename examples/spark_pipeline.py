@@ -151,9 +151,9 @@ def optimize(spark: SparkSession, rows: pl.DataFrame, table: Path) -> None:
     title("5. Spark puts the year into one index, and no answer changes")
     before = qbeast.open_table(table)
     sample = before.scan(sample=SAMPLE).collect()
-    planned = bridge.optimize(spark, table, into="newest", full=True, dry_run=True)
+    planned = bridge.open_table(spark, table).optimize(into="newest", full=True, dry_run=True)
     start = time.perf_counter()
-    result = bridge.optimize(spark, table, into="newest", full=True)
+    result = bridge.open_table(spark, table).optimize(into="newest", full=True)
     seconds = time.perf_counter() - start
     print(
         f"  {result.files} files in place of {planned.files_removed}, {result.rows:,} rows, {seconds:.1f} s"

@@ -7,11 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from qbeast_spark_bridge.aggregate import estimate
     from qbeast_spark_bridge.carbondata import import_carbondata, read_carbondata
-    from qbeast_spark_bridge.change import delete, merge, update
-    from qbeast_spark_bridge.changes import read_changes
-    from qbeast_spark_bridge.maintenance import add_sample_column, check, convert, optimize, reindex, upgrade
     from qbeast_spark_bridge.names import (
         ConvertToQbeastCommand,
         QbeastTable,
@@ -19,42 +15,29 @@ if TYPE_CHECKING:
         refresh,
         register_table,
     )
-    from qbeast_spark_bridge.read import explain, read_table
     from qbeast_spark_bridge.session import explain_error, register
+    from qbeast_spark_bridge.tables import convert, estimate, open_table, read_table
     from qbeast_spark_bridge.write import write_table
 
 __all__ = [
     "ConvertToQbeastCommand",
     "QbeastTable",
-    "add_sample_column",
-    "check",
     "computeQuantilesForColumn",
     "convert",
-    "delete",
     "estimate",
-    "explain",
     "explain_error",
     "import_carbondata",
-    "merge",
-    "optimize",
+    "open_table",
     "read_carbondata",
-    "read_changes",
     "read_table",
     "refresh",
     "register",
     "register_table",
-    "reindex",
-    "update",
-    "upgrade",
     "write_table",
 ]
 
 _HOMES = {
-    "aggregate": ("estimate",),
     "carbondata": ("import_carbondata", "read_carbondata"),
-    "change": ("delete", "merge", "update"),
-    "changes": ("read_changes",),
-    "maintenance": ("add_sample_column", "check", "convert", "optimize", "reindex", "upgrade"),
     "notebook": ("load_ipython_extension",),  # what %load_ext calls
     "names": (
         "ConvertToQbeastCommand",
@@ -63,8 +46,8 @@ _HOMES = {
         "refresh",
         "register_table",
     ),
-    "read": ("explain", "read_table"),
     "session": ("explain_error", "register"),
+    "tables": ("convert", "estimate", "open_table", "read_table"),
     "write": ("write_table",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}

@@ -6,8 +6,7 @@ import os
 import re
 import warnings
 from collections import deque
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,7 +16,6 @@ from pyspark.errors import AnalysisException, PySparkException, UnsupportedOpera
 from qbeast_core.errors import InvalidInputError, QbeastWarning, TableNotFoundError
 from qbeast_core.io.stores.location import Location
 from qbeast_core.support.runtime import caller_stacklevel
-from qbeast_core.table.snapshot.snapshot import Snapshot, newest_snapshot
 from qbeast_spark_bridge.spark_schema import quoted
 
 if TYPE_CHECKING:
@@ -113,16 +111,6 @@ def located(
             raise TableNotFoundError(msg, path=name)
         path = place
     return Location.of(path, storage_options, allow_absolute_paths=allow_absolute_paths)
-
-
-@contextmanager
-def table_to_change(
-    spark: SparkSession, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None
-) -> Generator[Snapshot]:
-    """Open a table that the block changes; afterwards the names that the session has for it are planned again."""
-    location = located(spark, path, storage_options)
-    yield newest_snapshot(location)
-    plan_views(spark, location.uri)
 
 
 def plan_views(spark: SparkSession, uri: str) -> None:

@@ -1,4 +1,4 @@
-"""The names that users of qbeast-spark type, over the functions of this package."""
+"""The names that users of qbeast-spark type, over tables opened by `open_table`."""
 # ruff: noqa: N802, N803 -- the names of qbeast-spark
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import numpy as np
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody names it
 from pyspark.sql.types import NumericType, StringType
 
-from qbeast_core.api import open_table
 from qbeast_core.errors import (
     InvalidInputError,
     check_whole_number,
@@ -22,30 +21,41 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.stores.location import Location
 from qbeast_core.table.maintenance.convert import ConvertResult
-from qbeast_core.table.rewrite.optimize import OptimizeResult
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from qbeast_core.table.table import Table
 from qbeast_spark_bridge.catalog import find_view, location_of_name, parts_of, quoted_parts, view_of
-from qbeast_spark_bridge.change import delete, merge, update
-from qbeast_spark_bridge.maintenance import convert, optimize
-from qbeast_spark_bridge.read import read_table
 from qbeast_spark_bridge.session import register
+from qbeast_spark_bridge.tables import SparkTable, convert, open_table
 
 if TYPE_CHECKING:
     import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
     from qbeast_core.spec.revision import Revision
+    from qbeast_core.table.data.frames import SparkFrame
     from qbeast_core.table.dml.change_plan import ChangeResult
+    from qbeast_core.table.engine.row_sources import RowsLike
     from qbeast_core.table.inspect.metrics import Metrics
+    from qbeast_core.table.rewrite.optimize import OptimizeResult
 
 _TEXTS: Final = 100_000  # sampled values of a text column
 
 
 class QbeastTable:
-    """A table by the names of qbeast-spark's `QbeastTable`, with Spark as the engine.
+    """A table by the names of qbeast-spark's `QbeastTable`; every call opens the newest version.
 
-    Every call opens the newest version. `qbeast.open_table` has more methods, which use the local machine.
+    ==========================  =============================
+    qbeast-spark                `bridge.open_table(...)`
+    ==========================  =============================
+    ``forPath``, ``forName``    `open_table`
+    ``toDF``                    `read`
+    ``indexedColumns``          `indexed_columns`
+    ``cubeSize``                `cube_size`
+    ``allRevisions``            `revisions`
+    ``getIndexMetrics``         `metrics`
+    ``optimize``, ``history``,  the same
+    ``delete``, ``update``,
+    ``merge``
+    ==========================  =============================
 
     Examples
     --------
@@ -67,9 +77,7 @@ class QbeastTable:
         path: str | os.PathLike[str],
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
-        self._spark = spark
-        self._path = os.fspath(path)
-        self._storage_options = storage_options
+        self._spark, self._path, self._storage_options = spark, path, storage_options
 
     @staticmethod
     def forPath(
@@ -77,68 +85,24 @@ class QbeastTable:
         path: str | os.PathLike[str],
         storage_options: Mapping[str, str] | None = None,
     ) -> QbeastTable:
-        """Return the table at a path.
-
-        Parameters
-        ----------
-        spark : SparkSession
-            Classic or Connect.
-        path : str or path-like
-            Folder or address of the table.
-        storage_options : mapping of str to str, optional
-            Options of the object store, as in `deltalake`.
-
-        Returns
-        -------
-        QbeastTable
-
-        Raises
-        ------
-        QbeastError
-            As `qbeast.open_table`.
-        """
+        """Return the table at a path; see `open_table`."""
         found = QbeastTable(spark, path, storage_options)
         found.table()
         return found
 
     @staticmethod
     def forName(spark: SparkSession, name: str) -> QbeastTable:
-        """Return a table of the catalog, or of a name that `register_table` gave.
+        """Return a table of the catalog, or of a name that `register_table` gave; see `open_table`."""
+        parts_of(name)  # raises for a path
+        return QbeastTable.forPath(spark, name)
 
-        Parameters
-        ----------
-        spark : SparkSession
-            Classic or Connect.
-        name : str
-            Such as ``"db.sales"``.
-
-        Returns
-        -------
-        QbeastTable
-
-        Raises
-        ------
-        InvalidInputError
-            If the session does not have the name, or not its path, as for other temporary views.
-        QbeastError
-            As `qbeast.open_table`.
-        """
-        view = find_view(spark, parts_of(name))
-        if view is not None:
-            return QbeastTable.forPath(spark, view.location.uri, view.location.options_of_others)
-        place = location_of_name(spark, name)
-        if place is None:
-            msg = f"the catalog has no table {name!r} with a location. Use QbeastTable.forPath(spark, path)."
-            raise InvalidInputError(msg, argument="name", value=name)
-        return QbeastTable.forPath(spark, place)
-
-    def table(self) -> Table:
+    def table(self) -> SparkTable:
         """Return the newest version, with all methods of `Table`."""
-        return open_table(self._path, storage_options=self._storage_options)
+        return open_table(self._spark, self._path, storage_options=self._storage_options)
 
     def toDF(self, **options: Any) -> DataFrame:
-        """Return the rows; options as in `qbeast_spark_bridge.read_table`, such as ``sample=0.1``."""
-        return read_table(self._spark, self._path, **options, storage_options=self._storage_options)
+        """Return the rows; options as in `read`, such as ``sample=0.1``."""
+        return self.table().read(**options)
 
     def optimize(
         self,
@@ -147,37 +111,9 @@ class QbeastTable:
         files: Sequence[str] | None = None,
         options: Mapping[str, str] | None = None,
     ) -> OptimizeResult:
-        """Optimize the table; see `qbeast_spark_bridge.optimize`.
-
-        Parameters
-        ----------
-        revisionID : int, optional
-            Consider files of this revision; by default those of the newest one, and files without index.
-        fraction : float, optional
-            Consider only files that a sample of this fraction opens.
-        files : sequence of str, optional
-            Rewrite these files.
-        options : mapping of str to str, optional
-            ``userMetadata`` is kept in the history.
-
-        Returns
-        -------
-        OptimizeResult
-            `.plan` lists the files and the reasons.
-
-        Raises
-        ------
-        QbeastError
-            As `qbeast_spark_bridge.optimize`.
-        """
-        return optimize(
-            self._spark,
-            self._path,
-            revision=revisionID,
-            fraction=fraction,
-            files=files,
-            commit_metadata=options,
-            storage_options=self._storage_options,
+        """Optimize the table; `options` may have ``userMetadata``, which the history keeps."""
+        return self.table().optimize(
+            revision=revisionID, fraction=fraction, files=files, commit_metadata=options
         )
 
     def indexedColumns(self, revisionID: int | None = None) -> list[str]:
@@ -190,7 +126,7 @@ class QbeastTable:
 
     def revisionsIDs(self) -> list[int]:
         """Return the numbers of all revisions, ascending; 0 has the files without index."""
-        return [revision.revision_id for revision in self.table().revisions]
+        return [revision.revision_id for revision in self.allRevisions()]
 
     def allRevisions(self) -> list[Revision]:
         """Return all revisions, ascending by number."""
@@ -209,19 +145,19 @@ class QbeastTable:
         return self.table().history(limit)
 
     def delete(self, condition: Any = True) -> ChangeResult:  # noqa: FBT002 -- as in DeltaTable
-        """Delete rows, by default all; see `qbeast_spark_bridge.delete`."""
-        return delete(self._spark, self._path, condition, storage_options=self._storage_options)
+        """Delete rows, by default all; see `Table.delete`."""
+        return self.table().delete(condition)
 
     def update(self, condition: Any, set: Mapping[str, Any]) -> ChangeResult:  # noqa: A002 -- as in DeltaTable
-        """Update rows; see `qbeast_spark_bridge.update`."""
-        return update(self._spark, self._path, condition, set, storage_options=self._storage_options)
+        """Update rows; see `Table.update`."""
+        return self.table().update(condition, set)
 
-    def merge(self, source: DataFrame, on: str | Sequence[str], **clauses: Any) -> ChangeResult:
-        """Merge rows by keys; see `qbeast_spark_bridge.merge`."""
-        return merge(source, self._path, on, **clauses, storage_options=self._storage_options)
+    def merge(self, source: RowsLike | SparkFrame, on: str | Sequence[str], **clauses: Any) -> ChangeResult:
+        """Merge rows by keys; see `Table.merge`."""
+        return self.table().merge(source, on, **clauses)
 
     def _revision(self, number: int | None) -> Revision:
-        revisions = {revision.revision_id: revision for revision in self.table().revisions}
+        revisions = {revision.revision_id: revision for revision in self.allRevisions()}
         if number is not None and number not in revisions:
             problem = f"must be one of the table's, {list(revisions)}"
             invalid_argument("revisionID", problem, value=number, known=list(revisions))
@@ -335,8 +271,8 @@ def register_table(
     reader with this catalog sees it, and Spark reads the files without Python. Elsewhere it is a temporary view of this
     session over ``format("qbeast")``, which takes inserts. Spark plans such a view once. If the table has a newer
     version, a query of the name raises an error, and never returns old rows unless the name is cached; `refresh` plans
-    the name again. Changes by the functions of this package do so for the names of their session. Either way no file
-    is written.
+    the name again. `write_table` and changes of tables opened by `open_table` do so for the names of their session.
+    Either way no file is written.
 
     Parameters
     ----------

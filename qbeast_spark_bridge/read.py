@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import date
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import polars as pl
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.types import DecimalType, NullType, StructType
 
-from qbeast_core.errors import hints_keywords
 from qbeast_core.query.index.block_table import NO_REVISION
 from qbeast_core.query.plan.weight_range import Sample, WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT, sample_values
@@ -31,8 +27,7 @@ from qbeast_core.table.read.explain import explain as plan_read
 from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan, sampled_by
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, max_rows, sampling_weight, warn_of_sample
 from qbeast_core.table.read.some_rows import fraction_of_matches, refuse_rows, sample_of_table
-from qbeast_core.table.table import open_version
-from qbeast_spark_bridge.catalog import located
+from qbeast_core.table.read.training.splits import another_sample
 from qbeast_spark_bridge.engine.tasks import rows_of_tasks, tasks_of
 from qbeast_spark_bridge.engine.workers import is_connect, session_settings
 from qbeast_spark_bridge.predicates.predicates import keep_where, parse_where
@@ -73,92 +68,25 @@ _BY_SPARK: Final = (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 # Columns whose hash is the weight, and the stored column by which Spark skips pages, if there is one.
 _Weights: TypeAlias = tuple[tuple[str, ...], str | None]
 
 
-@hints_keywords
-def read_table(
+def read_rows(
     spark: SparkSession,
-    path: str | os.PathLike[str],
+    planner: Planner,
+    where: str | Column | pl.Expr | None,
+    columns: Sequence[str] | None,
     *,
-    where: str | Column | pl.Expr | None = None,
-    columns: Sequence[str] | None = None,
-    sample: Sample | None = None,
-    sample_by: Sequence[str] | None = None,
-    version: int | str | date | None = None,
-    rows: int | None = None,
-    expand: bool = False,
-    storage_options: Mapping[str, str] | None = None,
-    allow_absolute_paths: bool = False,
+    sample: Sample | None,
+    sample_by: Sequence[str] | None,
+    rows: int | None,
+    seed: int,
+    expand: bool,
 ) -> DataFrame:
-    """Read a table as a Spark DataFrame.
-
-    The driver reads the table's log and selects files. Spark reads them with its own Parquet reader, which skips
-    pages by their statistics, and filters exactly. The version is fixed by this call, not when the rows are read.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        Classic or Connect.
-    path : str or path-like
-        Folder, address or name of the table, the same for driver and executors.
-    where : str, Column or polars.Expr, optional
-        Rows to keep. SQL text and Polars expressions keep the rows of `qbeast.scan_table`, and skip files; a Column
-        is applied by Spark only.
-    columns, sample, sample_by, version
-        See `qbeast.scan_table`: a sample has the same rows.
-    rows : int, optional
-        Approximate number of random rows, instead of a fraction. With `where`, at least this number of matching rows,
-        or all of them; Spark then reads their weights in this call.
-    expand : bool, default False
-        Add a column ``sampling_weight``: the number of table rows that a row of the sample represents.
-    storage_options : mapping of str to str, optional
-        Options of the object store, as in `deltalake`, for the driver to read the log. Configure Spark's own access
-        in Spark.
-    allow_absolute_paths : bool, default False
-        See `qbeast.open_table`.
-
-    Returns
-    -------
-    DataFrame
-        All columns are nullable; rows are in no particular order.
-
-    Raises
-    ------
-    InvalidInputError
-        If the sample is not a fraction or a pair of fractions, `rows` is not a whole number or used with `sample`, a
-        column is not in the table, a part of the condition has no equivalent in Spark, or the table already has a
-        column ``sampling_weight`` to add.
-    TableNotFoundError, UnsupportedTableError, VersionNotFoundError
-        See `qbeast.open_table`.
-
-    Warns
-    -----
-    EmptySampleWarning
-        If the sample has no rows although many were expected.
-    UnindexedSampleWarning
-        If the sample reads all files.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> import qbeast
-    >>> import qbeast_spark_bridge as bridge
-    >>> written = qbeast.write_table(pl.DataFrame({"user": range(1000)}), "sales", columns=["user"])
-    >>> bridge.read_table(spark, "sales", where="user < 10").count()
-    10
-    >>> sample = bridge.read_table(spark, "sales", sample=0.1)  # the rows of qbeast.read_table("sales", sample=0.1)
-    >>> 50 < sample.count() < 150
-    True
-    >>> few = bridge.read_table(spark, "sales", rows=200, expand=True)  # with the number of rows that each represents
-    >>> 700 < few.selectExpr("sum(sampling_weight)").first()[0] < 1300
-    True
-    """
-    location = located(spark, path, storage_options, allow_absolute_paths=allow_absolute_paths)
-    planner = open_version(location, version, None).planner
+    """Plan a read, and return its rows; see `qbeast_spark_bridge.read_table`."""
     planner = sampled_by(planner, sample_by)
     schema = nullable_schema(spark_schema(planner.snapshot.schema_json))
     names = None if columns is None else planner.names_of(columns)
@@ -179,6 +107,8 @@ def read_table(
         else:
             lowest = partial(_lowest_weights, plan_of, matching, _free_name(schema), rows)
             sample = fraction_of_matches(rows, max_rows(planner, plan_of(None)), lowest)
+    if seed != 0:
+        sample = another_sample(sample, seed)
     weight = sampling_weight(planner, sample) if expand else None
     plan = plan_of(sample)
     warn_of_sample(planner, sample, plan)
@@ -188,50 +118,14 @@ def read_table(
     return df if weight is None else df.withColumn(SAMPLING_WEIGHT, F.lit(weight))
 
 
-@hints_keywords
-def explain(
-    path: str | os.PathLike[str],
-    *,
-    where: str | Column | pl.Expr | None = None,
-    columns: Sequence[str] | None = None,
-    sample: Sample | None = None,
-    sample_by: Sequence[str] | None = None,
-    version: int | str | date | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    allow_absolute_paths: bool = False,
+def explain_rows(
+    planner: Planner,
+    where: str | Column | pl.Expr | None,
+    columns: Sequence[str] | None,
+    sample: Sample | None,
+    sample_by: Sequence[str] | None,
 ) -> Plan:
-    """Plan a `read_table` without a session: the files and pages to open, and unused conditions.
-
-    Spark finds the pages to read by their statistics, so it may read a few more bytes than planned.
-
-    Parameters
-    ----------
-    path, where, columns, sample, sample_by, version, storage_options, allow_absolute_paths
-        See `read_table`.
-
-    Returns
-    -------
-    Plan
-        See `qbeast.Table.explain`. A Column is always one of the `unused_conditions`.
-
-    Raises
-    ------
-    QbeastError
-        As `read_table`.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> import qbeast
-    >>> import qbeast_spark_bridge as bridge
-    >>> written = qbeast.write_table(pl.DataFrame({"client": range(1000)}), "clients", columns=["client:hash"])
-    >>> list(bridge.explain("clients", where="client < 10").unused_conditions.values())[0][:24]
-    "'client' is indexed by h"
-    """
-    spark = SparkSession.getActiveSession()
-    paths = allow_absolute_paths
-    place = path if spark is None else located(spark, path, storage_options, allow_absolute_paths=paths)
-    planner = open_version(place, version, storage_options, allow_absolute_paths=paths).planner
+    """Plan a read without reading rows. A Column is always one of the unused conditions."""
     planner = sampled_by(planner, sample_by)
     collated = collated_columns(spark_schema(planner.snapshot.schema_json))
     predicate = parse_where(where, planner.snapshot.schema, collated).predicate

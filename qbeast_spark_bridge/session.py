@@ -49,7 +49,7 @@ def register(spark: SparkSession) -> None:
     another package named ``pyspark_*`` fails. The table functions exist after this call only:
     ``qbeast_sample('/path', 0.01)`` returns the rows of a sample, ``qbeast_changes('/path', 5)`` the rows that the
     versions after 5 changed, and ``qbeast_estimate('/path', 'avg(price)', 'brand', 0.02)`` what `estimate` returns for
-    an error of 2 %. A function is one task: `read_table` and `read_changes` have many.
+    an error of 2 %. A function is one task: `read_table` and `changes` of an open table have many.
 
     Parameters
     ----------
@@ -99,8 +99,8 @@ def register(spark: SparkSession) -> None:
 def explain_error(error: BaseException) -> str:
     """Return the message of an error of ``format("qbeast")`` without the traces of Spark and its Python processes.
 
-    Spark wraps errors of a data source into its own, as text with a trace. Errors of the functions of this package
-    need no explanation.
+    Spark wraps errors of a data source into its own, as text with a trace. Errors of functions of this package, and of
+    tables opened by `open_table`, need no explanation.
 
     Parameters
     ----------

@@ -62,6 +62,7 @@ _POLARS: Final[dict[type[DataType], pl.DataType]] = {
     TimestampType: pl.Datetime("us", "UTC"),
     VarcharType: pl.String(),
 }
+_SPARK: Final = {dtype: kind for kind, dtype in _POLARS.items() if kind not in {CharType, VarcharType}}
 # Unknown to Spark 3.5.
 _VARIANT: Final[type[DataType] | None] = getattr(types, "VariantType", None)
 # Spark pads columns with this mark when it reads them. Without it, all engines return the stored values.
@@ -125,6 +126,15 @@ def empty_frame(schema: StructType) -> pl.DataFrame:
         msg = f"the DataFrame has more than one column named {duplicates}. Rename them."
         raise SchemaMismatchError(msg, problems=problems)
     return pl.DataFrame(columns)
+
+
+def schema_of_frame(schema: pl.Schema) -> StructType:
+    """Return the Spark schema of a frame that `to_frame` made; columns of nulls only are void.
+
+    >>> schema_of_frame(pl.Schema({"a": pl.List(pl.Null), "b": pl.Decimal(9, 2)})).simpleString()
+    'struct<a:array<void>,b:decimal(9,2)>'
+    """
+    return StructType([StructField(name, _to_spark(dtype), nullable=True) for name, dtype in schema.items()])
 
 
 def collated_columns(schema: StructType) -> list[str]:
@@ -194,6 +204,20 @@ def _unsupported_types(dtype: DataType) -> Iterator[str]:
             continue
         elif type(part) not in _POLARS:
             yield f"type {part.simpleString()}"
+
+
+def _to_spark(dtype: Any) -> DataType:
+    match dtype:
+        case pl.Struct():
+            return schema_of_frame(pl.Schema(dtype))
+        case pl.List() | pl.Array():
+            return ArrayType(_to_spark(dtype.inner))
+        case pl.Map():
+            return MapType(_to_spark(dtype.key), _to_spark(dtype.value))
+        case pl.Decimal():
+            return DecimalType(dtype.precision, dtype.scale)
+        case _:
+            return _SPARK[dtype]()
 
 
 def _to_polars(dtype: DataType) -> pl.DataType:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -36,6 +37,7 @@ from qbeast_core.table.data.expressions import (
     UTC_NOW,
     Predicate,
     Value,
+    Where,
     evaluating,
     filter_of,
     reading_sql,
@@ -77,10 +79,18 @@ if TYPE_CHECKING:
     from qbeast_core.table.advise.advise import Advice
     from qbeast_core.table.check.faults import CheckReport
     from qbeast_core.table.check.repair import RepairResult
+    from qbeast_core.table.data.frames import SparkFrame
     from qbeast_core.table.dml.change import Change, ChangeOptions
     from qbeast_core.table.dml.change_plan import ChangeResult
-    from qbeast_core.table.dml.merge.clauses import Duplicates, WhenMatched, WhenNew, WhenNotMatchedBySource
+    from qbeast_core.table.dml.merge.clauses import (
+        Clauses,
+        Duplicates,
+        WhenMatched,
+        WhenNew,
+        WhenNotMatchedBySource,
+    )
     from qbeast_core.table.engine.choice import LocalEngine
+    from qbeast_core.table.engine.interfaces import CallEngine, Engine
     from qbeast_core.table.engine.row_sources import RowsLike
     from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.question import Function
@@ -133,6 +143,8 @@ class Table:
             msg = f"Table cannot be called with {snapshot!r}. Call qbeast.open_table(path)."
             raise InvalidInputError(msg, argument="snapshot")
         self._planner = Planner(snapshot)
+        # Reads the files of checks and estimates. None: threads of this process do.
+        self._readers: Engine | None = None
 
     if not TYPE_CHECKING:  # type checkers report unknown names themselves
 
@@ -173,6 +185,33 @@ class Table:
     def planner(self) -> Planner:
         """Planner of reads of this version, for engines. It is subject to change."""
         return self._planner
+
+    def _engine(
+        self,
+        resources: Resources | None = None,
+        memory_bytes: int | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
+    ) -> AbstractContextManager[CallEngine]:
+        """Return the engine of one call, for a `with` block."""
+        from qbeast_core.table.engine.choice import local_engine
+
+        return local_engine(resources, memory_bytes, spill_dir)
+
+    def _condition(self, where: Any, argument: str = "where") -> Any:
+        """Return a condition without the types of the engine."""
+        del argument
+        return where
+
+    def _values(self, values: Any, argument: str) -> Any:
+        """Return values of columns without the types of the engine."""
+        del argument
+        return values
+
+    def _merge(self, source: Any, clauses: Clauses, engine: CallEngine) -> AbstractContextManager[Change]:
+        """Return the merge that an engine runs, for a `with` block."""
+        from qbeast_core.table.dml.merge.merge import local_merge
+
+        return local_merge(source, clauses, cast("LocalEngine", engine))
 
     def _moved(self, result: _ResultT, snapshot: Snapshot | None) -> _ResultT:
         """Move to the version of a change, by default the newest, and return its result.
@@ -330,6 +369,7 @@ class Table:
         10
         """
         refuse_forked(self.uri)
+        where = self._condition(where)
         condition = filter_of(where, self.schema)
         names = None if columns is None else self._planner.names_of(columns)
         planner = sampled_by(self._planner, sample_by)
@@ -605,6 +645,7 @@ class Table:
         >>> [batch.height for batch in table.iter_batches(batch_rows=300, shuffle=7, resume=state)]
         [300, 100]
         """
+        where = self._condition(where)
         check_sizes(batch_rows, batch_bytes, buffer_bytes, is_shuffled=shuffle is not None)
         order = order_of(shuffle, epoch, rank, world_size, resume)
         if order is not None:
@@ -790,7 +831,11 @@ class Table:
         >>> qbeast.open_table("ids").to_polars("id < 3").height
         3
         """
-        return self.read(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
+        with evaluating(where):
+            lazy = self.scan(
+                where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand
+            )
+            return lazy.collect()
 
     def to_pandas(
         self,
@@ -817,7 +862,7 @@ class Table:
         np.int64(3)
         """
         require("pandas", "to_pandas")
-        return self.read(where, columns=columns, sample=sample, sample_by=sample_by).to_pandas()
+        return self.to_polars(where, columns=columns, sample=sample, sample_by=sample_by).to_pandas()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return all rows as a stream of Arrow batches, each read when the consumer requests it."""
@@ -1047,7 +1092,7 @@ class Table:
         >>> sum(frame.height for task in pickles for frame in pickle.loads(task).read())
         70000
         """
-        condition = filter_of(where, self.schema)
+        condition = filter_of(self._condition(where), self.schema)
         planner = sampled_by(self._planner, sample_by)
         plan = planner.plan(condition, sample)
         warn_of_sample(planner, sample, plan)
@@ -1059,7 +1104,7 @@ class Table:
         *,
         per: Expressions | None = None,
         by: Expressions | None = None,
-        where: Predicate | None = None,
+        where: Where | None = None,
         join: Joins | None = None,
         error: Share | None = None,
         absolute: Mapping[str, float] | None = None,
@@ -1219,16 +1264,17 @@ class Table:
             min_group_rows=min_group_rows,
             memory_bytes=memory_bytes,
         )
+        condition = self._condition(where)
         planner = planner_of_estimate(self._planner, sample_by, sample)
         if callable(aggregates):
             others = {"per": per, "by": by, "join": join}
             return estimate_function(
-                planner, aggregates, limits, where=where, replicates=replicates, columns=columns, **others
+                planner, aggregates, limits, where=condition, replicates=replicates, columns=columns, **others
             )
         if columns is not None:
             refuse("columns", "lists the columns of a function, and `aggregates` is not a function")
-        question = question_of(planner, aggregates, limits, per=per, by=by, where=where, join=join)
-        return list(rounds(planner, question))[-1]
+        question = question_of(planner, aggregates, limits, per=per, by=by, where=condition, join=join)
+        return list(rounds(planner, question, engine=self._readers))[-1]
 
     def estimates(
         self,
@@ -1236,7 +1282,7 @@ class Table:
         *,
         per: Expressions | None = None,
         by: Expressions | None = None,
-        where: Predicate | None = None,
+        where: Where | None = None,
         join: Joins | None = None,
         error: Share | None = None,
         absolute: Mapping[str, float] | None = None,
@@ -1285,9 +1331,10 @@ class Table:
             min_group_rows=min_group_rows,
             memory_bytes=memory_bytes,
         )
+        condition = self._condition(where)
         planner = planner_of_estimate(self._planner, sample_by, None)
-        question = question_of(planner, aggregates, limits, per=per, by=by, where=where, join=join)
-        return rounds(planner, question, progressive=True)
+        question = question_of(planner, aggregates, limits, per=per, by=by, where=condition, join=join)
+        return rounds(planner, question, progressive=True, engine=self._readers)
 
     def blocks(self) -> pl.DataFrame:
         """Return one row per block (the rows of one cube in one file).
@@ -1565,7 +1612,7 @@ class Table:
         """
         from qbeast_core.table.check.check import check_table
 
-        return check_table(self._snapshot, data=data, progress=callback_of(progress))
+        return check_table(self._snapshot, data=data, progress=callback_of(progress), engine=self._readers)
 
     @changing
     @shows_progress("repairing")
@@ -1664,7 +1711,7 @@ class Table:
         refuse_unindexed(self._snapshot)
         options = PlotOptions(
             columns=columns,
-            predicate=filter_of(where, self._snapshot.schema),
+            predicate=filter_of(self._condition(where), self._snapshot.schema),
             sample=sample,
             revision=revision,
             fractions=fractions,
@@ -1773,7 +1820,6 @@ class Table:
         >>> table.optimize().committed
         False
         """
-        from qbeast_core.table.engine.choice import local_engine
         from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
         from qbeast_core.table.write.options import metadata_of
 
@@ -1787,10 +1833,10 @@ class Table:
             dry_run=dry_run,
             commit_metadata=metadata_of(commit_metadata),
         )
-        with local_engine(resources, memory_bytes, spill_dir) as local:
-            options = replace(options, progress=local.report_progress(callback_of(progress)))
-            result, newest = optimize(self._snapshot, options, engine=local)
-            result = local.report(result)
+        with self._engine(resources, memory_bytes, spill_dir) as engine:
+            options = replace(options, progress=engine.report_progress(callback_of(progress)))
+            result, newest = optimize(self._snapshot, options, engine=engine)
+            result = engine.report(result)
         return self._moved(result, newest) if result.committed else result
 
     @changing
@@ -1874,7 +1920,6 @@ class Table:
         >>> table.optimize().plan["reason"].to_list(), table.metrics().health.rows_of_other_columns
         (['older revision'], 0)
         """
-        from qbeast_core.table.engine.choice import local_engine
         from qbeast_core.table.maintenance.reindex import ReindexOptions, reindex
         from qbeast_core.table.write.options import metadata_of
 
@@ -1885,16 +1930,16 @@ class Table:
             full=full,
             commit_metadata=metadata_of(commit_metadata),
         )
-        with local_engine(resources, memory_bytes, spill_dir) as local:
-            options = replace(options, progress=local.report_progress(callback_of(progress)))
-            result, newest = reindex(self._snapshot, options, engine=local)
+        with self._engine(resources, memory_bytes, spill_dir) as engine:
+            options = replace(options, progress=engine.report_progress(callback_of(progress)))
+            result, newest = reindex(self._snapshot, options, engine=engine)
         return self._moved(result, newest)
 
     @changing
     @shows_progress("deleting")
     def delete(
         self,
-        where: Predicate | Literal[True],
+        where: Where | Literal[True],
         *,
         dry_run: bool = False,
         txn: tuple[str, int] | None = None,
@@ -1949,13 +1994,14 @@ class Table:
         from qbeast_core.table.dml.matched import Delete
 
         options = change_options(dry_run, txn, commit_metadata, progress)
-        return self._run(lambda _: Delete(where), options, resources, memory_bytes, spill_dir)
+        change = nullcontext(Delete(self._condition(where)))
+        return self._run(lambda _: change, options, resources, memory_bytes, spill_dir)
 
     @changing
     @shows_progress("updating")
     def update(
         self,
-        where: Predicate | Literal[True],
+        where: Where | Literal[True],
         set: Mapping[str, Value],  # noqa: A002 - the name in SQL
         *,
         dry_run: bool = False,
@@ -2011,42 +2057,42 @@ class Table:
         from qbeast_core.table.dml.matched import Update
 
         options = change_options(dry_run, txn, commit_metadata, progress)
-        return self._run(lambda _: Update(where, set), options, resources, memory_bytes, spill_dir)
+        change = nullcontext(Update(self._condition(where), self._values(set, "set")))
+        return self._run(lambda _: change, options, resources, memory_bytes, spill_dir)
 
     def _run(
         self,
-        change_of: Callable[[LocalEngine], Change],
+        change_of: Callable[[CallEngine], AbstractContextManager[Change]],
         options: ChangeOptions,
         resources: Resources | None,
         memory_bytes: int | None,
         spill_dir: str | os.PathLike[str] | None,
     ) -> ChangeResult:
         from qbeast_core.table.dml.change import run_change
-        from qbeast_core.table.engine.choice import local_engine
 
-        with local_engine(resources, memory_bytes, spill_dir) as local:
-            options = replace(options, progress=local.report_progress(options.progress))
-            result, newest = run_change(self._snapshot, change_of(local), options, engine=local)
-            result = local.report(result)
+        with self._engine(resources, memory_bytes, spill_dir) as engine, change_of(engine) as change:
+            options = replace(options, progress=engine.report_progress(options.progress))
+            result, newest = run_change(self._snapshot, change, options, engine=engine)
+            result = engine.report(result)
         return self._moved(result, newest) if result.committed else result
 
     @changing
     @shows_progress("merging")
     def merge(
         self,
-        source: RowsLike,
+        source: RowsLike | SparkFrame,
         on: str | Sequence[str],
         *,
         when_matched: WhenMatched = "update",
-        matched_if: Predicate | None = None,
-        delete_if: Predicate | None = None,
+        matched_if: Where | None = None,
+        delete_if: Where | None = None,
         update: Mapping[str, Value] | None = None,
         when_not_matched: WhenNew = "insert",
-        not_matched_if: Predicate | None = None,
+        not_matched_if: Where | None = None,
         insert: Mapping[str, Value] | None = None,
         duplicates: Duplicates = "error",
         when_not_matched_by_source: WhenNotMatchedBySource = "ignore",
-        not_matched_by_source_if: Predicate | None = None,
+        not_matched_by_source_if: Where | None = None,
         source_name: str = "source",
         schema_mode: Literal["merge"] | None = None,
         dry_run: bool = False,
@@ -2145,9 +2191,6 @@ class Table:
         """
         from qbeast_core.table.dml.change import change_options
         from qbeast_core.table.dml.merge.clauses import Clauses
-        from qbeast_core.table.dml.merge.merge import Merge
-        from qbeast_core.table.dml.merge.merge_buckets import local_merge_source
-        from qbeast_core.table.engine.row_sources import open_source
 
         clauses = Clauses(
             on=on,
@@ -2165,13 +2208,8 @@ class Table:
             schema_mode=schema_mode,
         )
         options = change_options(dry_run, txn, commit_metadata, progress)
-
-        with open_source(source) as rows:
-
-            def change_of(local: LocalEngine) -> Change:
-                return Merge(local_merge_source(rows, local), clauses)
-
-            return self._run(change_of, options, resources, memory_bytes, spill_dir)
+        merge = partial(self._merge, source, clauses)
+        return self._run(merge, options, resources, memory_bytes, spill_dir)
 
     @changing
     def vacuum(
@@ -2699,11 +2737,10 @@ class Table:
         >>> table.widen_columns({"n": pl.Int64}).rewritten_files, table.read().rows()
         (1, [(1, 7)])
         """
-        from qbeast_core.table.engine.choice import local_engine
         from qbeast_core.table.maintenance.widen import widen_columns
 
-        with local_engine(resources) as local:
-            changed = widen_columns(self._snapshot, columns, upgrade_protocol=upgrade_protocol, engine=local)
+        with self._engine(resources) as engine:
+            changed = widen_columns(self._snapshot, columns, upgrade_protocol=upgrade_protocol, engine=engine)
             return self._moved(*changed)
 
     @changing
@@ -2747,11 +2784,10 @@ class Table:
         >>> pl.scan_delta("visits").filter(pl.col("sample") < 0.25).collect().height, table.read(sample=0.25).height
         (234, 234)
         """
-        from qbeast_core.table.engine.choice import local_engine
         from qbeast_core.table.maintenance.column_changes import add_sample_column
 
-        with local_engine(resources) as local:
-            return self._moved(*add_sample_column(self._snapshot, name, engine=local))
+        with self._engine(resources) as engine:
+            return self._moved(*add_sample_column(self._snapshot, name, engine=engine))
 
 
 def open_version(

@@ -39,7 +39,7 @@ class QbeastSample:
 
 
 class QbeastChanges:
-    """``qbeast_changes(path, since)``: the rows that the versions after `since` changed, see `read_changes`."""
+    """``qbeast_changes(path, since)``: the rows that the versions after `since` changed, see `Table.changes`."""
 
     @staticmethod
     def analyze(path: AnalyzeArgument, since: AnalyzeArgument) -> AnalyzeResult:

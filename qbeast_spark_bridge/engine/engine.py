@@ -21,7 +21,7 @@ from qbeast_core.table.data.row_rules import refuse_exhausted
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.file_target import FileTarget, RowShape
 from qbeast_core.table.engine.files_source import FilesSource, all_rows, needs_row_ids
-from qbeast_core.table.engine.interfaces import AnswerT, ItemT, Rows, Source
+from qbeast_core.table.engine.interfaces import AnswerT, ItemT, ResultT, Rows, Source
 from qbeast_core.table.engine.tasks.added_rows import AddedRows
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
@@ -135,6 +135,16 @@ class SparkEngine:
             by_number: dict[int, AnswerT] = dict(unpickled(rows))
         return [by_number[number] for number in range(len(items))]
 
+    @staticmethod
+    def report_progress(progress: ProgressCallback | None) -> ProgressCallback | None:
+        """Return the callback; see `CallEngine`."""
+        return progress
+
+    @staticmethod
+    def report(result: ResultT) -> ResultT:
+        """Return the result with the engine; see `CallEngine`."""
+        return replace(result, engine="spark")
+
     def has_room(self, size_bytes: int) -> bool:
         """Return True: workers hold one file at a time; see `Engine`."""
         del size_bytes
@@ -150,7 +160,7 @@ class _FrameWorkers:
 
     @property
     def advice(self) -> str:
-        return "The input is read twice: persist it first (`persist=True`), or remove random and unordered parts."
+        return "The input is read twice: persist it first (`df.persist()`), or remove random and unordered parts."
 
     def count(self) -> int:
         return self.df.count()

@@ -151,7 +151,7 @@ class SparkMergeSource:
         added = StoredRows(snapshot.location, tuple(part for bucket in buckets for part in bucket.added))
         self._stored.extend([part.path for part in added.parts] + [answer.stored for answer in answers])
         rows = sum(bucket.rows for bucket in buckets)
-        advice = "persist it first (`persist=True`), or remove random and unordered parts."
+        advice = "persist it first (`df.persist()`), or remove random and unordered parts."
         digest.check(rows, sum(bucket.hash_sum for bucket in buckets), advice=advice)
         answers = sorted(answers, key=lambda answer: answer.number)
         stored = {snapshot.data_paths[answer.number]: answer.stored for answer in answers}

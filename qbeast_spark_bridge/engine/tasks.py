@@ -5,18 +5,21 @@ from __future__ import annotations
 import inspect
 import pickle
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from qbeast_core.support.sizing import sizing
+from qbeast_core.table.data.frames import SparkFrame, is_spark_frame
+from qbeast_core.table.engine.row_sources import RowsLike, open_source
 from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
 from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_spark_bridge.engine.workers import ready_workers
-from qbeast_spark_bridge.spark_schema import nullable_schema, spark_schema
+from qbeast_spark_bridge.spark_schema import nullable_schema, schema_of_frame, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall
-from qbeast_spark_bridge.worker.read_task import ReadTask, run_tasks
+from qbeast_spark_bridge.worker.read_task import ReadTask, SentRows, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,3 +64,15 @@ def rows_of_tasks(spark: SparkSession, tasks: Sequence[ReadTask], schema: Struct
     rows = [(bytearray(pickle.dumps(task, protocol=5)),) for task in tasks]
     spread = spark.createDataFrame(rows, f"{_COLUMN} binary").repartition(len(rows))
     return spread.mapInArrow(WorkerCall.of(run_tasks, None), schema)
+
+
+def frame_of_rows(spark: SparkSession, rows: RowsLike | SparkFrame) -> DataFrame:
+    """Return rows as a DataFrame. Those of this process are sent with the tasks, in pieces of limited size."""
+    if is_spark_frame(rows):
+        return cast("DataFrame", rows)
+    with open_source(rows) as source:
+        schema = schema_of_frame(source.empty.schema)
+        types = arrow_schema(schema)
+        pieces = source.batches(None, size_bytes=sizing().source_batch_bytes)
+        tasks = [ReadTask(SentRows(piece), types) for piece in pieces]
+    return rows_of_tasks(spark, tasks, schema)

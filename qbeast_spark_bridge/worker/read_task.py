@@ -32,7 +32,7 @@ _STAGES: Final[dict[str, int | None]] = {}
 
 
 class _AnyScanTask(Protocol):
-    """A `qbeast_core.table.read.scan_task.ScanTask`, or a task of another kind of table."""
+    """A `qbeast_core.table.read.scan_task.ScanTask`, a task of another kind of table, or `SentRows`."""
 
     def read(self) -> Iterator[pl.DataFrame]: ...
 
@@ -69,6 +69,17 @@ class ReadTask:
             if column is not None:
                 table = table.set_column(index, name, column)
         return table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SentRows:
+    """Rows that the driver sends with the task."""
+
+    frame: pl.DataFrame
+
+    def read(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows."""
+        yield self.frame
 
 
 @dataclass(frozen=True, slots=True, eq=False)

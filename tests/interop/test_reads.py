@@ -241,7 +241,7 @@ def test_registered_names_are_tables_of_the_catalog(spark: SparkSession, tmp_pat
     assert table.toDF().count() == 501
     assert table.optimize().committed
     assert bridge.read_table(spark, "named.sales").count() == 501
-    assert bridge.delete(spark, "named.sales", where="id = 500").rows_deleted == 1
+    assert bridge.open_table(spark, "named.sales").delete(where="id = 500").rows_deleted == 1
     assert bridge.register_table(spark, tmp_path / "t", "named.sales") == name
     assert spark.sql("SELECT max(id) FROM named.sales").first()[0] == 499
     qbeast.write_table(rows, tmp_path / "other", columns=["id"])

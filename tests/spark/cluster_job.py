@@ -50,11 +50,12 @@ def append(spark: SparkSession, path: str) -> dict[str, Any]:
 
 def change(spark: SparkSession, path: str) -> dict[str, Any]:
     """Delete, update and merge some rows."""
-    bridge.delete(spark, path, "x < 700 AND name = 'name 3'")
-    bridge.update(spark, path, "name = 'name 5'", {"x": 1.5})
+    table = bridge.open_table(spark, path)
+    table.delete("x < 700 AND name = 'name 3'")
+    table.update("name = 'name 5'", {"x": 1.5})
     source = rows(spark, 95_000, 10_000).selectExpr("key", "cast(key AS double) AS x", "name")
-    bridge.merge(source, path, "key", delete_if="name = 'name 7'")
-    return read(spark, path) | {"ok": bridge.check(spark, path).ok}
+    table.merge(source, "key", delete_if="name = 'name 7'")
+    return read(spark, path) | {"ok": table.check().ok}
 
 
 def read(spark: SparkSession, path: str) -> dict[str, Any]:

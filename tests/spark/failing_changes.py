@@ -88,26 +88,28 @@ def source(spark: SparkSession) -> DataFrame:
 
 def merge(spark: SparkSession, path: str, **options: Any) -> dict[str, int]:
     with small_files(file_rows=500):
-        return _counts(bridge.merge(source(spark), path, "row", **options))
+        return _counts(bridge.open_table(spark, path).merge(source(spark), "row", **options))
 
 
 def all_three(spark: SparkSession, path: str) -> dict[str, Any]:
     """Delete, update and merge."""
+    table = bridge.open_table(spark, path)
     with small_files(file_rows=500):
         return {
-            "delete": _counts(bridge.delete(spark, path, "a < 100")),
-            "update": _counts(bridge.update(spark, path, "a > 900", {"a": 5})),
+            "delete": _counts(table.delete("a < 100")),
+            "update": _counts(table.update("a > 900", {"a": 5})),
             "merge": merge(spark, path),
         }
 
 
 def dying_changes(spark: SparkSession, path: str) -> dict[str, Any]:
     """Kill a worker in each step of a delete and of an update, after its work."""
+    table = bridge.open_table(spark, path)
     with small_files(file_rows=500):
         with troubles(f"{path}.delete", "worker dies", MATCHING + WRITING):
-            deleted = bridge.delete(spark, path, "a < 100")
+            deleted = table.delete("a < 100")
         with troubles(f"{path}.update", "worker dies", MATCHING + WRITING):
-            updated = bridge.update(spark, path, "a > 900", {"a": 5})
+            updated = table.update("a > 900", {"a": 5})
     return {"delete": _counts(deleted), "update": _counts(updated)}
 
 

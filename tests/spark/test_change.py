@@ -32,20 +32,17 @@ def test_columns_of_spark_choose_and_set_rows(spark: SparkSession, tmp_path: Pat
     written(path)
     rows = qbeast.read_table(path)
     s, f, d = (F.col(name) for name in "sfd")
-    planned = bridge.delete(spark, path, "a IN (3, 7, 11) OR s LIKE 'key 1%'", dry_run=True)
-    here = pl.col("a").is_in([3, 7, 11]) | pl.col("s").str.starts_with("key 1")
-    assert (planned.rows_deleted, planned.committed) == (rows.filter(here).height, False)
+    condition = (d >= date(2024, 2, 1)) & (f > 20) & ~s.isNull()
+    values = {"f": F.lit(0.5), ROW: pl.col(ROW) + 10_000}
     report: list[qbeast.Progress] = []
     with small_tasks():
-        condition = (F.col(ROW) > 350) & ~s.isNull()
-        bridge.delete(spark, path, condition, commit_metadata={"who": "nightly"}, progress=report.append)
-        bridge.update(
-            spark, path, (d >= date(2024, 2, 1)) & (f > 20), {"f": F.lit(0.5), ROW: pl.col(ROW) + 10_000}
+        bridge.open_table(spark, path).update(
+            condition, values, commit_metadata={"who": "nightly"}, progress=report.append
         )
     assert (report[0].stage, report[-1].stage) == ("read", "done")
-    assert qbeast.open_table(path).history(2)["metadata"][1]["who"] == "nightly"
-    chosen = (pl.col("d") >= date(2024, 2, 1)) & (pl.col("f") > 20)
-    expected = rows.filter(((pl.col(ROW) > 350) & pl.col("s").is_not_null()).not_()).with_columns(
+    assert qbeast.open_table(path).history(1)["metadata"][0]["who"] == "nightly"
+    chosen = (pl.col("d") >= date(2024, 2, 1)) & (pl.col("f") > 20) & pl.col("s").is_not_null()
+    expected = rows.with_columns(
         pl.when(chosen).then(0.5).otherwise("f").alias("f"),
         pl.when(chosen).then(pl.col(ROW) + 10_000).otherwise(ROW).alias(ROW),
     )
@@ -55,8 +52,8 @@ def test_columns_of_spark_choose_and_set_rows(spark: SparkSession, tmp_path: Pat
 def test_inexact_conditions_raise_and_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     written(path)
-    frame = bridge.read_table(spark, path)
-    a = F.col("a")
+    table = bridge.open_table(spark, path)
+    frame, a = table.read(), F.col("a")
     refused: list[tuple[Any, str]] = [
         ("missing > 1", "no such column"),
         ("a = 1 XOR a = 2", "XOR"),
@@ -73,20 +70,20 @@ def test_inexact_conditions_raise_and_change_nothing(spark: SparkSession, tmp_pa
     ]
     for condition, said in refused:
         with pytest.raises(qbeast.InvalidInputError, match=said):
-            bridge.delete(spark, path, condition)
+            table.delete(condition)
     for value, said in (
         (F.upper("s"), "Polars expression"),
         (frame["a"], "DataFrame"),
     ):
         with pytest.raises(qbeast.InvalidInputError, match=said):
-            bridge.update(spark, path, "a = 1", {"a": value})
+            table.update("a = 1", {"a": value})
     odd: list[Any] = [{}, 5, {"missing": 1}]
     for values in odd:
         with pytest.raises(qbeast.InvalidInputError, match="Nothing was changed"):
-            bridge.update(spark, path, "a = 1", values)
+            table.update("a = 1", values)
     with pytest.raises(qbeast.InvalidInputError, match="cannot be"):  # found in a worker
-        bridge.update(spark, path, where=True, set={"a": pl.col("s").cast(pl.Int64)})
-    assert qbeast.open_table(path).version == 1
+        table.update(where=True, set={"a": pl.col("s").cast(pl.Int64)})
+    assert table.version == qbeast.open_table(path).version == 1
 
 
 def test_conditions_mean_what_spark_means(spark: SparkSession, tmp_path: Path) -> None:
@@ -128,5 +125,5 @@ def test_closed_session_is_reported_as_lost(
     session: Any = spark.newSession()
     session.client.release_session()
     with pytest.raises(qbeast.SessionLostError, match="Nothing was changed"):
-        bridge.delete(session, tmp_path / "t", "a < 50")
+        bridge.open_table(session, tmp_path / "t").delete("a < 50")
     assert qbeast.open_table(tmp_path / "t").version == 1

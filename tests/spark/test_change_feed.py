@@ -28,6 +28,7 @@ def table_with_feed(path: Path) -> pl.DataFrame:
     return qbeast.read_table(path)
 
 
+@pytest.mark.sweep
 def test_failed_tasks_leave_no_feed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,7 +46,7 @@ def test_failed_tasks_leave_no_feed(
     monkeypatch.setattr(feed, "scans_of", with_a_missing_file)
     monkeypatch.setattr(feed, "_ROWS_PER_TASK", 1)
     with pytest.raises(qbeast.StorageError, match=r"missing\.parquet"):
-        bridge.update(spark, path, where=True, set={"f": "f + 1"})
+        bridge.open_table(spark, path).update(where=True, set={"f": "f + 1"})
     assert set(path.rglob("*.parquet")) == files
     assert qbeast.open_table(path).version == version
     assert qbeast.read_table(path).equals(before)

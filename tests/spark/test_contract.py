@@ -23,7 +23,21 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+# The other scenarios do the same on executors, or test_parity.py does.
+DEAR = {
+    "write",
+    "append beyond the range",
+    "overwrite",
+    "sampling key",
+    "delete",
+    "change feed",
+    "change feed of merge",
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.sweep if name in DEAR else ()) for name in SCENARIOS]
+)
 def test_spark_passes_the_scenario(spark: SparkSession, name: str, tmp_path: Path) -> None:
     scenario, path = SCENARIOS[name], tmp_path / "t"
     with small_tasks():

@@ -64,7 +64,7 @@ def test_parquet_folder_becomes_a_table(spark: SparkSession, tmp_path: Path) -> 
     result = converted(spark, path)
     assert (result.version, result.created_log, result.files, result.rows) == (0, True, 3, 1200)
     assert not converted(spark, path).committed
-    optimized = bridge.optimize(spark, path)
+    optimized = bridge.open_table(spark, path).optimize()
     assert (optimized.files_removed, optimized.rows, optimized.new_revision) == (3, 1200, True)
     assert_same_rows(qbeast.read_table(path), pl.concat(frames, how="diagonal"), "row")
     check_invariants(path)
@@ -78,7 +78,7 @@ def test_spark_output_becomes_a_table(spark: SparkSession, tmp_path: Path) -> No
     )
     df.write.parquet(str(path))
     assert converted(spark, path, cube_size=50).rows == 500
-    bridge.optimize(spark, path)
+    bridge.open_table(spark, path).optimize()
     assert qbeast.open_table(path).cube_size == 50
     check_invariants(path)
     assert_same_rows(qbeast.read_table(path), pl.DataFrame(df.toArrow()), "row")

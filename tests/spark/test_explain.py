@@ -41,7 +41,7 @@ def sales(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_plan_opens_files_spark_reads(spark: SparkSession, sales: Path, where: str | pl.Expr) -> None:
-    plan = bridge.explain(sales, where=where)
+    plan = bridge.open_table(spark, sales).explain(where)
     read = {Path(name).name for name in bridge.read_table(spark, sales, where=where).inputFiles()}
     assert {Path(name).name for name in plan.files.filter("opened")["path"]} == read
     assert list(plan.unused_conditions.values()) == list(
@@ -51,6 +51,7 @@ def test_plan_opens_files_spark_reads(spark: SparkSession, sales: Path, where: s
 
 def test_text_is_parsed_once_and_a_read_planned_once(spark: SparkSession, sales: Path) -> None:
     where = "price < 3900 AND store = 1"
+    table = bridge.open_table(spark, sales)
 
     def through_source() -> None:
         options = {"path": str(sales), "where": where, "sample": "0.5"}
@@ -59,8 +60,8 @@ def test_text_is_parsed_once_and_a_read_planned_once(spark: SparkSession, sales:
 
     calls = {
         "read_table": lambda: bridge.read_table(spark, sales, where=where, sample=0.5),
-        "explain": lambda: bridge.explain(sales, where=where, sample=0.5),
-        "delete": lambda: bridge.delete(spark, sales, where, dry_run=True),
+        "explain": lambda: table.explain(where, sample=0.5),
+        "delete": lambda: table.delete(where, dry_run=True),
         "source": through_source,
     }
     for name, call in calls.items():
@@ -75,12 +76,13 @@ def test_text_is_parsed_once_and_a_read_planned_once(spark: SparkSession, sales:
 
 
 def test_unused_conditions_of_spark_come_with_reasons(spark: SparkSession, sales: Path) -> None:
-    assert spark.version
-    ranged = bridge.explain(sales, where="client < 9")
+    table = bridge.open_table(spark, sales)
+    ranged = table.explain("client < 9")
     assert "hash, which has no order" in repr(ranged)
-    column = bridge.explain(sales, where=f.col("price") < 100)
+    column = table.explain(f.col("price") < 100)
     assert column.share == 1.0
     assert ["price" in item for item in column.unused_conditions] == [True]
     assert "Spark applies it after the read" in repr(column)
-    assert bridge.explain(sales, sample=0.1).unused_conditions == {}
-    assert bridge.explain(sales, sample=0.1).share < 0.5
+    sampled = table.explain(sample=0.1)
+    assert sampled.unused_conditions == {}
+    assert sampled.share < 0.5

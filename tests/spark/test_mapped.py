@@ -184,7 +184,7 @@ def test_appends_and_streams_keep_columns_and_partitions(spark: SparkSession, tm
     expected = pl.concat([*rows, wider], how="diagonal")
     check(path, expected)
     with small_files(file_rows=60):
-        bridge.optimize(spark, path)
+        bridge.open_table(spark, path).optimize()
     check(path, expected)
     assert_same_rows(of_spark(bridge.read_table(spark, path, sample=0.4)), sampled(expected, INDEXED, 0.4))
 
@@ -201,16 +201,14 @@ def test_changes_and_feed_equal_those_of_memory(spark: SparkSession, tmp_path: P
         "row % 7 = 1": {"part": "'moved'", "b.c": "a + 1"},
         "day IS NOT NULL AND row % 11 = 2": {"day": pl.lit(None), "a": 4},
     }
+    by_spark, here = bridge.open_table(spark, path), qbeast.open_table(twin)
     with small_tasks():
         for where in ("part = 'x' AND a % 3 = 0", "part IS NULL"):
-            result = bridge.delete(spark, path, where), qbeast.open_table(twin).delete(where)
-            assert_same_change(path, result[0], twin, result[1])
+            assert_same_change(path, by_spark.delete(where), twin, here.delete(where))
         for where, values in updates.items():
-            result = bridge.update(spark, path, where, values), qbeast.open_table(twin).update(where, values)
-            assert_same_change(path, result[0], twin, result[1])
-        result = bridge.merge(given, path, on="row"), qbeast.open_table(twin).merge(moved, on="row")
-        assert_same_change(path, result[0], twin, result[1])
-        bridge.optimize(spark, path, full=True)
+            assert_same_change(path, by_spark.update(where, values), twin, here.update(where, values))
+        assert_same_change(path, by_spark.merge(given, "row"), twin, here.merge(moved, "row"))
+        by_spark.optimize(full=True)
     check(path, qbeast.read_table(twin))
     feeds = [
         pl.concat(

@@ -59,10 +59,11 @@ def test_keys_in_several_buckets_match_as_here(spark: SparkSession, tmp_path: Pa
         ({"on": ROW, "delete_if": "source.f >= 0.25 AND s = 'key 3'"}, in_columns, here),
         ({"on": ROW, "when_matched": "ignore", "not_matched_if": "source.f > 10", "insert": insert}, {}, {}),
     ]
+    by_spark, local = bridge.open_table(spark, path), qbeast.open_table(twin)
     for request, columns, expressions in merges:
         with small_tasks(), resized(bucket_bytes=20_000):
-            result = bridge.merge(df, path, **request, **columns)
-            expected = qbeast.open_table(twin).merge(source, **request, **expressions)
+            result = by_spark.merge(df, **request, **columns)
+            expected = local.merge(source, **request, **expressions)
         assert_same_change(path, result, twin, expected)
         assert_nothing_is_left(path)
     assert result.new_revision
@@ -79,13 +80,14 @@ def test_merge_adds_columns_and_may_omit_some(spark: SparkSession, tmp_path: Pat
     source = changes(written(path)).drop("f").with_columns(pl.format("of {}", ROW).alias("note"))
     shutil.copytree(path, twin)
     df = to_spark(spark, source, tmp_path / "raw")
+    table = bridge.open_table(spark, path)
     with pytest.raises(qbeast.SchemaMismatchError, match='schema_mode="merge"'):
-        bridge.merge(df, path, ROW)
+        table.merge(df, ROW)
     with small_tasks():
-        result = bridge.merge(df, path, ROW, schema_mode="merge")
+        result = table.merge(df, ROW, schema_mode="merge")
         expected = qbeast.open_table(twin).merge(source, ROW, schema_mode="merge")
     assert_same_change(path, result, twin, expected)
-    assert qbeast.open_table(path).columns[-1] == "note"
+    assert table.columns[-1] == "note"
     assert min(result.rows_updated, result.rows_inserted) > 0
 
 
@@ -93,17 +95,16 @@ def test_invalid_source_changes_nothing(spark: SparkSession, tmp_path: Path) -> 
     path = tmp_path / "t"
     rows = written(path)
     df = to_spark(spark, changes(rows), tmp_path / "raw")
-    with pytest.raises(qbeast.InvalidInputError, match="match several rows of the source"):
-        bridge.merge(df.union(df), path, ROW)
+    table = bridge.open_table(spark, path)
     with pytest.raises(qbeast.SchemaMismatchError, match="does not fit"):
-        bridge.merge(df.select(ROW, "a"), path, ROW)
+        table.merge(df.select(ROW, "a"), ROW)
     with pytest.raises(qbeast.InvalidInputError, match="no such column"):
-        bridge.merge(df, path, "missing")
+        table.merge(df, "missing")
     with pytest.raises(qbeast.InvalidInputError, match=r"no such column: .source\.b."):
-        bridge.merge(df, path, ROW, matched_if=F.col("source.b") > 1)
+        table.merge(df, ROW, matched_if=F.col("source.b") > 1)
     with pytest.raises(qbeast.InvalidInputError, match="no equivalent in Polars"):
-        bridge.merge(df, path, ROW, update={"f": F.col("source.f") + 1})
-    assert qbeast.open_table(path).version == 1
+        table.merge(df, ROW, update={"f": F.col("source.f") + 1})
+    assert table.version == qbeast.open_table(path).version == 1
     assert_nothing_is_left(path)
 
 
@@ -111,12 +112,13 @@ def test_invalid_source_changes_nothing(spark: SparkSession, tmp_path: Path) -> 
 def test_changing_source_raises_unless_persisted(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     df = to_spark(spark, changes(written(path)), tmp_path / "raw")
+    table = bridge.open_table(spark, path)
     changing = df.mapInArrow(_shifted_by_the_clock, df.schema)
-    with pytest.raises(qbeast.InputChangedError, match="persist=True"):
-        bridge.merge(changing, path, ROW)
+    with pytest.raises(qbeast.InputChangedError, match=r"df\.persist\(\)"):
+        table.merge(changing, ROW)
     assert qbeast.open_table(path).version == 1
     assert_nothing_is_left(path)
-    assert bridge.merge(changing, path, ROW, persist=True).rows_inserted > 0
+    assert table.merge(changing.persist(), ROW).rows_inserted > 0
 
 
 @pytest.mark.sweep
@@ -127,7 +129,7 @@ def test_merge_sees_commits_of_other_writers(spark: SparkSession, tmp_path: Path
     df = to_spark(spark, new, tmp_path / "raw", parts=1)
     landed = new.with_columns(pl.lit(7.0).alias("f"))
     with landing_first(lambda: qbeast.write_table(landed, path, mode="append")):
-        result = bridge.merge(df, path, ROW)
+        result = bridge.open_table(spark, path).merge(df, ROW)
     assert (result.rows_updated, result.rows_inserted) == (3, 0)
     assert_same_rows(qbeast.read_table(path), pl.concat([rows, new]))
     assert_nothing_is_left(path)
@@ -149,7 +151,7 @@ def test_stream_batches_are_merged_exactly_once(spark: SparkSession, tmp_path: P
 
     def upsert(batch: DataFrame, number: int) -> None:
         for _ in range(2):  # as if the answer of the first had been lost
-            bridge.merge(batch, path, ROW, txn=("upserts", number))
+            bridge.open_table(spark, path).merge(batch, ROW, txn=("upserts", number))
 
     arriving = spark.readStream.schema(spark.read.parquet(str(raw)).schema).option("maxFilesPerTrigger", 1)
     stream = arriving.parquet(str(raw)).writeStream.foreachBatch(upsert)
@@ -170,7 +172,7 @@ def test_columns_may_have_internal_names(spark: SparkSession, tmp_path: Path) ->
     bridge.write_table(to_spark(spark, rows, tmp_path / "raw"), path, columns=names[:2], cube_size=50)
     shutil.copytree(path, twin)
     source = rows.with_columns(pl.col(names[0]) + 200, pl.lit(5).alias("drawn"))
-    bridge.merge(to_spark(spark, source, tmp_path / "more"), path, names[0])
+    bridge.open_table(spark, path).merge(to_spark(spark, source, tmp_path / "more"), names[0])
     qbeast.open_table(twin).merge(source, names[0])
     assert_same_rows(qbeast.read_table(path), qbeast.read_table(twin), names[0])
     assert qbeast.read_table(path).height == 500

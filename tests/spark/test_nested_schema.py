@@ -58,7 +58,7 @@ def test_spark_adds_nested_fields(
             more = more.where("id >= 2000")
             bridge.write_table(more, tmp_path, mode="append", schema_mode="merge")
         else:
-            bridge.merge(more, tmp_path, "id", schema_mode="merge")
+            bridge.open_table(spark, tmp_path).merge(more, "id", schema_mode="merge")
     old = 2000 if way == "append" else 1900
     wanted = pl.DataFrame(
         [

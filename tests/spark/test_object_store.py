@@ -45,7 +45,7 @@ def test_options_of_the_store_reach_the_workers(
     assert sorted(row["key"] for row in actual) == sorted(sample["key"])
     assert len(actual) > 0
 
-    result = bridge.optimize(spark, address, full=True, storage_options=options)
+    result = bridge.open_table(spark, address, storage_options=options).optimize(full=True)
     assert (result.rows, result.committed) == (3_000, True)
     assert sorted(qbeast.read_table(address, storage_options=options)["key"]) == list(range(3_000))
 
@@ -60,7 +60,7 @@ def test_name_of_glue_stands_for_a_path(
     glue.create_table(DatabaseName=database, TableInput={"Name": "named", **ENTRIES["spark"](address)})
     name = f"glue://{database}.named"
 
-    assert bridge.delete(spark, name, "key < 50", storage_options=options).rows_deleted == 50
+    assert bridge.open_table(spark, name, storage_options=options).delete("key < 50").rows_deleted == 50
     bridge.register(spark)
     stored = {f"storage.{key}": value for key, value in options.items()}
     assert spark.read.format("qbeast").options(**stored).load(name).count() == 50

@@ -59,12 +59,13 @@ def many_tasks() -> Iterator[None]:
 
 def both(spark: SparkSession, path: Path, twin: Path, **options: Any) -> qbeast.OptimizeResult:
     """Optimize a table with Spark and its twin here, and compare what came of it."""
-    planned = bridge.optimize(spark, path, **options, dry_run=True)
-    assert shape(planned).equals(shape(qbeast.open_table(twin).optimize(**options, dry_run=True)))
+    by_spark, here = bridge.open_table(spark, path), qbeast.open_table(twin)
+    planned = by_spark.optimize(**options, dry_run=True)
+    assert shape(planned).equals(shape(here.optimize(**options, dry_run=True)))
     live = set(read_log(path).adds)
     with small_files(file_rows=900), many_tasks():
-        result = bridge.optimize(spark, path, **options)
-        expected = qbeast.open_table(twin).optimize(**options)
+        result = by_spark.optimize(**options)
+        expected = here.optimize(**options)
     assert live - set(read_log(path).adds) == (set(result.plan["path"]) if result.committed else set())
     assert {name: getattr(result, name) for name in COMPARED} == {
         name: getattr(expected, name) for name in COMPARED
@@ -129,7 +130,7 @@ def test_sampled_tree_reads_no_more(spark: SparkSession, tmp_path: Path) -> None
         qbeast.write_table(everything.gather_every(3, part), path, ["row", "a"], mode="append")
     shutil.copytree(path, twin)
     with resized(domain_rows=30_000):
-        result = bridge.optimize(spark, path, full=True)
+        result = bridge.open_table(spark, path).optimize(full=True)
     expected = qbeast.open_table(twin).optimize(full=True)
     assert (result.rows, result.files) == (expected.rows, expected.files)
     assert result.bytes == pytest.approx(expected.bytes, rel=0.05)
@@ -149,7 +150,7 @@ def test_concurrent_change_of_same_files_wins(spark: SparkSession, tmp_path: Pat
         landing_first(lambda: DeltaTable(path).delete("a <= 0.5")),
         pytest.raises(qbeast.CommitConflictError, match="replaces"),
     ):
-        bridge.optimize(spark, path, into="newest")
+        bridge.open_table(spark, path).optimize(into="newest")
     assert read_log(path).version == 5
     assert_same_rows(qbeast.read_table(path), everything.filter(pl.col("a") > 0.5))
     named = {action["add"]["path"] for action in actions(path) if "add" in action}
@@ -164,9 +165,10 @@ def actions(path: Path) -> list[dict[str, Any]]:
 
 def test_invalid_options_raise_and_shape_stays(spark: SparkSession, tmp_path: Path) -> None:
     qbeast.write_table(rows(0), tmp_path / "t", ["row", "a"])
+    table = bridge.open_table(spark, tmp_path / "t")
     with pytest.raises(qbeast.InvalidInputError, match="Nothing was changed"):
-        bridge.optimize(spark, tmp_path / "t", revision=1, files=[])
-    result = bridge.optimize(spark, tmp_path / "t")
+        table.optimize(revision=1, files=[])
+    result = table.optimize()
     assert (result.committed, result.version) == (False, 0)
     assert "in shape" in repr(result)
 
@@ -175,7 +177,9 @@ def test_progress_and_history_describe_optimize(spark: SparkSession, tmp_path: P
     write_deltalake(tmp_path / "t", rows(0))
     qbeast.convert_table(tmp_path / "t", COLUMNS)
     report: list[qbeast.Progress] = []
-    bridge.optimize(spark, tmp_path / "t", progress=report.append, commit_metadata={"who": "nightly"})
+    bridge.open_table(spark, tmp_path / "t").optimize(
+        progress=report.append, commit_metadata={"who": "nightly"}
+    )
     assert [item.stage for item in report] == ["read", "plan", "write", "write", "commit", "done"]
     assert {item.rows for item in report} == {300}
     newest = qbeast.open_table(tmp_path / "t").history(1).unnest("metadata").row(0, named=True)
@@ -189,7 +193,7 @@ def test_progress_and_history_describe_optimize(spark: SparkSession, tmp_path: P
 @each(bundled={"qbeast-spark-0.7.1/delta_delete", "qbeast-spark-0.8/quant_string"})
 def test_jvm_tables_stay_jvm_tables(golden: Golden, spark: SparkSession, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)
-    result = bridge.optimize(spark, path, into="newest", full=True)
+    result = bridge.open_table(spark, path).optimize(into="newest", full=True)
     assert result.committed
     assert_sound_after(path, result)
     table = qbeast.open_table(path)

@@ -82,4 +82,4 @@ def test_hidden_weights_of_files_without_index_are_not_used(spark: SparkSession,
     with landing_first(lambda: table.reindex(["b"])), files_that_lost_their_place():
         assert qbeast.write_table(MORE, tmp_path, mode="append").staged_files
     check_spark(spark, tmp_path, pl.concat([ROWS, MORE]))
-    assert bridge.check(spark, tmp_path).ok
+    assert bridge.open_table(spark, tmp_path).check().ok

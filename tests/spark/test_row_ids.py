@@ -27,14 +27,15 @@ def test_rows_that_spark_rewrites_keep_ids(spark: SparkSession, tmp_path: Path) 
     tracked(path, rows)
     qbeast.convert_table(path, columns=[ROW, "a", "s"])
     source = changes(rows).unique(ROW, keep="first", maintain_order=True)
+    table = bridge.open_table(spark, path)
     steps: list[Callable[[], object]] = [
         lambda: bridge.write_table(spark.createDataFrame(spread(50, 1000).to_arrow()), path, mode="append"),
-        lambda: bridge.optimize(spark, path),
-        lambda: bridge.update(spark, path, "a % 3 = 1", {"f": "0.5"}),
-        lambda: bridge.update(spark, path, "a % 4 = 1", {"a": "a + 1000"}),
-        lambda: bridge.delete(spark, path, "a % 5 = 2"),
-        lambda: bridge.merge(spark.createDataFrame(source.to_arrow()), path, on=ROW),
-        lambda: bridge.optimize(spark, path, full=True),
+        table.optimize,
+        lambda: table.update("a % 3 = 1", {"f": "0.5"}),
+        lambda: table.update("a % 4 = 1", {"a": "a + 1000"}),
+        lambda: table.delete("a % 5 = 2"),
+        lambda: table.merge(spark.createDataFrame(source.to_arrow()), on=ROW),
+        lambda: table.optimize(full=True),
     ]
     for step in steps:
         old_rows = {row[ROW]: row for row in qbeast.read_table(path).fill_nan(None).iter_rows(named=True)}

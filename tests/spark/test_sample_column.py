@@ -68,24 +68,22 @@ def test_changes_by_executors_compute_the_column(spark: SparkSession, tmp_path: 
     with small_tasks():
         for path in (here, there):
             qbeast.write_table(ROWS, path, [ROW, "a"], cube_size=20)
-        by_spark = bridge.add_sample_column(spark, here)
-        ours = qbeast.open_table(there).add_sample_column()
+        table, local = bridge.open_table(spark, here), qbeast.open_table(there)
+        by_spark, ours = table.add_sample_column(), local.add_sample_column()
         assert (by_spark.changed, by_spark.version) == (ours.changed, ours.version)
         check_invariants(here)
         source = wrong.head(40).with_columns(pl.col(ROW) + 580, a=pl.col("a") + 1000)
         df = to_spark(spark, source, tmp_path / "source")
-        result = bridge.merge(df, here, ROW)
-        assert_same_change(here, result, there, qbeast.open_table(there).merge(source, ROW))
-        result = bridge.update(spark, here, "row < 30", {"a": "a + 5000"})
-        assert_same_change(
-            here, result, there, qbeast.open_table(there).update("row < 30", {"a": "a + 5000"})
-        )
+        result = table.merge(df, ROW)
+        assert_same_change(here, result, there, local.merge(source, ROW))
+        result = table.update("row < 30", {"a": "a + 5000"})
+        assert_same_change(here, result, there, local.update("row < 30", {"a": "a + 5000"}))
         more = wrong.with_columns(pl.col(ROW) + 1000)
         to_spark(spark, more, tmp_path / "more").write.format("qbeast").mode("append").save(str(here))
         to_spark(spark, more.drop("sample").with_columns(pl.col(ROW) + 1000), tmp_path / "less").write.format(
             "qbeast"
         ).mode("append").save(str(here))
-        bridge.optimize(spark, here, full=True)
+        table.optimize(full=True)
     check_invariants(here)
     rows = qbeast.read_table(here)
     assert rows.height == 620 + 1200

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_spark_bridge import optimize, read_table, write_table
+from qbeast_spark_bridge import open_table, read_table, write_table
 from tests.helpers.tables import assert_same_rows, small_files
 from tests.helpers.type_changes import CHANGES, Change, widen_by_others
 
@@ -49,7 +49,7 @@ def test_variants_are_read_and_written(spark: SparkSession, tmp_path: Path) -> N
     write_table(rows, path, mode="append")
     assert texts(read_table(spark, path)) == sorted(expected * 2)
     assert_same_rows(qbeast.read_table(path), pl.concat([in_polars, in_polars]), "id")
-    optimize(spark, path, full=True)
+    open_table(spark, path).optimize(full=True)
     assert texts(read_table(spark, path)) == sorted(expected * 2)
     assert_same_rows(qbeast.read_table(path), pl.concat([in_polars, in_polars]), "id")
     assert qbeast.open_table(path).check().ok

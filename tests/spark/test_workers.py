@@ -38,7 +38,7 @@ try:
 except InvalidInputError as error:
     said = [str(error), ''.join(traceback.format_exception(error)).count('Traceback'), Path(table).exists()]
 bridge.write_table(other.range(2_000), table, ["id"])
-bridge.delete(other, table, "id < 10")
+bridge.open_table(other, table).delete("id < 10")
 rows = [bridge.read_table(other, table).count()]
 if kind == "classic":
     bridge.register(other)

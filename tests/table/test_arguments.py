@@ -12,6 +12,7 @@ import pytest
 
 import qbeast
 import qbeast_spark_bridge as bridge
+from qbeast_spark_bridge.tables import SparkTable
 from tests.helpers.tables import assert_same_rows
 
 ROWS = pl.DataFrame({"id": range(3000), "x": [i * 7919 % 3001 for i in range(3000)]})
@@ -68,7 +69,7 @@ def test_unknown_arguments_have_hints(path: Path, name: str) -> None:
 @pytest.mark.parametrize("call", [bridge.read_table, bridge.estimate])
 def test_unknown_arguments_have_hints_on_spark(call: Any) -> None:
     with pytest.raises(TypeError, match="A table fixes the rows of a sample"):
-        call(None, "t", sample=0.1, seed=3)
+        call(None, "t", sample=0.1, random_state=3)
 
 
 def public_calls() -> dict[str, Callable[..., Any]]:
@@ -80,6 +81,7 @@ def public_calls() -> dict[str, Callable[..., Any]]:
     }
     for table in (qbeast.Table, qbeast.CarbonTable):
         calls |= {f"{table.__name__}.{name}": getattr(table, name) for name in dir(table)}
+    calls |= {f"SparkTable.{name}": call for name, call in vars(SparkTable).items()}
     return {
         name: call
         for name, call in calls.items()
@@ -146,7 +148,8 @@ def test_sample_is_fraction_pair_or_text(path: Path, name: str) -> None:
 
 def test_readers_share_their_argument_order() -> None:
     shared = ["where", "columns", "sample", "sample_by", "version"]
-    readers = [qbeast.scan_table, qbeast.read_table, bridge.read_table, bridge.explain]
+    readers = [qbeast.scan_table, qbeast.read_table, bridge.read_table]
+    by_spark = [SparkTable.read, SparkTable.count, SparkTable.explain]
     methods = (
         "scan",
         "read",
@@ -160,7 +163,7 @@ def test_readers_share_their_argument_order() -> None:
         "files",
         "scan_tasks",
     )
-    for reader in [*readers, *(getattr(qbeast.Table, name) for name in methods)]:
+    for reader in [*readers, *by_spark, *(getattr(qbeast.Table, name) for name in methods)]:
         names = [name for name in signature(reader).parameters if name not in {"self", "spark", "path"}]
         names = names[1:] if reader is qbeast.Table.head else names
         here = [name for name in names if name in shared]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
 
 import polars as pl
 from polars.io.plugins import register_io_source
@@ -24,6 +24,19 @@ if TYPE_CHECKING:
 
 # A boolean Polars expression, or the text of an SQL condition.
 Predicate: TypeAlias = pl.Expr | str
+
+
+class SparkColumn(Protocol):
+    """A ``pyspark.sql.Column``, of a classic session or of Spark Connect."""
+
+    @property
+    def eqNullSafe(self) -> Callable[..., Any]:  # noqa: N802 -- the name PySpark gives it
+        """The method that compares columns with nulls."""
+        ...
+
+
+# A condition of a table of any engine. A Column is for tables that `qbeast_spark_bridge.open_table` opened.
+Where: TypeAlias = Predicate | SparkColumn
 
 # A Polars expression, SQL text, or a plain Python value other than text.
 Value: TypeAlias = Any
@@ -71,7 +84,7 @@ class Condition:
         return named_columns(self.expr)
 
 
-def condition_of(source: Predicate | None, schema: pl.Schema, *, argument: str = "where") -> Condition:
+def condition_of(source: Where | None, schema: pl.Schema, *, argument: str = "where") -> Condition:
     """Check and parse a condition before anything is read.
 
     >>> schema = pl.Schema({"a": pl.Int64, "user": pl.String})
@@ -97,7 +110,7 @@ def text_filter(text: str, schema: pl.Schema) -> tuple[pl.Expr, exp.Expr]:
     return _condition(text, expr, schema, argument).expr, tree
 
 
-def _condition(source: Predicate, expr: pl.Expr, schema: pl.Schema, argument: str) -> Condition:
+def _condition(source: Where, expr: pl.Expr, schema: pl.Schema, argument: str) -> Condition:
     dtype = _checked(source, expr, schema, argument)
     if dtype not in (pl.Boolean(), pl.Null()):
         _refuse(
@@ -227,7 +240,9 @@ def _expression(
         return source
     if not isinstance(source, str):
         joined = " Join conditions by &: (pl.col('a') > 1) & (pl.col('b') < 2)."
+        of_spark = " Columns are for tables that qbeast_spark_bridge.open_table(spark, path) opened."
         cure = joined if isinstance(source, list | tuple) else ""
+        cure = of_spark if type(source).__module__.startswith("pyspark.") else cure
         _refuse(argument, f"must be a Polars expression or SQL text, not {type(source).__name__}", cure=cure)
     return _parsed(source, schema, argument, dtype)[0]
 

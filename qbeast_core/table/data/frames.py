@@ -138,6 +138,8 @@ def _made_rows(data: object) -> str:
             return f". To read files, give pl.{scan}({name!r})."
         case None:
             return ". Did the query before return what it made?"
+        case _ if is_spark_frame(data):
+            return ". Open the table with qbeast_spark_bridge.open_table(spark, path)."
         case _:
             return ""
 

@@ -7,18 +7,17 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final, Literal, TypeVar, cast, get_args
+from typing import Final, Literal, cast, get_args
 
 import polars as pl
 
 from qbeast_core.errors import check_choice, invalid_argument
 from qbeast_core.resources import EngineName, Resources, combined, spill_folder_of
-from qbeast_core.results import FilesResult
 from qbeast_core.support.runtime import LOG, ProgressCallback
 from qbeast_core.table.engine.budget import MIN_MEMORY_BYTES, Budget, bytes_of_text
 from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.files_source import FilesSource, rows_and_bytes
-from qbeast_core.table.engine.interfaces import AnswerT, ItemT, Rows, Source
+from qbeast_core.table.engine.interfaces import AnswerT, ItemT, ResultT, Rows, Source
 from qbeast_core.table.engine.memory import MemoryEngine
 from qbeast_core.table.engine.row_sources import FrameSource, OneShotSource, drain
 from qbeast_core.table.engine.spill.spill_files import spool
@@ -30,8 +29,6 @@ _MEMORY_VARIABLE: Final = "QBEAST_MEMORY_BYTES"
 _HELD: Final = 2  # memory of a write of rows in memory, as a multiple of the rows, in addition to them
 _READ: Final = 3  # the same with the rows, if they are read first
 _ONE_CALL_BYTES: Final = 256 << 20
-
-ResultT = TypeVar("ResultT", bound=FilesResult)
 
 
 def budget_of(resources: Resources) -> Budget:

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
+from qbeast_core.results import FilesResult
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.table.engine.file_target import FileTarget
@@ -23,6 +24,7 @@ from qbeast_core.tree.space.summary import IndexSummary
 
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")
+ResultT = TypeVar("ResultT", bound=FilesResult)
 
 
 class Source(Protocol):
@@ -117,4 +119,16 @@ class Engine(Protocol):
 
     def has_room(self, size_bytes: int) -> bool:
         """Return whether rows of this size fit in the memory of a process during `map`."""
+        ...
+
+
+class CallEngine(Engine, Protocol):
+    """The engine of one call of a table, which reports what it does."""
+
+    def report_progress(self, progress: ProgressCallback | None) -> ProgressCallback | None:
+        """Return a callback that also reports the engine."""
+        ...
+
+    def report(self, result: ResultT) -> ResultT:
+        """Return the result with the engine."""
         ...

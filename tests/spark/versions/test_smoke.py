@@ -89,7 +89,7 @@ def test_jvm_tables_have_no_hidden_column(writer: str, spark: SparkSession, tmp_
             name="name " + (pl.col("key") % 40).cast(pl.String)
         )
         qbeast.write_table(rows, table, columns=columns, dialect="qbeast-spark", cube_size=1_000)
-    bridge.optimize(spark, table, full=True)
+    bridge.open_table(spark, table).optimize(full=True)
     for file in qbeast.open_table(table).files()["path"]:
         assert "_qbeast_weight" not in pl.read_parquet_schema(file)
     for fraction in (0.05, 0.5):
@@ -117,7 +117,7 @@ def test_spark_converts_and_optimizes(spark: SparkSession, tmp_path: Path) -> No
     path = str(tmp_path / "plain")
     _rows(spark, 0, 1_000).write.parquet(path)
     assert bridge.convert(spark, path, COLUMNS).rows == 1_000
-    result = bridge.optimize(spark, path)
+    result = bridge.open_table(spark, path).optimize()
     assert (result.rows, result.plan["reason"].unique().to_list()) == (1_000, ["staged"])
     assert qbeast.open_table(path).check().faults.is_empty()
     assert _keys(bridge.read_table(spark, path)) == list(range(1_000))

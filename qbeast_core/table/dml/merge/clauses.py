@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias, get_args
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, check_choice, invalid_argument, unknown_columns
-from qbeast_core.table.data.expressions import Condition, Predicate, Value, condition_of
+from qbeast_core.table.data.expressions import Condition, Value, Where, condition_of
 
 # Action for rows of the table that match a row of the source.
 WhenMatched: TypeAlias = Literal["update", "delete", "ignore"]
@@ -33,15 +33,15 @@ class Clauses:
 
     on: str | Sequence[str]
     when_matched: WhenMatched = "update"
-    matched_if: Predicate | None = None
-    delete_if: Predicate | None = None
+    matched_if: Where | None = None
+    delete_if: Where | None = None
     update: Mapping[str, Value] | None = None
     when_not_matched: WhenNew = "insert"
-    not_matched_if: Predicate | None = None
+    not_matched_if: Where | None = None
     insert: Mapping[str, Value] | None = None
     duplicates: Duplicates = "error"
     when_not_matched_by_source: WhenNotMatchedBySource = "ignore"
-    not_matched_by_source_if: Predicate | None = None
+    not_matched_by_source_if: Where | None = None
     source_name: str = "source"
     schema_mode: Literal["merge"] | None = None
 
@@ -177,7 +177,7 @@ class MergeConditions:
         return [*self.matched.columns, *([] if self.delete is None else self.delete.columns)]
 
 
-def _clause(action: str, condition: Predicate | None) -> dict[str, str]:
+def _clause(action: str, condition: Where | None) -> dict[str, str]:
     return ({} if condition is None else {"predicate": str(condition)}) | {"actionType": action}
 
 

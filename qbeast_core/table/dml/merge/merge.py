@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
@@ -22,9 +23,12 @@ from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan
 from qbeast_core.table.dml.file_matches import FileMatches, live_rows
 from qbeast_core.table.dml.merge.clauses import Clauses
 from qbeast_core.table.dml.merge.frame_source import MergeMatches, MergeSource
+from qbeast_core.table.dml.merge.merge_buckets import local_merge_source
 from qbeast_core.table.dml.merge.merge_rules import MergeRules, fit_source, fitted_columns
 from qbeast_core.table.dml.row_changes import Assignments
+from qbeast_core.table.engine.choice import LocalEngine
 from qbeast_core.table.engine.interfaces import Engine
+from qbeast_core.table.engine.row_sources import RowsLike, open_source
 from qbeast_core.table.rewrite.replace import Replacement
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import with_schema
@@ -36,6 +40,13 @@ _RENAMED: Final = {
     "numRemovedFiles": "numTargetFilesRemoved",
     "numRemovedBytes": "numTargetBytesRemoved",
 }
+
+
+@contextmanager
+def local_merge(source: RowsLike, clauses: Clauses, engine: LocalEngine) -> Generator[Merge]:
+    """Open the rows of a merge on this machine."""
+    with open_source(source) as rows:
+        yield Merge(local_merge_source(rows, engine), clauses)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
