@@ -13,7 +13,7 @@ import qbeast
 ROWS = [3_000, pytest.param(600_000, marks=pytest.mark.sweep)]
 DAYS = [
     f"ts >= TIMESTAMP '2025-01-{day:02} 00:00:00' AND ts < TIMESTAMP '2025-01-{day + 1:02} 00:00:00'"
-    for day in (3, 11, 20, 27)
+    for day in (3, 7, 11, 16, 20, 27)
 ]
 MOSTLY_DAYS = [*DAYS, "ms > 500"]
 ALIKE = [pl.col(name).is_between(0.4, 0.44) for name in ("a", "b")]
