@@ -12,6 +12,7 @@ import pytest
 
 import qbeast
 import qbeast_spark_bridge as bridge
+from qbeast_spark_bridge.tables import SparkTable
 from tests.carbondata.collection import table_path
 from tests.helpers.snippets import PAGES, ROOT, blocks, blocks_without_spark
 
@@ -46,13 +47,18 @@ def test_code_of_a_page_runs(
         block.run(names)
 
 
-@pytest.mark.parametrize("name", bridge.__all__)
+DOCUMENTED = {name: getattr(bridge, name) for name in bridge.__all__} | {
+    f"SparkTable.{name}": member for name, member in vars(SparkTable).items() if not name.startswith("_")
+}
+
+
+@pytest.mark.parametrize("name", [*DOCUMENTED, "SparkTable"])
 def test_example_of_a_function_runs(
     spark: SparkSession, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(table_path("tx230_basic_3segments"), "old_sales")
-    function = getattr(bridge, name)
+    function = DOCUMENTED.get(name, SparkTable)
     actual = doctest.DocTestParser().get_doctest(
         inspect.getdoc(function) or "", {"spark": spark}, name, inspect.getsourcefile(function), 0
     )
