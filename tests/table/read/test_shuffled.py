@@ -201,21 +201,21 @@ def test_rows_without_room_for_files_are_shuffled_in_parts(
 
 
 def few(path: Path) -> None:
-    with small_files(file_rows=1_000, page_rows=50):
-        qbeast.write_table(rows()[:1_000], path, columns=["id", "noise"])
+    with small_files(file_rows=400, page_rows=50):
+        qbeast.write_table(rows()[:400], path, columns=["id", "noise"])
 
 
 def test_buffer_of_a_warning_is_large_enough(tables: Callable[..., qbeast.Table]) -> None:
     with pytest.warns(qbeast.SmallBufferWarning, match="less than a sixteenth") as caught:
-        found = batches(tables(few), columns=NUMBERS, buffer_bytes=1_200)
+        found = batches(tables(few), columns=NUMBERS, buffer_bytes=700)
     assert pl.concat(found).sort("id").equals(tables(few).read(columns=NUMBERS).sort("id"))
     enough = int(str(caught[0].message).split("buffer_bytes=")[1].split()[0])
-    assert 1_200 < enough <= 1_000 * 32 / 16
+    assert 700 < enough <= 400 * 32 / 16
     batches(tables(few), columns=NUMBERS, buffer_bytes=enough)  # without a warning
 
 
 def test_filter_needs_the_buffer_of_its_matches(tables: Callable[..., qbeast.Table]) -> None:
-    options: dict[str, Any] = {"columns": ["id"], "buffer_bytes": 250}
+    options: dict[str, Any] = {"columns": ["id"], "buffer_bytes": 100}
     with pytest.warns(qbeast.SmallBufferWarning):
         batches(tables(few), **options)
     found = batches(tables(few), where="noise < 0.2", **options)
