@@ -207,10 +207,10 @@ def few(path: Path) -> None:
 
 def test_buffer_of_a_warning_is_large_enough(tables: Callable[..., qbeast.Table]) -> None:
     with pytest.warns(qbeast.SmallBufferWarning, match="less than a sixteenth") as caught:
-        found = batches(tables(few), columns=NUMBERS, buffer_bytes=700)
+        found = batches(tables(few), columns=NUMBERS, buffer_bytes=480)
     assert pl.concat(found).sort("id").equals(tables(few).read(columns=NUMBERS).sort("id"))
     enough = int(str(caught[0].message).split("buffer_bytes=")[1].split()[0])
-    assert 700 < enough <= 400 * 32 / 16
+    assert 480 < enough <= 400 * 32 / 16
     batches(tables(few), columns=NUMBERS, buffer_bytes=enough)  # without a warning
 
 
