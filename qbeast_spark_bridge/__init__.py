@@ -58,13 +58,20 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         from qbeast_core.support.suggestions import did_you_mean  # noqa: PLC0415 - only for an error
 
-        hint = "" if name.startswith("_") else did_you_mean([name], _MODULES)
+        hint = "" if name.startswith("_") else _call_of(name) or did_you_mean([name], _MODULES)
         msg = f"module {__name__!r} has no attribute {name!r}.{hint}"
         raise AttributeError(msg, name=name, obj=sys.modules[__name__])
     from qbeast_core.support.process import require  # noqa: PLC0415 - only once for each name
 
     require("pyspark", __name__)
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def _call_of(name: str) -> str:
+    """Return how a method of a table is called."""
+    from qbeast_core.table.table import Table  # noqa: PLC0415 - only for an error
+
+    return f" Call {__name__}.open_table(spark, path).{name}(...)." if hasattr(Table, name) else ""
 
 
 def __dir__() -> list[str]:

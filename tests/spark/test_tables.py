@@ -276,3 +276,9 @@ def test_versions_and_names_are_opened(spark: SparkSession, path: Path) -> None:
         bridge.open_table(spark, path, versoin=0)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="Did you mean 'where'"):
         first.read(filter="id < 3")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", ["delete", "merge", "optimize"])
+def test_old_function_names_its_method(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"open_table\(spark, path\)\.{name}"):
+        getattr(bridge, name)
