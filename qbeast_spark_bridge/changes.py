@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING
 
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
@@ -14,9 +13,6 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_spark_bridge.engine.tasks import arrow_schema
 from qbeast_spark_bridge.spark_schema import nullable_schema, spark_schema
 from qbeast_spark_bridge.worker.read_task import ReadTask
-
-if TYPE_CHECKING:
-    pass
 
 
 def change_tasks(

@@ -70,8 +70,8 @@ class SparkTable(Table):
     Conditions and new values may be Columns. `read` without `by`, `count` and `explain` take any Column. Elsewhere it
     must have an equivalent in Polars: comparisons of a column with literals or columns of the same type, joined by
     ``&``, ``|`` and ``~``. The source of a merge is a DataFrame, which is read twice and must be the same each time:
-    persist rows that are random, unordered with a limit, or expensive to compute. Other rows are sent from the driver.
-    Strings with a collation cannot be keys.
+    persist rows that are random, unordered with a limit, or expensive to compute. Other rows are sent from the driver,
+    which holds all of them in memory. Strings with a collation cannot be keys.
 
     `resources`, `memory_bytes` and `spill_dir` of a change are of one machine, and refused here. Names that the session
     has for the table are planned again after each change of this object. Errors of executors are raised here.
@@ -115,7 +115,8 @@ class SparkTable(Table):
         """Return the rows as a DataFrame. Spark reads the files with its own Parquet reader, when it needs them.
 
         SQL text and Polars expressions keep the rows of `qbeast.Table.scan`, and skip files. A Column is applied by
-        Spark only. All columns are nullable; rows are in no particular order.
+        Spark only. All columns are nullable; rows are in no particular order. Options and errors are those of
+        `qbeast_spark_bridge.read_table`.
 
         Examples
         --------
@@ -159,6 +160,8 @@ class SparkTable(Table):
         self, query: str, *, sample: Sample | None = None, sample_by: Sequence[str] | None = None
     ) -> DataFrame:
         """Run a query in the SQL of Spark. The name of the table is ``self``; others are those of the session.
+
+        Statements such as DELETE raise InvalidInputError, which names the method to call. Other errors are Spark's own.
 
         Examples
         --------
@@ -232,7 +235,7 @@ class SparkTable(Table):
         local = {"resources": resources, "memory_bytes": memory_bytes, "spill_dir": spill_dir}
         for name, value in local.items():
             if value is not None:
-                msg = f"`{name}` is for a table of one machine: executors have the memory that Spark gives them."
+                msg = f"`{name}` is for a table of one machine: Spark sets the memory of executors. Leave it out."
                 raise InvalidInputError(msg, argument=name, value=value)
         return nullcontext(SparkEngine(self._spark))
 
@@ -410,8 +413,13 @@ def read_table(
     >>> 700 < few.selectExpr("sum(sampling_weight)").first()[0] < 1300
     True
     """
-    location = located(spark, path, storage_options, allow_absolute_paths=allow_absolute_paths)
-    table = SparkTable(spark, open_version(location, version, None).snapshot)
+    table = open_table(
+        spark,
+        path,
+        version=version,
+        storage_options=storage_options,
+        allow_absolute_paths=allow_absolute_paths,
+    )
     return table.read(
         where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, by=by, seed=seed, expand=expand
     )
