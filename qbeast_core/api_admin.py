@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from qbeast_core.errors import TableNotFoundError, changing, hints_keywords
 from qbeast_core.io.stores.location import Location
-from qbeast_core.resources import Resources
-from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.table.engine.choice import local_engine
-from qbeast_core.table.index.column_choice import IndexColumns
-from qbeast_core.table.maintenance.convert import ConvertResult, convert
-from qbeast_core.table.maintenance.removal import DropResult, drop, newest_version
-from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult, upgrade
-from qbeast_core.table.write.key_columns import SampleBy
-from qbeast_core.table.write.options import WriteOptions, metadata_of
+
+if TYPE_CHECKING:
+    from qbeast_core.resources import Resources
+    from qbeast_core.spec.block import BlocksDialect
+    from qbeast_core.table.index.column_choice import IndexColumns
+    from qbeast_core.table.maintenance.convert import ConvertResult
+    from qbeast_core.table.maintenance.removal import DropResult
+    from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
+    from qbeast_core.table.write.key_columns import SampleBy
 
 
 @changing
@@ -93,6 +94,10 @@ def convert_table(
     >>> qbeast.read_table("plain", sample=0.1).height
     81
     """
+    from qbeast_core.table.engine.choice import local_engine
+    from qbeast_core.table.maintenance.convert import convert
+    from qbeast_core.table.write.options import WriteOptions, metadata_of
+
     options = WriteOptions(
         columns=columns,
         cube_size=cube_size,
@@ -160,6 +165,8 @@ def upgrade_table(
     >>> qbeast.upgrade_table("new").committed
     False
     """
+    from qbeast_core.table.maintenance.upgrade import upgrade
+
     return upgrade(Location.of(path, storage_options), replicated=replicated, dry_run=dry_run)
 
 
@@ -186,6 +193,8 @@ def table_exists(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
     >>> qbeast.table_exists("there"), qbeast.table_exists("elsewhere")
     (True, False)
     """
+    from qbeast_core.table.maintenance.removal import newest_version
+
     try:
         location = Location.of(path, storage_options)
     except TableNotFoundError:  # no such name in a catalog
@@ -239,4 +248,6 @@ def drop_table(
     >>> len(qbeast.drop_table("old", confirm=True).files), qbeast.table_exists("old")
     (2, False)
     """
+    from qbeast_core.table.maintenance.removal import drop
+
     return drop(Location.of(path, storage_options), confirm=confirm, dry_run=dry_run)

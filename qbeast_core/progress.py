@@ -10,7 +10,6 @@ from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar, cast
 
-from qbeast_core.support.html import bar
 from qbeast_core.support.process import require
 from qbeast_core.support.runtime import Progress, ProgressCallback, ProgressStage
 
@@ -109,6 +108,8 @@ class _NotebookStep:
         return self.text
 
     def _repr_html_(self) -> str:
+        from qbeast_core.support.html import bar  # noqa: PLC0415 - loads Polars
+
         return f"<div>{bar(self.share)} {escape(self.text)}</div>"
 
 

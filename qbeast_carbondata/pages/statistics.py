@@ -26,7 +26,7 @@ def decode_bounds(column: Column, stored: tuple[bytes, bytes] | None) -> Bounds 
     """Return the bounds of a column, None where they are unknown."""
     if stored is None or column.is_nested or column.has_global_dictionary:
         return None
-    decode = _dimension if column.schema.is_dimension else _measure
+    decode = _dimension_bound if column.schema.is_dimension else _measure
     try:
         least, most = (decode(column, data) for data in stored)
     except (ValueError, OverflowError):  # not UTF-8, or a time outside of Python's years
@@ -46,7 +46,7 @@ def old_bounds(column: Column, stored: tuple[bytes, bytes] | None) -> tuple[byte
     return stored if is_sorted and column.kind in (DataType.STRING, DataType.DATE) else None
 
 
-def _dimension(column: Column, data: bytes) -> Any:
+def _dimension_bound(column: Column, data: bytes) -> Any:
     if column.kind == DataType.STRING:
         return data.decode()
     if column.kind == DataType.DATE:

@@ -44,10 +44,10 @@ def _layout(kind: type) -> list[tuple[str, int, Reader[Any], bool]]:
     """Return name, number and reader of each field, and whether it is required."""
     hints = get_type_hints(kind, include_extras=True)
     layout: list[tuple[str, int, Reader[Any], bool]] = []
-    for field in fields(kind):
-        number, read = hints[field.name].__metadata__
-        is_required = field.default is MISSING and field.default_factory is MISSING
-        layout.append((field.name, number, read, is_required))
+    for entry in fields(kind):
+        number, read = hints[entry.name].__metadata__
+        is_required = entry.default is MISSING and entry.default_factory is MISSING
+        layout.append((entry.name, number, read, is_required))
     return layout
 
 

@@ -53,7 +53,7 @@ _SEGMENTS: Final[_Schema] = {
     "deleted_rows": pl.Int64,
     "merged_into": pl.String,
 }
-_FILES: Final[_Schema] = {
+_FILE_COLUMNS: Final[_Schema] = {
     "segment": pl.String,
     "path": pl.String,
     "format": pl.String,
@@ -171,7 +171,7 @@ class CarbonTable:
         """
         store = self.reader.snapshot.stores.table
         rows = map_files(store, partial(_file_row, self.reader), self.reader.files)
-        return pl.DataFrame(rows, schema=_FILES, orient="row")
+        return pl.DataFrame(rows, schema=_FILE_COLUMNS, orient="row")
 
     @property
     def unreadable(self) -> pl.DataFrame:

@@ -36,7 +36,7 @@ _TYPES: Final[Mapping[str, pl.DataType]] = {
     "void": pl.Null(),
 }
 _MAX_DIGITS: Final = 38
-_DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 
 def schema_to_delta(schema: pl.Schema) -> str:
@@ -139,7 +139,7 @@ def type_from_delta(dtype: Any) -> Any:
                 pass
     elif dtype in _TYPES:
         return _TYPES[dtype]
-    elif (digits := _DECIMAL.fullmatch(dtype)) is not None:
+    elif (digits := DECIMAL.fullmatch(dtype)) is not None:
         return pl.Decimal(int(digits[1]), int(digits[2]))
     raise _UnknownTypeError(_type_text(dtype))
 

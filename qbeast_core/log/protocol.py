@@ -401,8 +401,8 @@ def _fields(dtype: Any) -> Iterator[dict[str, Any]]:
     """Walk all fields of structs, at any depth."""
     if not isinstance(dtype, dict):
         return
-    for field in dtype.get("fields", ()):
-        yield field
-        yield from _fields(field["type"])
+    for inner in dtype.get("fields", ()):
+        yield inner
+        yield from _fields(inner["type"])
     for key in ("elementType", "keyType", "valueType"):
         yield from _fields(dtype.get(key))

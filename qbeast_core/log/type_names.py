@@ -7,7 +7,6 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 import polars as pl
-import pyarrow as pa
 
 from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.log.delta_schema import schema_from_delta
@@ -36,7 +35,7 @@ _SQL: Final = {
     "varchar": "string",
 }
 _ONLY_READ: Final = ("variant", "void")
-_DECIMAL: Final = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+_ANY_DECIMAL: Final = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 
 
 def type_of(dtype: TypeLike) -> pl.DataType:
@@ -50,6 +49,8 @@ def type_of(dtype: TypeLike) -> pl.DataType:
     """
     if isinstance(dtype, str):
         return _named(dtype)
+    import pyarrow as pa  # noqa: PLC0415 - slow to load, and most reads do without
+
     if isinstance(dtype, pa.DataType):
         return pl.Schema(pa.schema([pa.field("", dtype)]))[""]
     for method in ("to_json", "json"):  # of deltalake, of PySpark: both as in the log
@@ -60,7 +61,7 @@ def type_of(dtype: TypeLike) -> pl.DataType:
 
 def _named(name: str) -> pl.DataType:
     text = name.strip().lower()
-    decimal = _DECIMAL.fullmatch(text)
+    decimal = _ANY_DECIMAL.fullmatch(text)
     if decimal is not None:
         return _of_log(f"decimal({decimal[1]},{decimal[2] or 0})")
     polars_type = getattr(pl, name, None)

@@ -45,7 +45,7 @@ _Packed: TypeAlias = (
 )
 _PACKED: Final = TypeAdapter(list[_Packed], config=DEFERRED)
 _LEAF: Final = 2**31 - 1
-_WHAT: Final = "a blocks tag"
+_BLOCKS_TAG: Final = "a blocks tag"
 _TRAILING_COMMA: Final = re.compile(r"\}\s*,(\s*\]\s*)\Z")
 
 
@@ -58,7 +58,7 @@ def parse_blocks(text: str) -> list[Block]:
     >>> parse_blocks('[{"cubeId":"w","minWeight":-5,"maxWeight":7,"elementCount":2},]')
     [Block(cube='w', min_weight=-5, max_weight=7, element_count=2, replicated=False)]
     """
-    return read_text(_parse, text, what=_WHAT)
+    return read_text(_parse, text, what=_BLOCKS_TAG)
 
 
 def dump_blocks(blocks: Sequence[Block], *, dialect: BlocksDialect) -> str:
@@ -119,11 +119,11 @@ def blocks_dialect(text: str) -> BlocksDialect | None:
 def _parse(text: str) -> list[Block]:
     plain = _TRAILING_COMMA.sub(r"}\1", text)
     blocks = _BLOCKS.validate_json(plain, strict=True)
-    refuse_repeated_keys(plain, what=_WHAT)
+    refuse_repeated_keys(plain, what=_BLOCKS_TAG)
     # Most tags have one of the keys: they are not parsed again.
     both = '"cube"' in plain and '"cubeId"' in plain
     if both and any("cube" in block and "cubeId" in block for block in json.loads(plain)):
-        raise invalid_metadata(_WHAT, text, ["a block names its cube in both dialects"])
+        raise invalid_metadata(_BLOCKS_TAG, text, ["a block names its cube in both dialects"])
     return blocks
 
 

@@ -33,7 +33,7 @@ STEP_GROUPS: Final = 16
 # Maximum bounds of the pages of a file, a byte each. Usual files have some thousand pages.
 MAX_BOUNDS: Final = 1 << 22
 
-_WHAT: Final = "a page layout tag"
+_LAYOUT_TAG: Final = "a page layout tag"
 _DAMAGED: Final = "not a text of bounds"
 _WRONG_STEPS: Final = "not a first cell and the widths of steps"
 _MAX_TAIL_BYTES: Final = 1 << 30  # a reader holds it in memory
@@ -41,7 +41,7 @@ _CELLS: Final = 1 << 32
 _OBJECT: Final = TypeAdapter(dict[str, Any], config=DEFERRED)
 
 _Rows: TypeAlias = Annotated[int, Field(ge=1, le=MAX_ROWS)]
-_Weight: TypeAlias = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
+_BandWeight: TypeAlias = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
 _Cell: TypeAlias = Annotated[int, Field(ge=0, lt=_CELLS)]
 
 
@@ -98,7 +98,7 @@ class Layout:
     # The file's end, with page directory and footer.
     tail_bytes: Annotated[int, Field(ge=8, le=_MAX_TAIL_BYTES, validation_alias="tail")]
     # Of each band: rows, rows per page (the last page may hold fewer), and smallest weight.
-    bands: Annotated[tuple[tuple[_Rows, _Rows, _Weight], ...], Field(min_length=1)]
+    bands: Annotated[tuple[tuple[_Rows, _Rows, _BandWeight], ...], Field(min_length=1)]
     # Of each dimension: the first cell of all boxes, and the cells of a step, for all steps or for each group.
     box: tuple[_Steps, ...]
     # For each dimension the first step of each page, then the last step of each page: a byte each.
@@ -132,12 +132,12 @@ def parse_layout(text: str) -> Layout | None:
     >>> parse_layout('{"v":1,"rows":2048,"tail":41234,"w":"AIAAAA=="}') is None
     True
     """
-    version = read_text(_OBJECT.validate_json, text, what=_WHAT).get("v")
-    refuse_repeated_keys(text, what=_WHAT)
+    version = read_text(_OBJECT.validate_json, text, what=_LAYOUT_TAG).get("v")
+    refuse_repeated_keys(text, what=_LAYOUT_TAG)
     if not isinstance(version, int) or isinstance(version, bool):
-        raise invalid_metadata(_WHAT, text, ["v must be an integer"])
+        raise invalid_metadata(_LAYOUT_TAG, text, ["v must be an integer"])
     return (
-        read_text(partial(_LAYOUT.validate_json, strict=True), text, what=_WHAT)
+        read_text(partial(_LAYOUT.validate_json, strict=True), text, what=_LAYOUT_TAG)
         if version == LAYOUT_VERSION
         else None
     )
@@ -177,5 +177,5 @@ def parse_shape(text: str) -> Layout | None:
     >>> parse_shape('{"v":3,"bands":[[5,4,-9]]}').boxes
     b''
     """
-    stored = read_text(_OBJECT.validate_json, text, what=_WHAT)
+    stored = read_text(_OBJECT.validate_json, text, what=_LAYOUT_TAG)
     return parse_layout(json.dumps(stored | _OF_FILE))

@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 # Of a text in a frame. The default of 30 is too short for reasons and types.
-_MAX_CHARACTERS: Final = 120
+_MAX_CELL_CHARACTERS: Final = 120
 _TEXT_CELL: Final = re.compile(
     r"<td>&quot;((?:(?!</td>).)*?)(?:&quot;)?</td>", re.DOTALL
 )  # long texts end by … alone
@@ -42,6 +42,6 @@ def bar(share: float) -> str:
 def _frame_html(frame: pl.DataFrame) -> str:
     draw: Callable[[], str] = getattr(frame, "_repr_html_")  # noqa: B009 -- the method that notebooks call
     with pl.Config(
-        fmt_str_lengths=_MAX_CHARACTERS, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True
+        fmt_str_lengths=_MAX_CELL_CHARACTERS, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True
     ):
         return _TEXT_CELL.sub(r"<td>\1</td>", draw())

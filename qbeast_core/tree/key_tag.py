@@ -107,7 +107,7 @@ _VERSION: Final = "2:"
 _VERSIONS: Final = (OLD_VERSION, _VERSION)
 _MAX_CHARACTERS: Final = 1 << 14
 _MAX_BYTES: Final = 1 << 14
-_MIN_COUNTERS: Final = 64
+_MIN_STORED_COUNTERS: Final = 64
 _MAX_NUMBER_BYTES: Final = 8
 _CRC_BYTES: Final = 4
 _DAMAGED: Final = "damaged tag"
@@ -239,7 +239,7 @@ def _read(data: bytes) -> KeySketch | None:
     (rows, squares, coded), data = _from_varints(data, 3)
     count, listed = coded >> 1, bool(coded & 1)
     is_power = count & (count - 1) == 0
-    is_valid = count <= MAX_LISTED if listed else _MIN_COUNTERS <= count <= MAX_COUNTERS and is_power
+    is_valid = count <= MAX_LISTED if listed else _MIN_STORED_COUNTERS <= count <= MAX_COUNTERS and is_power
     if not is_valid or rows >= _MAX_ROWS or not rows <= squares <= rows * rows:
         return None
     weights, data = _weights(data, count if listed else 0)

@@ -78,7 +78,7 @@ class QbeastDataSource(DataSource):
         options = StreamReadOptions.of(self.options)
         if not LIMITS_BATCHES:
             return StreamReader(options, schema)
-        from qbeast_spark_bridge.datasource.limited_streams import LimitedStreamReader
+        from qbeast_spark_bridge.datasource.streams import LimitedStreamReader
 
         return LimitedStreamReader(options, schema)
 

@@ -13,7 +13,7 @@ import polars as pl
 from sqlglot import exp
 
 from qbeast_core.query.sql.functions import function_arguments
-from qbeast_core.query.sql.lower import COMPARISONS, Lowering, names_of, type_of
+from qbeast_core.query.sql.lower import COMPARISON_SIGNS, Lowering, names_of, type_of
 from qbeast_core.query.sql.operators import ANY, ONE, compares_floats, pattern_pieces
 from qbeast_core.query.sql.parse import case_parts, operands, without_parentheses
 from qbeast_core.query.sql.values import INTEGERS, MAX_DIGITS, Period, largest
@@ -21,7 +21,7 @@ from qbeast_spark_bridge.predicates.text_functions import FUNCTIONS, cast, moved
 from qbeast_spark_bridge.predicates.typed_sql import SqlPart, align, refuse, typed_literal
 from qbeast_spark_bridge.spark_schema import quoted
 
-_SIGNS: Final[dict[type[exp.Expr], str]] = {**COMPARISONS, exp.NullSafeEQ: "<=>"}
+_COMPARISONS: Final[dict[type[exp.Expr], str]] = {**COMPARISON_SIGNS, exp.NullSafeEQ: "<=>"}
 _WILDCARDS: Final[dict[object, str]] = {ANY: "%", ONE: "_"}
 _ESCAPES: Final = "!#~^|@+;:?"
 _TRUTH: Final = (pl.Boolean(), pl.Null())
@@ -98,7 +98,9 @@ def _not(translator: _Translator, node: exp.Expr) -> SqlPart:
 
 
 def _compare(translator: _Translator, node: exp.Expr) -> SqlPart:
-    return _compared(_SIGNS[type(node)], translator.part(node.this), translator.part(node.expression), node)
+    return _compared(
+        _COMPARISONS[type(node)], translator.part(node.this), translator.part(node.expression), node
+    )
 
 
 def _compared(sign: str, left: SqlPart, right: SqlPart, node: exp.Expr) -> SqlPart:
@@ -179,7 +181,7 @@ def _number(value: int | Decimal) -> SqlPart:
     return typed_literal(exact, pl.Decimal(digits, max(-exponent, 0)))
 
 
-def _moved(translator: _Translator, node: exp.Expr) -> SqlPart:
+def _moved_node(translator: _Translator, node: exp.Expr) -> SqlPart:
     """Add or subtract an interval, or numbers."""
     sides = [(node.this, node.expression), (node.expression, node.this)]
     for other, side in sides if isinstance(node, exp.Add) else sides[:1]:
@@ -190,19 +192,19 @@ def _moved(translator: _Translator, node: exp.Expr) -> SqlPart:
     return FUNCTIONS[type(node)](node, translator.part(node.this), translator.part(node.expression))
 
 
-def _cast(translator: _Translator, node: exp.Expr) -> SqlPart:
+def _cast_node(translator: _Translator, node: exp.Expr) -> SqlPart:
     dtype = type_of(node.args["to"]) if "to" in node.args else pl.Date()
     return cast(translator.part(node.this), dtype, node)
 
 
 _RULES: Final[dict[type[exp.Expr], Callable[[_Translator, exp.Expr], SqlPart]]] = {
     **dict.fromkeys((exp.And, exp.Or), _chain),
-    **dict.fromkeys(_SIGNS, _compare),
+    **dict.fromkeys(_COMPARISONS, _compare),
     **dict.fromkeys((exp.Like, exp.ILike, exp.Escape), _like),
     **dict.fromkeys((exp.Case, exp.If), _case),
     **dict.fromkeys((exp.Column, exp.Dot), _Translator.column),
-    **dict.fromkeys((exp.Cast, exp.TryCast, exp.Date), _cast),
-    **dict.fromkeys((exp.Add, exp.Sub), _moved),
+    **dict.fromkeys((exp.Cast, exp.TryCast, exp.Date), _cast_node),
+    **dict.fromkeys((exp.Add, exp.Sub), _moved_node),
     exp.Not: _not,
     exp.NullSafeNEQ: _distinct,
     exp.Is: _is,

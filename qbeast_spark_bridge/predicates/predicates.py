@@ -200,7 +200,7 @@ def _column(term: Term, part: Term) -> tuple[str, pl.DataType]:
 
 def _sql_of_function(term: Term, children: list[Term]) -> str:
     group, name, _ = term.function
-    rule = _sql_of_text_test if group == "StringExpr" and name in _TEXT_TESTS else _RULES.get(name)
+    rule = _sql_of_text_test if group == "StringExpr" and name in _TEXT_TESTS else _POLARS_RULES.get(name)
     if rule is None or group not in ("Boolean", "StringExpr"):
         _refuse(term.expr)
     return rule(term, children)
@@ -258,7 +258,7 @@ def _sql_of_float_test(term: Term, children: list[Term]) -> str:
     return f"({_FLOAT_TESTS[term.function[1]].format(quoted(column))})"
 
 
-_RULES: Final[dict[str, Callable[[Term, list[Term]], str]]] = {
+_POLARS_RULES: Final[dict[str, Callable[[Term, list[Term]], str]]] = {
     "AllHorizontal": lambda _, children: f"({' AND '.join(map(_sql_of, children))})",
     "AnyHorizontal": lambda _, children: f"({' OR '.join(map(_sql_of, children))})",
     "IsBetween": _sql_of_between,

@@ -22,7 +22,7 @@ from qbeast_core.spec.layout import WEIGHT_COLUMN
 # Every page read fetches the dictionary too; larger dictionaries are dropped.
 _DICTIONARY_BYTES: Final = 64 << 10
 # Only rows cut pages: a cut by bytes in one column would break the alignment of pages.
-_PAGE_BYTES: Final = (1 << 31) - 1
+_NO_PAGE_LIMIT: Final = (1 << 31) - 1
 _ALL_ROWS: Final = 1 << 40
 _ZSTD_LEVEL: Final = 1
 
@@ -154,7 +154,7 @@ def _encode(
     sink = pa.BufferOutputStream()
     options: dict[str, Any] = {
         "max_rows_per_page": cuts.page_rows[0],
-        "data_page_size": _PAGE_BYTES,
+        "data_page_size": _NO_PAGE_LIMIT,
         "write_page_index": True,
         "write_statistics": statistics,
         "use_dictionary": sorted(dictionary) or False,

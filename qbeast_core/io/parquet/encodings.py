@@ -40,7 +40,9 @@ def choose_dictionary(frame: pl.DataFrame) -> list[str]:
     """
     step = max(1, frame.height // _SAMPLE_ROWS)
     sample = frame if step == 1 else frame.gather_every(step)
-    leaves = (leaf for column in sample.get_columns() for leaf in _leaves(column.name, _sample(column)))
+    leaves = (
+        leaf for column in sample.get_columns() for leaf in _sampled_leaves(column.name, _sample(column))
+    )
     return [path for path, leaf in leaves if _repeats(leaf)]
 
 
@@ -80,12 +82,12 @@ def with_short_values(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(texts.str.head(_VALUE_BYTES), binaries.bin.head(_VALUE_BYTES))
 
 
-def _leaves(path: str, column: pl.Series) -> Iterator[tuple[str, pl.Series]]:
+def _sampled_leaves(path: str, column: pl.Series) -> Iterator[tuple[str, pl.Series]]:
     if isinstance(column.dtype, pl.List | pl.Array):
-        yield from _leaves(f"{path}.list.element", column.drop_nulls().explode())
+        yield from _sampled_leaves(f"{path}.list.element", column.drop_nulls().explode())
     elif isinstance(column.dtype, pl.Struct):
         for child in column.dtype.fields:
-            yield from _leaves(f"{path}.{child.name}", column.struct.field(child.name))
+            yield from _sampled_leaves(f"{path}.{child.name}", column.struct.field(child.name))
     else:
         yield path, column
 

@@ -13,7 +13,7 @@ import polars as pl
 from qbeast_core.space.arrays import I64Array, U8Array, U64Array, distinct
 from qbeast_core.support.sizing import sizing
 
-_MAX_VALUES: Final = 1 << 8
+_MAX_FEW_VALUES: Final = 1 << 8
 # Texts up to this length are stored in the view itself, so equal views are equal texts.
 _INLINE_BYTES: Final = 12
 _ROUNDS: Final = 3
@@ -80,7 +80,7 @@ class _HashTable:
 
     @classmethod
     def of(cls, values: pl.Series) -> Self | None:
-        if not 0 < len(values) <= _MAX_VALUES:
+        if not 0 < len(values) <= _MAX_FEW_VALUES:
             return None
         if values.dtype == pl.String and int(values.str.len_bytes().to_numpy().max()) > _INLINE_BYTES:
             return None

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import orjson
 import polars as pl
 
-from qbeast_core.log.delta_schema import type_from_delta
+from qbeast_core.log.delta_schema import DECIMAL, type_from_delta
 
 Field: TypeAlias = dict[str, Any]
 # Names from the column on. Inside of lists and maps, "element", "key" and "value" come between.
@@ -99,7 +99,7 @@ def changed_field(schema_string: str, path: FieldPath, change: Callable[[Field],
     return orjson.dumps(with_inner_fields(orjson.loads(schema_string), visit)).decode()
 
 
-VARIANT: Final = "variant"
+VARIANT_NAME: Final = "variant"
 VOID: Final = "void"
 
 _INNER: Final = ("elementType", "keyType", "valueType")
@@ -111,7 +111,7 @@ def is_variant(dtype: Any) -> bool:
     >>> is_variant("variant"), is_variant({"type": "variant"}), is_variant("binary")
     (True, True, False)
     """
-    return dtype == VARIANT or (isinstance(dtype, dict) and dtype.get("type") == VARIANT)
+    return dtype == VARIANT_NAME or (isinstance(dtype, dict) and dtype.get("type") == VARIANT_NAME)
 
 
 def is_special(dtype: Any) -> bool:
@@ -188,7 +188,6 @@ _PAIRS: Final = frozenset(
         ("date", "timestamp_ntz"),
     }
 )
-_DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 # Decimals of up to this precision are hashed as a long.
 _LONG_DIGITS: Final = 18
 
@@ -270,5 +269,5 @@ def changes_hash(change: TypeChange) -> bool:
 
 
 def _decimal(name: str) -> tuple[int, int] | None:
-    match = _DECIMAL.fullmatch(name)
+    match = DECIMAL.fullmatch(name)
     return None if match is None else (int(match[1]), int(match[2]))

@@ -23,7 +23,7 @@ _MAX_OF: Final[dict[type[pl.DataType], int]] = {
     dtype: (1 << bits - 1) - 1
     for dtype, bits in ((pl.Int8, 8), (pl.Int16, 16), (pl.Int32, 32), (pl.Int64, 64), (pl.Int128, 128))
 }
-_INTEGERS, _FLOATS = tuple(_MAX_OF), (pl.Float32, pl.Float64)
+_INTEGER_TYPES, _FLOATS = tuple(_MAX_OF), (pl.Float32, pl.Float64)
 _NAN: Final = pl.Series([math.nan])
 # Floats: largest number that is safe from overflow, binary digits that are exact after rounding, binary digits of
 # the smallest number.
@@ -136,9 +136,13 @@ def _of_line(term: Term, op: Op, value: pl.Series) -> Preimage | None:
     if line is None or target is None or result is None:
         return None
     alternatives: list[_Comparisons] | None = None
-    if isinstance(result, _FLOATS) and isinstance(source, (*_FLOATS, *_INTEGERS)):
+    if isinstance(result, _FLOATS) and isinstance(source, (*_FLOATS, *_INTEGER_TYPES)):
         alternatives = _of_floats(line, result, op, target)
-    elif isinstance(result, _INTEGERS) and isinstance(source, _INTEGERS) and line.slope.denominator == 1:
+    elif (
+        isinstance(result, _INTEGER_TYPES)
+        and isinstance(source, _INTEGER_TYPES)
+        and line.slope.denominator == 1
+    ):
         # An integer is compared with a float as a float.
         slack = abs(target) / (1 << 50) if value.dtype.is_float() else Fraction(0)
         alternatives = _of_integers(line, result, op, target, slack)

@@ -29,7 +29,7 @@ from qbeast_core.query.sql.cut import (
     SortTerm,
     Test,
 )
-from qbeast_core.query.sql.lower import COMPARISONS, Lowering
+from qbeast_core.query.sql.lower import COMPARISON_SIGNS, Lowering
 from qbeast_core.query.sql.operators import Comparison
 from qbeast_core.query.sql.parse import checked_part, operands, sql_of, without_parentheses
 from qbeast_core.query.sql.values import invalid_sql
@@ -130,7 +130,7 @@ def _comparison(node: exp.Expr, terms: Terms) -> Test:
         return Connected(tuple(_compared(part, terms) for part in equal), is_and=False)
     if isinstance(node, exp.Is) and isinstance(without_parentheses(node.expression), exp.Null):
         return Missing(terms.answer(node.this))
-    if type(node) not in COMPARISONS:
+    if type(node) not in COMPARISON_SIGNS:
         invalid_sql(
             f"HAVING {sql_of(node)} is not supported; compare aggregates with numbers, as in sum(x) > 10"
         )
@@ -138,7 +138,7 @@ def _comparison(node: exp.Expr, terms: Terms) -> Test:
 
 
 def _compared(node: exp.Expr, terms: Terms) -> Compared:
-    sign: Comparison = COMPARISONS[type(node)]
+    sign: Comparison = COMPARISON_SIGNS[type(node)]
     left, right = node.this, node.expression
     if not has_aggregate(left):
         sign = _MIRRORED[sign]

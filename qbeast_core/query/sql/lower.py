@@ -58,7 +58,7 @@ from qbeast_core.query.sql.values import (
 from qbeast_core.support.plain_text import reason_of
 from qbeast_core.support.suggestions import did_you_mean
 
-COMPARISONS: Final[Mapping[type[exp.Expr], Comparison]] = {
+COMPARISON_SIGNS: Final[Mapping[type[exp.Expr], Comparison]] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
     exp.LT: "<",
@@ -150,8 +150,8 @@ class Lowering:
         rule = _BY_TYPE.get(type(node))
         if rule is not None:
             return rule(self, node)
-        if type(node) in COMPARISONS:
-            return compare(COMPARISONS[type(node)], self.value(node.this), self.value(node.expression))
+        if type(node) in COMPARISON_SIGNS:
+            return compare(COMPARISON_SIGNS[type(node)], self.value(node.this), self.value(node.expression))
         if type(node) in ARITHMETIC:
             return arithmetic(ARITHMETIC[type(node)], self.value(node.this), self.value(node.expression))
         return call(node, [self.value(argument) for argument in function_arguments(node)])

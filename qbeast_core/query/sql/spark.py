@@ -14,7 +14,7 @@ from qbeast_core.query.sql.parse import checked_part, parse_spark, sql_of
 from qbeast_core.query.sql.values import invalid_sql
 
 # Units of trunc and date_trunc, by their names in Spark.
-_UNITS: Final[Mapping[str, str]] = {
+_SPARK_UNITS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("YEAR", "YYYY", "YY"), "YEAR"),
     **dict.fromkeys(("MONTH", "MM", "MON"), "MONTH"),
     **dict.fromkeys(("DAY", "DD"), "DAY"),
@@ -81,7 +81,7 @@ def _format(node: exp.Expr) -> exp.Expr:
 
 
 def _truncated(node: exp.Expr) -> exp.Expr:
-    unit = _UNITS.get(str(node.args["unit"].this).upper())
+    unit = _SPARK_UNITS.get(str(node.args["unit"].this).upper())
     if unit is None:
         invalid_sql(
             f"{sql_of(node)}: the unit is not supported; use year, quarter, month, week, day, hour or less"

@@ -277,8 +277,8 @@ def check_pages(store: Store, path: str, size: int, layout: Layout) -> Iterator[
         return
     if tail.cuts != cuts_of(shape.band_rows, shape.page_rows):
         message = (
-            f"it is cut into {_shown(tail.cuts.page_rows, tail.pages)}; its layout tag has "
-            f"{_shown(shape.page_rows.tolist(), shape.pages)}"
+            f"it is cut into {_shown_pages(tail.cuts.page_rows, tail.pages)}; its layout tag has "
+            f"{_shown_pages(shape.page_rows.tolist(), shape.pages)}"
         )
         yield Fault("pages", message)
         return
@@ -287,7 +287,7 @@ def check_pages(store: Store, path: str, size: int, layout: Layout) -> Iterator[
         yield Fault("pages", f"its page directory and the page index of column {wrong!r} differ")
 
 
-def _shown(page_rows: Sequence[int], pages: int) -> str:
+def _shown_pages(page_rows: Sequence[int], pages: int) -> str:
     return f"{pages} pages of {', '.join(map(str, page_rows))} rows"
 
 

@@ -79,7 +79,7 @@ class _Compiler:
         expr = self._expression(feature, name, text, self.schema, pl.Boolean())
         dtype = self._type(feature, name, text, expr)
         if dtype not in (pl.Boolean(), pl.Null()):
-            _refuse(feature, name, text, f"it is {dtype}, neither true nor false for a row")
+            _refuse_rule(feature, name, text, f"it is {dtype}, neither true nor false for a row")
         return Check(kind, name, text, expr if dtype == pl.Boolean() else expr.cast(pl.Boolean))
 
     def _checks(self, declared: DeclaredRules) -> Iterator[Check]:
@@ -104,7 +104,7 @@ class _Compiler:
             dtype.is_numeric() and (wanted.is_float() or isinstance(wanted, pl.Decimal))
         )
         if not same_kind and dtype not in (wanted, pl.Null()):
-            _refuse(feature, name, text, f"it is {dtype}, and the column is {wanted}")
+            _refuse_rule(feature, name, text, f"it is {dtype}, and the column is {wanted}")
         return expr if dtype == wanted else half_up(expr, dtype, wanted).cast(wanted)
 
     def _expression(
@@ -116,17 +116,19 @@ class _Compiler:
         try:
             return spark_expression(text, scope, dtype=dtype, clock=UTC_NOW)
         except (InvalidSqlError, UnknownColumnError) as error:
-            _refuse(feature, name, text, reason_of(error), error)
+            _refuse_rule(feature, name, text, reason_of(error), error)
 
     def _type(self, feature: str, name: str, text: str, expr: pl.Expr) -> pl.DataType:
         try:
             types = self.schema.to_frame().lazy().select(expr.alias("value")).collect_schema()
         except pl.exceptions.PolarsError as error:
-            _refuse(feature, name, text, reason_of(error), error)
+            _refuse_rule(feature, name, text, reason_of(error), error)
         return types["value"]
 
 
-def _refuse(feature: str, name: str, text: str, reason: str, cause: BaseException | None = None) -> NoReturn:
+def _refuse_rule(
+    feature: str, name: str, text: str, reason: str, cause: BaseException | None = None
+) -> NoReturn:
     raise RuleError(reason, feature=feature, name=name, text=text) from cause
 
 

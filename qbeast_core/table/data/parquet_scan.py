@@ -206,7 +206,7 @@ def _look_up(files: TableFiles, codec: RowCodec, scan: FileScan) -> _Stored:
     store, path = files.store, scan.path
     try:
         footer = read_footer_bytes(store, path, scan.size_bytes)
-        named = _Stored(names=_names_by_id(footer) if files.columns.mode == "id" else ())
+        named = _Stored(names=_footer_names(footer) if files.columns.mode == "id" else ())
     except (Unreadable, StorageError, OSError):
         return _Stored()
     wanted = named.codec(codec).stored_schema
@@ -230,7 +230,7 @@ def _look_up(files: TableFiles, codec: RowCodec, scan: FileScan) -> _Stored:
     return replace(named, types=types, times=times, calendar=calendar)
 
 
-def _names_by_id(footer: bytes) -> tuple[tuple[int, str], ...]:
+def _footer_names(footer: bytes) -> tuple[tuple[int, str], ...]:
     from pyarrow import parquet as pq  # noqa: PLC0415 - slow to load, and few tables need it
 
     return tuple(sorted(names_by_id(pq.read_schema(io.BytesIO(footer))).items()))

@@ -62,7 +62,7 @@ def plot_table(planner: Planner, kind: PlotKind, options: PlotOptions) -> Figure
 def _tree(planner: Planner, axes: Axes, options: PlotOptions) -> None:
     from qbeast_core.table.inspect.drawings import draw_tree  # noqa: PLC0415 - loads matplotlib
 
-    revision = _revision(planner, options.revision)
+    revision = _drawn_revision(planner, options.revision)
     draw_tree(axes, Index(planner.snapshot).binding(revision), revision)
 
 
@@ -70,7 +70,7 @@ def _space(planner: Planner, axes: Axes, options: PlotOptions) -> None:
     from qbeast_core.table.inspect.drawings import title  # noqa: PLC0415 - loads matplotlib
     from qbeast_core.table.inspect.plot_space import draw_space  # noqa: PLC0415 - loads matplotlib
 
-    revision = _revision(planner, options.revision)
+    revision = _drawn_revision(planner, options.revision)
     columns = _two_columns(revision, options.columns)
     plan = explain(planner, options.predicate, options.sample, None)
     caption = f"{_query_text(plan)}: {plan.share:.1%} of the bytes"
@@ -114,7 +114,7 @@ def _fraction(planner: Planner, axes: Axes, options: PlotOptions) -> None:
     )
 
 
-def _revision(planner: Planner, number: int | None) -> Revision:
+def _drawn_revision(planner: Planner, number: int | None) -> Revision:
     """Return a revision, by default the newest one that has files."""
     revisions = planner.snapshot.config.revisions
     if number is None:

@@ -50,7 +50,7 @@ def draw_estimate(
         rows = min(max(len(points.labels), 3), _MAX_ROWS)
         axes = new_axes((6.4, 4.2 if points.is_scale else 1.0 + _ROW * rows))
     _draw_points(axes, answered, name, points)
-    _label(axes, points, by, name)
+    _label_groups(axes, points, by, name)
     quiet(axes)
     axes.grid(visible=True, axis="y" if points.is_scale else "x", color="#dddddd", lw=0.6)
     if not answered["reliable"].all():
@@ -131,7 +131,7 @@ def _tick_text(value: float, _position: int | None) -> str:
     return short_text(value)
 
 
-def _label(axes: Axes, points: _Points, by: Sequence[str], name: str) -> None:
+def _label_groups(axes: Axes, points: _Points, by: Sequence[str], name: str) -> None:
     """Label both axes. Of many groups only some have a label."""
     numbers = FuncFormatter(_tick_text)
     count = len(points.labels)

@@ -37,7 +37,7 @@ from qbeast_core.table.rewrite.replace import Replacement, refuse_copies, replac
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.snapshot.with_schema import with_schema
 
-_OPERATION: Final = "CHANGE COLUMNS"
+_WIDENING: Final = "CHANGE COLUMNS"
 # Types that Parquet stores in the same way.
 _ALIKE: Final = frozenset({"byte", "short", "integer"})
 
@@ -62,11 +62,11 @@ def widen_columns(
     snapshot: Snapshot, columns: Mapping[str, TypeLike], *, upgrade_protocol: bool = False, engine: Engine
 ) -> tuple[MetadataResult, Snapshot | None]:
     """Give columns wider types; see `Table.widen_columns` for which, and for what is raised."""
-    attempt = partial(_attempt, columns=columns, upgrade_protocol=upgrade_protocol, engine=engine)
+    attempt = partial(_attempt_widening, columns=columns, upgrade_protocol=upgrade_protocol, engine=engine)
     return with_attempts(refresh(snapshot), attempt)
 
 
-def _attempt(
+def _attempt_widening(
     snapshot: Snapshot, *, columns: Mapping[str, TypeLike], upgrade_protocol: bool, engine: Engine
 ) -> tuple[MetadataResult, Snapshot | None]:
     types = types_of(columns)
@@ -79,7 +79,7 @@ def _attempt(
     needs_files = any(not {change.from_type, change.to_type} <= _ALIKE for change in new.changes)
     if needs_files and snapshot.files.height and not (is_enabled or upgrade_protocol):
         outcome, files = rewrite_all(
-            snapshot, _read_as(snapshot, new), operation=_OPERATION, parameters=parameters, engine=engine
+            snapshot, _read_as(snapshot, new), operation=_WIDENING, parameters=parameters, engine=engine
         )
         return result_of(outcome, new.changed, rewritten_files=files)
     upgrades = needs_files and bool(snapshot.files.height) and not is_enabled
@@ -91,7 +91,7 @@ def _attempt(
     )
     features = ("typeWidening",) if upgrades else ()
     outcome = commit_metadata(
-        snapshot, metadata, "columns", operation=_OPERATION, parameters=parameters, features=features
+        snapshot, metadata, "columns", operation=_WIDENING, parameters=parameters, features=features
     )
     return result_of(outcome, new.changed)
 
@@ -110,12 +110,12 @@ def rewrite_all(
     metrics = {**replaced.metrics(snapshot.files), "numOutputRows": replaced.rows}
     info = {"operationParameters": dict(parameters), "operationMetrics": metrics}
     intent = WriteIntent(mode="append", brings="files", operation=operation, commit_info=info)
-    conflict = partial(_conflict, snapshot)
+    conflict = partial(_widening_conflict, snapshot)
     outcome = publish_replaced(changed, replaced, intent, base=snapshot, conflict_with=conflict)
     return outcome, len(replaced.adds)
 
 
-def _conflict(planned: Snapshot, newest: Snapshot) -> str | None:
+def _widening_conflict(planned: Snapshot, newest: Snapshot) -> str | None:
     """Return why the new files conflict with the newest version, or None."""
     if newest.schema_json != planned.schema_json:
         return "another writer changed the schema"

@@ -15,12 +15,12 @@ from qbeast_core.table.read.planner import Planner, different_names, log_read
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sampling_weight
 from qbeast_core.table.read.scan_task import read_scans
 
-_WEIGHT: Final = own_column("weight")
+_GROUP_WEIGHT: Final = own_column("weight")
 _COUNT, _QUOTA, _FRACTION = own_column("count"), own_column("quota"), own_column("fraction")
 _PLACE: Final = own_column("place")
 
 # A sample for a group has this many standard deviations of rows more than it needs.
-_MARGIN: Final = 4.0
+_GROUP_MARGIN: Final = 4.0
 _GROWTH: Final = 8
 
 
@@ -48,7 +48,7 @@ def read_strata(
     while wanted.height and not is_all:
         fraction = min(float(wanted[_FRACTION].min()) * _GROWTH, 1.0)  # type: ignore[arg-type]
         tier = wanted.filter(pl.col(_FRACTION) <= fraction)
-        chosen = _lowest(planner, condition, read, tier, groups=groups, fraction=fraction)
+        chosen = _lowest_of_groups(planner, condition, read, tier, groups=groups, fraction=fraction)
         is_all = fraction == 1.0
         counts = chosen.group_by(groups).len(_PLACE)
         full = tier.join(counts, on=groups, nulls_equal=True)
@@ -87,14 +87,14 @@ def _quotas(counts: pl.DataFrame, rows: int) -> pl.DataFrame:
             break
         left -= size
     taken = pl.min_horizontal(pl.col(_COUNT), pl.lit(quota)).cast(pl.Int64)
-    needed = (pl.col(_QUOTA) + _MARGIN * pl.col(_QUOTA).sqrt()) / pl.col(_COUNT)
+    needed = (pl.col(_QUOTA) + _GROUP_MARGIN * pl.col(_QUOTA).sqrt()) / pl.col(_COUNT)
     is_all = pl.col(_QUOTA) == pl.col(_COUNT)
     return counts.with_columns(taken.alias(_QUOTA)).with_columns(
         pl.when(is_all).then(1.0).otherwise(needed.clip(upper_bound=1.0)).alias(_FRACTION)
     )
 
 
-def _lowest(
+def _lowest_of_groups(
     planner: Planner,
     condition: pl.Expr | None,
     columns: list[str],
@@ -109,10 +109,10 @@ def _lowest(
     belongs = keys.is_in(listed.implode(), nulls_equal=True)
     plan = planner.plan(belongs if condition is None else condition & belongs, fraction)
     log_read(planner, plan, fraction)
-    keep = replace(planner.row_filter(plan, columns), weight_column=_WEIGHT)
-    place = pl.col(_WEIGHT).rank("ordinal").over(groups)
+    keep = replace(planner.row_filter(plan, columns), weight_column=_GROUP_WEIGHT)
+    place = pl.col(_GROUP_WEIGHT).rank("ordinal").over(groups)
     kept = pl.DataFrame(
-        schema={**{name: planner.snapshot.schema[name] for name in columns}, _WEIGHT: pl.Int32}
+        schema={**{name: planner.snapshot.schema[name] for name in columns}, _GROUP_WEIGHT: pl.Int32}
     )
     kept = kept.join(tier, on=groups, nulls_equal=True)
     for frame in read_scans(scans_of(planner, plan), keep, planner.files):
