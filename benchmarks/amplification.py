@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import qbeast
 from benchmarks import drawn, rivals
 from qbeast_core.space.weights import fraction_to_weight
-from qbeast_core.spec.layout import WEIGHT_COLUMN
+from qbeast_core.spec.blocks import WEIGHT_COLUMN
 
 mpl.use("Agg")
 

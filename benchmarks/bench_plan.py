@@ -25,7 +25,7 @@ from deltalake import DeltaTable
 import qbeast
 from benchmarks import data, measure
 from benchmarks.report import Figure, table
-from qbeast_core.spec.layout import pack_boxes
+from qbeast_core.spec.blocks import pack_boxes
 
 COLUMNS = ("x", "y", "z")
 BLOCKS = 5

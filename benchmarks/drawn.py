@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from qbeast_core.spec.layout import LAYOUT_VERSION
+from qbeast_core.spec.blocks import LAYOUT_VERSION
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 LAYOUT = "Layout"  # of the metadata of a picture

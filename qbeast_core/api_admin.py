@@ -11,7 +11,7 @@ from qbeast_core.io.stores.location import Location
 
 if TYPE_CHECKING:
     from qbeast_core.resources import Resources
-    from qbeast_core.spec.block import BlocksDialect
+    from qbeast_core.spec.blocks import BlocksDialect
     from qbeast_core.table.index.column_choice import IndexColumns
     from qbeast_core.table.maintenance.convert import ConvertResult
     from qbeast_core.table.maintenance.removal import DropResult

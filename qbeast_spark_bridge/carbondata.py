@@ -18,7 +18,7 @@ from qbeast_core.errors import changing, hints_keywords, unknown_columns
 from qbeast_core.io.stores.location import Location
 from qbeast_core.log.delta_schema import schema_to_delta
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.table.engine.interfaces import Source
 from qbeast_core.table.read.file_scans import TASK_BYTES
 from qbeast_core.table.write.found_table import Mode

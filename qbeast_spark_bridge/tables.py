@@ -14,7 +14,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, changing, hints_keywords, hints_methods
 from qbeast_core.query.plan.weight_range import Sample, Share
-from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.table.data.expressions import refuse_statement
 from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.dml.merge.clauses import Clauses

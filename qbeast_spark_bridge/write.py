@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from qbeast_core.errors import InvalidInputError, changing, invalid_argument
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode

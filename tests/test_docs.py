@@ -22,7 +22,7 @@ from benchmarks import drawn
 from qbeast_core import errors
 from qbeast_core.io.parquet import footer
 from qbeast_core.query.sql import parse
-from qbeast_core.spec.layout import LAYOUT_VERSION
+from qbeast_core.spec.blocks import LAYOUT_VERSION
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index import column_choice
 from qbeast_core.table.write import options

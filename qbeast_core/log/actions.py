@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from qbeast_core.errors import InvalidInputError, InvalidMetadataError
-from qbeast_core.spec.block import Block
+from qbeast_core.spec.blocks import Block
 
 _MAX: Final = 2**63
 

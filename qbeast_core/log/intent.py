@@ -14,8 +14,7 @@ from qbeast_core.log.actions import AddFile, CdcFile, Commit, Metadata, RemoveFi
 from qbeast_core.log.files.deletion_vector import file_key
 from qbeast_core.log.files.file_changes import FileChangePlanner
 from qbeast_core.log.protocol import Brings, WriteMode
-from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.spec.file_path import FilePath
+from qbeast_core.spec.blocks import BlocksDialect, FilePath
 from qbeast_core.spec.revision import Revision
 
 _WHOLE: Final = ("schema_string", "name", "description", "partition_columns")

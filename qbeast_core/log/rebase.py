@@ -33,8 +33,7 @@ from qbeast_core.log.domains import assigns_row_ids, is_clustered, keeps_row_ids
 from qbeast_core.log.files.file_changes import NEVER_MS, LiveFiles, remove_of, removes_of
 from qbeast_core.log.intent import WriteIntent, merge_metadata
 from qbeast_core.log.protocol import CHANGE_FEED, DELETION_VECTORS, is_true, required_protocol, with_features
-from qbeast_core.spec.block import BlocksDialect, blocks_dialect, dump_blocks
-from qbeast_core.spec.layout import WEIGHT_COLUMN
+from qbeast_core.spec.blocks import WEIGHT_COLUMN, BlocksDialect, blocks_dialect, dump_blocks
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
 from qbeast_core.spec.table_config import (
     BLOCKS_DIALECT,

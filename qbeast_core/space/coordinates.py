@@ -16,7 +16,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U8Array, U64Array
 from qbeast_core.space.hashes import finalize, fold_words, number_text
 from qbeast_core.space.index_columns import IndexColumn, NumberColumn, StringColumn, number_values
-from qbeast_core.spec.transformation import (
+from qbeast_core.spec.revision import (
     CDFNumericQuantilesTransformation,
     HashTransformation,
     IdentityTransformation,
@@ -44,7 +44,7 @@ _SEED = 0x3C074A61
 def to_coordinates(transformation: Transformation, column: IndexColumn) -> F64Array:
     """Return the coordinate of every row along one indexed column.
 
-    >>> from qbeast_core.spec.transformation import linear_transformation
+    >>> from qbeast_core.spec.revision import linear_transformation
     >>> price = linear_transformation("DoubleDataType", min_number=0, max_number=10, null_value=5)
     >>> column = NumberColumn("float64", np.array([2.5, np.nan, 0.0]), np.array([False, False, True]))
     >>> to_coordinates(price, column).tolist()

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from qbeast_core.space.arrays import I64Array, U8Array, distinct
-from qbeast_core.spec.layout import BOX_STEPS, STEP_GROUPS
+from qbeast_core.spec.blocks import BOX_STEPS, STEP_GROUPS
 
 _OF_GROUP: Final = BOX_STEPS // STEP_GROUPS
 _GROUP_BITS: Final = _OF_GROUP.bit_length() - 1

@@ -14,10 +14,8 @@ from typing import Annotated, Final, Self, TypeVar
 from pydantic import Field, TypeAdapter
 
 from qbeast_core.errors import InvalidColumnsError, InvalidMetadataError
-from qbeast_core.spec._base import DEFERRED, invalid_metadata, read_text
-from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.spec.column_spec import parse_column_spec
-from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.blocks import DEFERRED, BlocksDialect, invalid_metadata, read_text
+from qbeast_core.spec.revision import Revision, parse_column_spec
 
 LAST_REVISION_ID: Final = "qbeast.lastRevisionID"
 REVISION_PREFIX: Final = "qbeast.revision."

@@ -26,7 +26,7 @@ from qbeast_core.errors import (
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.plan.weight_range import Sample, Share
 from qbeast_core.resources import Resources
-from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import on_one_line, reason_of, without_trees

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 import qbeast
-from qbeast_core.spec.file_path import FilePath
+from qbeast_core.spec.blocks import FilePath
 from tests.golden.spark_paths import FOLDER, NAMES, VALUES
 from tests.helpers.invariants import read_log
 

@@ -16,7 +16,7 @@ import polars as pl
 
 from qbeast_core.io.parquet.encode import encode_data_file
 from qbeast_core.io.parquet.tail import PageCuts
-from qbeast_core.spec.layout import WEIGHT_COLUMN
+from qbeast_core.spec.blocks import WEIGHT_COLUMN
 
 Add = dict[str, Any]
 Damage = Callable[[Path, Add, list[str]], None]

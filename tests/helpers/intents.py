@@ -14,7 +14,7 @@ from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.delta_schema import schema_to_delta
 from qbeast_core.log.files.stats import file_stats
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.spec.block import Block
+from qbeast_core.spec.blocks import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, commit
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot

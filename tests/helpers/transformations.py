@@ -13,9 +13,8 @@ from qbeast_core.query.filters.nodes import Atom, Compare, IsNull, Op, Operand
 from qbeast_core.query.index.decode_tags import fits_schema
 from qbeast_core.query.plan.coordinate_intervals import coordinate_intervals, point_bounds
 from qbeast_core.space.coordinates import to_coordinates
-from qbeast_core.spec import transformation as t
-from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
-from qbeast_core.spec.revision import Revision
+from qbeast_core.spec import revision as t
+from qbeast_core.spec.revision import ColumnKind, ColumnSpec, Revision
 from qbeast_core.table.inspect.plot_space import axis_ticks
 from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision, rows_outside
 from qbeast_core.tree.space.fit_space import ColumnBounds, Growth

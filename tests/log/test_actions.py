@@ -15,7 +15,7 @@ from qbeast_core.log.actions import (
     dump_commit,
     parse_commit,
 )
-from qbeast_core.spec.block import Block
+from qbeast_core.spec.blocks import Block
 
 LINES = [
     '{"commitInfo":{"timestamp":5,"operation":"WRITE","txnId":"t","engineInfo":"other/1","readVersion":3}}',

@@ -12,12 +12,12 @@ import polars as pl
 from qbeast_core.log.files.old_layouts import with_blocks
 from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.index.decode_tags import build_block_table
-from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.transformation import (
+from qbeast_core.spec.revision import (
     HashTransformation,
     HashTransformer,
     LinearTransformation,
     LinearTransformer,
+    Revision,
 )
 from tests.helpers.damage import packed
 

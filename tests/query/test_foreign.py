@@ -13,8 +13,7 @@ from qbeast_core.query.filters.predicate import parse_predicate
 from qbeast_core.query.index.decode_tags import build_block_table
 from qbeast_core.query.plan.select import select
 from qbeast_core.space.cubes import Cubes, encode_cubes
-from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.transformation import (
+from qbeast_core.spec.revision import (
     CDFStringQuantilesTransformation,
     CDFStringQuantilesTransformer,
     HashTransformation,
@@ -22,6 +21,7 @@ from qbeast_core.spec.transformation import (
     IdentityTransformation,
     LinearTransformation,
     LinearTransformer,
+    Revision,
     Transformation,
     Transformer,
 )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.coordinates import coordinates_of_numbers, null_coordinate, to_coordinates
 from qbeast_core.space.index_columns import NumberColumn
-from qbeast_core.spec.transformation import (
+from qbeast_core.spec.revision import (
     CDFNumericQuantilesTransformation,
     CDFStringQuantilesTransformation,
     EmptyTransformation,

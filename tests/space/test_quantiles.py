@@ -12,7 +12,7 @@ from qbeast_core.space.coordinates import (
     string_ranks,
     to_coordinates,
 )
-from qbeast_core.spec.transformation import (
+from qbeast_core.spec.revision import (
     CDFNumericQuantilesTransformation,
     CDFStringQuantilesTransformation,
 )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.errors import InvalidColumnsError
-from qbeast_core.spec.column_spec import ColumnSpec, parse_column_spec
+from qbeast_core.spec.revision import ColumnSpec, parse_column_spec
 
 kinds = st.sampled_from(["auto", "linear", "hashing", "quantiles", "histogram"])
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.spec.file_path import FilePath
+from qbeast_core.spec.blocks import FilePath
 
 NAMES = st.text(st.sampled_from(string.printable[:-5] + "é日😀\u00a0\u0301"), min_size=1, max_size=12).filter(
     lambda text: FilePath(text).kind == "inside"

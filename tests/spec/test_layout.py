@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.spec.layout import (
+from qbeast_core.spec.blocks import (
     Layout,
     dump_layout,
     dump_shape,

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError, InvalidMetadataError
-from qbeast_core.spec.revision import Revision, staging_revision
-from qbeast_core.spec.transformation import (
+from qbeast_core.spec.revision import (
     INTEGER_DATA_TYPES,
     CDFNumericQuantilesTransformation,
     CDFStringQuantilesTransformation,
@@ -25,8 +24,10 @@ from qbeast_core.spec.transformation import (
     LinearTransformer,
     NullToZeroTransformation,
     OrderedDataType,
+    Revision,
     identity_transformation,
     linear_transformation,
+    staging_revision,
     transformer_for,
 )
 from qbeast_core.tree.space.index_values import data_type_of

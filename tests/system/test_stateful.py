@@ -16,7 +16,7 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 
 import qbeast
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.collection import find
 from tests.helpers.expressions import filters, kept_rows

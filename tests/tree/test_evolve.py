@@ -13,13 +13,13 @@ import pytest
 
 from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.space.index_columns import number_values
-from qbeast_core.spec.column_spec import parse_column_spec
-from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.transformation import (
+from qbeast_core.spec.revision import (
     CDFNumericQuantilesTransformation,
     CDFStringQuantilesTransformation,
     IdentityTransformation,
     LinearTransformation,
+    Revision,
+    parse_column_spec,
 )
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision

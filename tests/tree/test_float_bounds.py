@@ -6,13 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.spec.column_spec import ColumnSpec
-from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.transformation import (
+from qbeast_core.spec.revision import (
+    ColumnSpec,
     IdentityToZeroTransformation,
     IdentityTransformation,
     LinearTransformation,
     LinearTransformer,
+    Revision,
 )
 from qbeast_core.tree.space.evolve import IndexWish, next_revision
 from qbeast_core.tree.space.fit_space import Growth, identity_or_unit, value_limits

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qbeast_core.spec.column_spec import ColumnSpec
-from qbeast_core.spec.transformation import LinearTransformation
+from qbeast_core.spec.revision import ColumnSpec, LinearTransformation
 from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision
 from qbeast_core.tree.space.fit_space import Growth, identity_or_unit, linear_space, value_limits
 from qbeast_core.tree.space.summary import summarise

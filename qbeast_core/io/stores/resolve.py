@@ -10,7 +10,7 @@ from typing import Final, cast
 from urllib.parse import unquote
 
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
-from qbeast_core.spec.file_path import FilePath
+from qbeast_core.spec.blocks import FilePath
 
 # Schemes of addresses of tables.
 SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "file", "memory")

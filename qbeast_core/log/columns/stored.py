@@ -19,8 +19,7 @@ from qbeast_core.log.columns.schema_fields import (
     nearest_fields,
 )
 from qbeast_core.log.delta_schema import schema_from_delta, type_from_delta
-from qbeast_core.spec.column_spec import ColumnSpec, parse_column_spec
-from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.revision import ColumnSpec, Revision, parse_column_spec
 from qbeast_core.spec.table_config import SAMPLE_COLUMN, TableConfig
 from qbeast_core.support.joins import own_column
 

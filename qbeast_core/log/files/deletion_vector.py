@@ -22,8 +22,7 @@ from pyroaring import BitMap64
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.space.arrays import I64Array
-from qbeast_core.spec.block import MAX_ROWS
-from qbeast_core.spec.file_path import FilePath
+from qbeast_core.spec.blocks import MAX_ROWS, FilePath
 
 # The identity of a file in Delta: the decoded path, and the deletion vector (empty: none).
 FileKey: TypeAlias = tuple[str, str]

@@ -12,7 +12,7 @@ from qbeast_core.log.actions import AddFile, RemoveFile
 from qbeast_core.log.columns.file_values import values_of_files
 from qbeast_core.log.columns.stored import PLAIN, StoredColumns
 from qbeast_core.log.files.deletion_vector import parse_vector
-from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.blocks import BlocksDialect
 
 # The time (the end of the year 9999) in the remove of a path whose file lives on under another encoding. A vacuum that
 # compares texts would delete the file once the remove is old; this one never is.

@@ -16,9 +16,7 @@ from pydantic import TypeAdapter
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
-from qbeast_core.spec._base import read_text
-from qbeast_core.spec.block import Block, parse_blocks
-from qbeast_core.spec.file_path import FilePath
+from qbeast_core.spec.blocks import Block, FilePath, parse_blocks, read_text
 
 # Column -> tag key of the fields that become `blocks`. The tag `state` stays: it marks files of old layouts.
 FLAT_KEYS: Final[Mapping[str, str]] = {

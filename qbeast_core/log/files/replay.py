@@ -27,8 +27,7 @@ from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, Protocol
 from qbeast_core.log.files.deletion_vector import FileKey, file_key, parse_vector, without_nulls
 from qbeast_core.log.files.file_changes import NEVER_MS, LiveFiles
 from qbeast_core.log.files.old_layouts import FLAT_KEYS, with_blocks
-from qbeast_core.spec.block import MAX_ROWS
-from qbeast_core.spec.file_path import FilePath
+from qbeast_core.spec.blocks import MAX_ROWS, FilePath
 from qbeast_core.support.sizing import sizing
 
 # Column -> tag key (format 7). The columns of `FLAT_KEYS` are translated to `blocks`.

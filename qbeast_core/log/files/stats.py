@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import orjson
 import polars as pl
 
-from qbeast_core.spec.block import MAX_ROWS
+from qbeast_core.spec.blocks import MAX_ROWS
 
 # Names from a column down to a field that is not a struct.
 Leaf: TypeAlias = tuple[str, ...]

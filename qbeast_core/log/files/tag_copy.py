@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.columns.stored import StoredColumns, stored_revision
-from qbeast_core.spec.block import Block, pack_blocks, unpack_blocks
-from qbeast_core.spec.layout import Layout, dump_shape, parse_shape
+from qbeast_core.spec.blocks import Block, Layout, dump_shape, pack_blocks, parse_shape, unpack_blocks
 from qbeast_core.spec.revision import Revision
 
 # Tag of files that follow the exact rules for coordinates (format 4), and its value.
@@ -49,7 +48,7 @@ def dump_copy(index: FileIndex, layout: Layout, columns: StoredColumns) -> dict[
     """Return the key-value metadata of a file.
 
     >>> from qbeast_core.log.columns.stored import PLAIN
-    >>> from qbeast_core.spec.layout import Layout
+    >>> from qbeast_core.spec.blocks import Layout
     >>> from qbeast_core.spec.revision import staging_revision
     >>> revision = staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500).with_id(1)
     >>> layout = Layout(tail_bytes=41234, bands=((7, 7, -9),), box=((0, 1),), boxes=bytes(2))

@@ -13,9 +13,8 @@ from qbeast_core.query.index.block_table import NO_REVISION, BlockTable, Revisio
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import Cubes, cube_boxes, decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
-from qbeast_core.spec.block import MAX_ROWS, Block, parse_blocks
-from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.transformation import DECIMAL_TYPE, EmptyTransformation, Transformer
+from qbeast_core.spec.blocks import MAX_ROWS, Block, parse_blocks
+from qbeast_core.spec.revision import DECIMAL_TYPE, EmptyTransformation, Revision, Transformer
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.space.index_values import data_type_of, text_column
 

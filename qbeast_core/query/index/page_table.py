@@ -23,10 +23,10 @@ from qbeast_core.space.arrays import BoolArray, F64Array, I64Array, U8Array
 from qbeast_core.space.cubes import MAX_DEPTH
 from qbeast_core.space.steps import cells_of_steps
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
-from qbeast_core.spec.block import MAX_ROWS
-from qbeast_core.spec.layout import (
+from qbeast_core.spec.blocks import (
     LAYOUT_VERSION,
     MAX_BOUNDS,
+    MAX_ROWS,
     STEP_GROUPS,
     dump_layout,
     group_widths,

@@ -31,7 +31,7 @@ from qbeast_core.space.coordinates import (
     to_coordinates,
 )
 from qbeast_core.space.index_columns import NumberColumn, StringColumn, number_values
-from qbeast_core.spec.transformation import (
+from qbeast_core.spec.revision import (
     CDFNumericQuantilesTransformation,
     HashTransformation,
     IdentityTransformation,
@@ -76,7 +76,7 @@ class Intervals:
 def coordinate_intervals(atom: Atom, transformation: Transformation, *, foreign: bool) -> Intervals | None:
     """Return the coordinates that rows matching an atom can have; None for any coordinate.
 
-    >>> from qbeast_core.spec.transformation import linear_transformation
+    >>> from qbeast_core.spec.revision import linear_transformation
     >>> linear = linear_transformation("LongDataType", min_number=0, max_number=8, null_value=2)
     >>> nulls = coordinate_intervals(IsNull("x"), linear, foreign=False)
     >>> nulls.lower.tolist(), nulls.upper.tolist()
@@ -103,7 +103,7 @@ def reach(node: Node, column: str, transformation: Transformation) -> tuple[floa
 
     >>> import polars as pl
     >>> from qbeast_core.query.filters.predicate import parse_predicate
-    >>> from qbeast_core.spec.transformation import linear_transformation
+    >>> from qbeast_core.spec.revision import linear_transformation
     >>> linear = linear_transformation("LongDataType", min_number=0, max_number=8, null_value=2)
     >>> node = parse_predicate(pl.col("x").is_between(2, 4), pl.Schema({"x": pl.Int64}))
     >>> reach(node, "x", linear)
@@ -137,7 +137,7 @@ def point_bounds(
 ) -> tuple[F64Array, F64Array]:
     """Enclose the coordinate of every row.
 
-    >>> from qbeast_core.spec.transformation import linear_transformation
+    >>> from qbeast_core.spec.revision import linear_transformation
     >>> linear = linear_transformation("LongDataType", min_number=0, max_number=8, null_value=2)
     >>> [bound.tolist() for bound in point_bounds(linear, pl.Series("x", [4, None]), foreign=True)]
     [[0.5, 0.25], [0.5, 0.25]]

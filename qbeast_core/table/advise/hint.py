@@ -14,7 +14,7 @@ import polars as pl
 from qbeast_core.errors import QbeastError
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.filters.nodes import Unknown
-from qbeast_core.spec.column_spec import ColumnSpec
+from qbeast_core.spec.revision import ColumnSpec
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.advise.advise import TableSample, facts_of, present_index, table_sample
 from qbeast_core.table.advise.nested_fields import with_fields_as_columns

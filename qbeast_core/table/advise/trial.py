@@ -16,10 +16,8 @@ from qbeast_core.io.parquet.tail import cuts_of, parse_tail
 from qbeast_core.query.filters.nodes import Node
 from qbeast_core.query.plan.file_statistics import Statistics
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array, U32Array
-from qbeast_core.spec.column_spec import ColumnSpec
-from qbeast_core.spec.layout import WEIGHT_COLUMN
-from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.transformation import TransformerKind
+from qbeast_core.spec.blocks import WEIGHT_COLUMN
+from qbeast_core.spec.revision import ColumnSpec, Revision, TransformerKind
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.advise.simulated import IndexedRows, Opened, SimulatedTable, log_density

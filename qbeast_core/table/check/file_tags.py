@@ -21,8 +21,7 @@ from qbeast_core.io.parquet.tail import parse_tail
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.files.tag_copy import TagCopy, parse_copy
 from qbeast_core.space.arrays import I32Array, U32Array
-from qbeast_core.spec.block import Block
-from qbeast_core.spec.layout import dump_layout
+from qbeast_core.spec.blocks import Block, dump_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.check.rows import FileCheck

@@ -13,9 +13,7 @@ from qbeast_core.log.files.replay import SPELLED_DIFFERENTLY
 from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.index.decode_tags import characters_per_level
 from qbeast_core.space.weights import MAX_WEIGHT
-from qbeast_core.spec.block import BlocksDialect, blocks_dialect
-from qbeast_core.spec.file_path import FilePath
-from qbeast_core.spec.layout import Layout, parse_layout
+from qbeast_core.spec.blocks import BlocksDialect, FilePath, Layout, blocks_dialect, parse_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import REVISION_PREFIX, SAMPLE_COLUMN
 from qbeast_core.table.check.faults import NO_FAULTS, Fault, fault_frame, faults_at

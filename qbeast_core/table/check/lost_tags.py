@@ -16,7 +16,7 @@ import polars as pl
 from qbeast_core.log.files.replay import TAG_KEYS
 from qbeast_core.log.files.tag_copy import RULES, RULES_TAG, digest_of
 from qbeast_core.query.index.decode_tags import fits_schema
-from qbeast_core.spec.block import BlocksDialect, dump_blocks
+from qbeast_core.spec.blocks import BlocksDialect, dump_blocks
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.check.faults import OF_INDEX, OF_LAYOUT, Fault

@@ -19,7 +19,7 @@ from qbeast_core.query.plan.file_statistics import clock_slack
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, distinct
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, sample_values
-from qbeast_core.spec.layout import WEIGHT_COLUMN, Layout, parse_layout
+from qbeast_core.spec.blocks import WEIGHT_COLUMN, Layout, parse_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.faults import Fault
 from qbeast_core.tree.layout.grid import grid_columns

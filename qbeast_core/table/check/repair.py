@@ -20,8 +20,7 @@ from qbeast_core.log.files.replay import TAG_KEYS
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.results import Result
-from qbeast_core.spec.block import BlocksDialect, respell_blocks
-from qbeast_core.spec.file_path import FilePath
+from qbeast_core.spec.blocks import BlocksDialect, FilePath, respell_blocks
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, REVISION_PREFIX, SAMPLE_BY
 from qbeast_core.support.plain_text import in_lines

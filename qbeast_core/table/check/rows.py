@@ -13,7 +13,7 @@ from qbeast_core.errors import StorageError
 from qbeast_core.io.parquet.footer import Unreadable, read_footer, stored_size
 from qbeast_core.log.files.stats import Leaf, leaf_column, leaves_of
 from qbeast_core.query.plan.file_statistics import text_above, widened_bounds
-from qbeast_core.spec.layout import WEIGHT_COLUMN, Layout
+from qbeast_core.spec.blocks import WEIGHT_COLUMN, Layout
 from qbeast_core.support.far_times import time_texts
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.check.faults import Fault

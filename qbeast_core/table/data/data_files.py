@@ -35,9 +35,7 @@ from qbeast_core.log.files.tag_copy import RULES, RULES_TAG, FileIndex, dump_cop
 from qbeast_core.log.properties import Codec, codec_of
 from qbeast_core.space.arrays import I32Array, U32Array
 from qbeast_core.space.weights import sample_values
-from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.spec.file_path import FilePath
-from qbeast_core.spec.layout import Layout, dump_layout
+from qbeast_core.spec.blocks import BlocksDialect, FilePath, Layout, dump_layout
 from qbeast_core.support.runtime import Progress, ProgressCallback, new_id
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.row_codec import encode_rows

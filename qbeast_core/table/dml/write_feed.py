@@ -15,7 +15,7 @@ from qbeast_core.log.columns.file_values import partition_values
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.properties import Codec, codec_of
 from qbeast_core.space.weights import sample_values
-from qbeast_core.spec.file_path import FilePath
+from qbeast_core.spec.blocks import FilePath
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.query_batches import within

@@ -10,9 +10,15 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.query.index.decode_tags import texts_changed
-from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.spec.column_spec import KINDS, ColumnKind, ColumnSpec, parse_column_spec
-from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
+from qbeast_core.spec.blocks import BlocksDialect
+from qbeast_core.spec.revision import (
+    KINDS,
+    STAGING_REVISION_ID,
+    ColumnKind,
+    ColumnSpec,
+    Revision,
+    parse_column_spec,
+)
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.index.live_index import Index

@@ -18,9 +18,8 @@ from qbeast_core.query.index.decode_tags import fits_schema
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array, distinct
 from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.space.index_columns import NumberColumn, number_values
-from qbeast_core.spec.layout import WITHOUT_HIDDEN_WEIGHTS
-from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.transformation import HashTransformation
+from qbeast_core.spec.blocks import WITHOUT_HIDDEN_WEIGHTS
+from qbeast_core.spec.revision import HashTransformation, Revision
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.layout.existing import ExistingTree, broken_order, existing_tree, open_where_broken
 from qbeast_core.tree.layout.gain import Axis

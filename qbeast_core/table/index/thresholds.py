@@ -12,8 +12,7 @@ from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.columns.stored import StoredColumns, named_revision, stored_revision
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.space.weights import MAX_WEIGHT
-from qbeast_core.spec.block import Block
-from qbeast_core.spec.file_path import FilePath
+from qbeast_core.spec.blocks import Block, FilePath
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.index.live_index import Index, broken_blocks, new_blocks
 from qbeast_core.table.snapshot.snapshot import Snapshot

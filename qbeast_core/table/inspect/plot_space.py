@@ -14,8 +14,7 @@ from matplotlib.patches import Rectangle
 
 from qbeast_core.query.plan.select import Selection
 from qbeast_core.space.arrays import F64Array
-from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.transformation import HashTransformation, Transformation
+from qbeast_core.spec.revision import HashTransformation, Revision, Transformation
 from qbeast_core.table.inspect.drawings import (
     ACCENT,
     FAINT,
@@ -129,7 +128,7 @@ def _label(axes: Axes, revision: Revision, columns: tuple[str, str], dimensions:
 def axis_ticks(transformation: Transformation, data_type: str, *, count: int = 5) -> list[tuple[float, str]]:
     """Return the places and texts of the ticks of an axis.
 
-    >>> from qbeast_core.spec.transformation import linear_transformation
+    >>> from qbeast_core.spec.revision import linear_transformation
     >>> linear = linear_transformation("LongDataType", min_number=0, max_number=8, null_value=2)
     >>> axis_ticks(linear, "LongDataType", count=3)
     [(0.0, '0'), (0.5, '4'), (1.0, '8')]

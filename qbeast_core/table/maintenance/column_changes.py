@@ -16,7 +16,7 @@ from qbeast_core.log.columns.mapping import dropped, renamed, with_mapping, with
 from qbeast_core.log.columns.schema_fields import Field, FieldPath, field_paths, fields_of, inner_fields
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.results import MetadataResult
-from qbeast_core.spec.layout import WEIGHT_COLUMN
+from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.spec.table_config import BLOCKS_DIALECT
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.commit.commit import commit_metadata

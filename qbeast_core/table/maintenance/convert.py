@@ -25,8 +25,8 @@ from qbeast_core.log.delta_schema import schema_to_delta
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
-from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.spec.column_spec import ColumnSpec
+from qbeast_core.spec.blocks import BlocksDialect
+from qbeast_core.spec.revision import ColumnSpec
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.data.file_scan import open_files

@@ -17,18 +17,17 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.file_changes import LastChange, retag
 from qbeast_core.log.protocol import DELETION_VECTORS, may_hide_rows
 from qbeast_core.results import Result
-from qbeast_core.spec.block import BlocksDialect, respell_blocks
-from qbeast_core.spec.column_spec import ColumnSpec
-from qbeast_core.spec.layout import WEIGHT_COLUMN
-from qbeast_core.spec.revision import STAGING_REVISION_ID
-from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
-from qbeast_core.spec.transformation import (
+from qbeast_core.spec.blocks import WEIGHT_COLUMN, BlocksDialect, respell_blocks
+from qbeast_core.spec.revision import (
+    STAGING_REVISION_ID,
     CDFNumericQuantilesTransformation,
     CDFNumericQuantilesTransformer,
     CDFStringQuantilesTransformation,
     CDFStringQuantilesTransformer,
+    ColumnSpec,
     IdentityTransformation,
 )
+from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.check.placement import read_layout
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata

@@ -30,8 +30,7 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.log.columns.file_values import NULL_FOLDER, typed_values
 from qbeast_core.log.delta_schema import schema_to_delta
 from qbeast_core.log.files.stats import file_stats, stats_columns
-from qbeast_core.spec.file_path import FilePath
-from qbeast_core.spec.layout import WEIGHT_COLUMN
+from qbeast_core.spec.blocks import WEIGHT_COLUMN, FilePath
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.found_instead import hive_copy
 from qbeast_core.table.data.frames import replaced_types

@@ -15,8 +15,7 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.results import Result
-from qbeast_core.spec.column_spec import ColumnSpec
-from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision, staging_revision
+from qbeast_core.spec.revision import STAGING_REVISION_ID, ColumnSpec, Revision, staging_revision
 from qbeast_core.spec.table_config import (
     OTHER_COLUMNS_READER,
     REVISION_PREFIX,

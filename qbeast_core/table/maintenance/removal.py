@@ -20,7 +20,7 @@ from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.log.properties import interval_hours
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
-from qbeast_core.spec.file_path import FilePath
+from qbeast_core.spec.blocks import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.engine.tasks.added_rows import SUFFIX
 from qbeast_core.table.snapshot.log_files import read_log

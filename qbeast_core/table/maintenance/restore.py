@@ -16,7 +16,7 @@ from qbeast_core.log.files.deletion_vector import FileKey, file_key, file_paths
 from qbeast_core.log.files.file_changes import FileChange, LastChange, LiveFiles
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
-from qbeast_core.spec.file_path import FilePath
+from qbeast_core.spec.blocks import FilePath
 from qbeast_core.spec.table_config import HIGHEST_REVISION_ID
 from qbeast_core.table.commit.commit import commit_metadata
 from qbeast_core.table.snapshot.log_files import read_log

@@ -12,7 +12,7 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.file_changes import FileChange, LastChange, LiveFiles, retag
 from qbeast_core.log.files.old_layouts import FLAT_KEYS, block_from_flat_tags
 from qbeast_core.results import Result
-from qbeast_core.spec.block import BlocksDialect, dump_blocks, parse_blocks
+from qbeast_core.spec.blocks import BlocksDialect, dump_blocks, parse_blocks
 from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.support.suggestions import convert_call

@@ -15,7 +15,7 @@ from qbeast_core.log.actions import AddFile, CdcFile, RemoveFile
 from qbeast_core.log.files.stats import row_count
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
 from qbeast_core.space.arrays import I64Array
-from qbeast_core.spec.file_path import FilePath
+from qbeast_core.spec.blocks import FilePath
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.schema import CHANGE_TYPE, FEED_COLUMNS
 from qbeast_core.table.read.net_rows import SignedRows, net_rows

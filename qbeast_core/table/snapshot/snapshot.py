@@ -56,7 +56,7 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.index.decode_tags import build_block_table
-from qbeast_core.spec.file_path import FilePath
+from qbeast_core.spec.blocks import FilePath
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.support.process import refuse_forked
 from qbeast_core.support.runtime import LOG

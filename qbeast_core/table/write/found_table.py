@@ -14,7 +14,7 @@ import polars as pl
 from qbeast_core.errors import NotQbeastTableError, TableExistsError, TableNotFoundError
 from qbeast_core.io.stores.location import Location
 from qbeast_core.log.protocol import check_writable
-from qbeast_core.spec.layout import WEIGHT_COLUMN
+from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.support.sizing import sizing
 from qbeast_core.support.suggestions import convert_call
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY, log_instead

@@ -23,8 +23,8 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.properties import COMPRESSION, codec_of
 from qbeast_core.log.protocol import CHANGE_FEED, DELETION_VECTORS, WriteMode, is_true
 from qbeast_core.log.rebase import dialect_of, found_dialect
-from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.spec.column_spec import ColumnSpec
+from qbeast_core.spec.blocks import BlocksDialect
+from qbeast_core.spec.revision import ColumnSpec
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries, stored_importance
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.data.compiled_rules import rules_of

@@ -9,9 +9,8 @@ import polars as pl
 
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns.stored import StoredColumns, stored_revision, stored_specs
-from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.spec.column_spec import ColumnSpec
-from qbeast_core.spec.revision import staging_revision
+from qbeast_core.spec.blocks import BlocksDialect
+from qbeast_core.spec.revision import ColumnSpec, staging_revision
 from qbeast_core.spec.table_config import (
     BLOCKS_DIALECT,
     COLUMN_SPECS,

@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.space.cubes import encode_cubes
-from qbeast_core.spec.block import Block
+from qbeast_core.spec.blocks import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.layout.cube_tree import Assignment, assign_rows

@@ -10,7 +10,7 @@ import numpy as np
 from qbeast_core.space.arrays import I32Array, I64Array, U32Array
 from qbeast_core.space.steps import fitted_steps, step_edges, steps_of
 from qbeast_core.space.weights import MIN_WEIGHT
-from qbeast_core.spec.layout import Layout
+from qbeast_core.spec.blocks import Layout
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,10 +11,8 @@ import polars as pl
 
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.space.index_columns import NumberColumn, number_values
-from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
-from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.transformation import DECIMAL_TYPE, Transformation
+from qbeast_core.spec.blocks import BlocksDialect
+from qbeast_core.spec.revision import DECIMAL_TYPE, ColumnKind, ColumnSpec, Revision, Transformation
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.space.fit_space import (
     ColumnBounds,
@@ -155,7 +153,7 @@ def rows_outside(frame: pl.DataFrame, revision: Revision, *, slack: Slack | None
 
     >>> from qbeast_core.tree.space.evolve import IndexWish, first_revision
     >>> from qbeast_core.tree.space.summary import summarise
-    >>> from qbeast_core.spec.column_spec import ColumnSpec
+    >>> from qbeast_core.spec.revision import ColumnSpec
     >>> rows = pl.DataFrame({"a": [1, 9]})
     >>> wish = IndexWish((ColumnSpec("a", "linear"),), None, "documented")
     >>> revision = first_revision(wish, summarise(rows, ["a"]), table_id="t", timestamp_ms=0)

@@ -13,12 +13,12 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import F64Array, distinct
 from qbeast_core.space.index_columns import NumberColumn, number_values
-from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.spec.column_spec import ColumnKind
-from qbeast_core.spec.transformation import (
+from qbeast_core.spec.blocks import BlocksDialect
+from qbeast_core.spec.revision import (
     INTEGER_DATA_TYPES,
     CDFNumericQuantilesTransformation,
     CDFStringQuantilesTransformation,
+    ColumnKind,
     DataType,
     HashTransformation,
     LinearTransformation,

@@ -13,7 +13,7 @@ from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.space.arrays import BoolArray, I32Array
 from qbeast_core.space.hashes import spark_hash
 from qbeast_core.space.index_columns import IndexColumn, NumberColumn, NumberKind, StringColumn
-from qbeast_core.spec.transformation import DataType
+from qbeast_core.spec.revision import DataType
 from qbeast_core.support.sizing import sizing
 
 _MIN_THREADED_CHUNKS: Final = 4  # starting threads takes longer than a chunk or two

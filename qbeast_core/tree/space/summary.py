@@ -15,7 +15,7 @@ import polars as pl
 
 from qbeast_core.space.arrays import I64Array, U64Array
 from qbeast_core.space.index_columns import NumberColumn, number_values
-from qbeast_core.spec.transformation import INTEGER_DATA_TYPES, DataType
+from qbeast_core.spec.revision import INTEGER_DATA_TYPES, DataType
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.space.index_values import data_type_of, map_chunks, to_index_column
 from qbeast_core.tree.space.partitions import distinct_values

@@ -25,7 +25,7 @@ from qbeast_core.errors import (
     StorageError,
     TableNotFoundError,
 )
-from qbeast_core.spec.block import Block
+from qbeast_core.spec.blocks import Block
 from qbeast_core.table.engine.tasks import append_task as append_part
 from qbeast_core.table.index import thresholds as fit_blocks
 from qbeast_core.table.index.thresholds import blocks_in_order

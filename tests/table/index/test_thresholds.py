@@ -7,7 +7,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.spec.block import Block
+from qbeast_core.spec.blocks import Block
 from qbeast_core.table.index.thresholds import blocks_in_order
 from tests.helpers.examples import examples
 

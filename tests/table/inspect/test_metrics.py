@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from hypothesis import given
 
 import qbeast
-from qbeast_core.spec.block import BlocksDialect as Dialect
+from qbeast_core.spec.blocks import BlocksDialect as Dialect
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.inspect.metrics import Health, Metrics, build_metrics, min_levels
 from qbeast_core.table.snapshot.snapshot import load_snapshot

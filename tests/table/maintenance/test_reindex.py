@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.log import protocol
-from qbeast_core.spec.transformation import LinearTransformation
+from qbeast_core.spec.revision import LinearTransformation
 from qbeast_core.table.maintenance import reindex as reindex_module
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants, read_log

@@ -15,7 +15,7 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.tag_copy import FileIndex
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.space.cubes import decode_cubes
-from qbeast_core.spec.block import Block
+from qbeast_core.spec.blocks import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.runtime import new_id
