@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 import qbeast
 from benchmarks import drawn, rivals
-from qbeast_core.space.weights import fraction_to_weight
+from qbeast_core.space.values import fraction_to_weight
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 
 mpl.use("Agg")

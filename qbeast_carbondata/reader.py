@@ -29,7 +29,7 @@ from qbeast_core.query.filters.nodes import And, Atom, Node, Nothing, Or, Unknow
 from qbeast_core.query.filters.predicate import parse_predicate
 from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.plan.file_statistics import Statistics, evaluate
-from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.values import BoolArray, I64Array
 
 # Pages of each column to decode at once: about a million rows.
 PAGES_AT_ONCE: Final = 32

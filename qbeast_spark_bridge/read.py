@@ -17,7 +17,7 @@ from pyspark.sql.types import DecimalType, NullType, StructType
 
 from qbeast_core.query.index.block_table import NO_REVISION
 from qbeast_core.query.plan.weight_range import Sample, WeightRange
-from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT, sample_values
+from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT, sample_values
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.spec.table_config import may_have_other_columns
 from qbeast_core.table.data.foreign_schema import taken_name

@@ -17,7 +17,7 @@ from qbeast_carbondata.pages.page import PageContext, decode_page, fixed_records
 from qbeast_carbondata.stored_file import StoredFile
 from qbeast_carbondata.structs.data_file import DataChunk2
 from qbeast_carbondata.structs.schema import DataType
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.values import I64Array
 
 # Minimum and maximum of a column as stored, see `qbeast_carbondata.pages.statistics`; None if unknown.
 StoredBounds = tuple[bytes, bytes] | None

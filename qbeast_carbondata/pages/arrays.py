@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from qbeast_carbondata.damage import damaged
-from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U8Array
+from qbeast_core.space.values import BoolArray, I32Array, I64Array, U8Array
 
 _BIG: Final[dict[int, np.dtype[Any]]] = {width: np.dtype(f">u{width}") for width in (1, 2, 4, 8)}
 

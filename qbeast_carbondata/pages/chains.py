@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from qbeast_carbondata.damage import damaged
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.values import I64Array
 
 _WINDOW: Final = 1 << 16  # bytes: their arrays fit the caches
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from qbeast_carbondata.damage import damaged, unreadable
 from qbeast_core.io.parquet.thrift import ThriftError, read_varint
-from qbeast_core.space.arrays import U8Array
+from qbeast_core.space.values import U8Array
 
 _SNAPPY_RATIO: Final = 22  # a copy of three bytes makes at most 64
 _SMALL: Final = 1 << 26  # any page may have this size

@@ -10,7 +10,7 @@ import pyarrow as pa
 from qbeast_carbondata.damage import damaged
 from qbeast_carbondata.pages.arrays import array_of, whole
 from qbeast_carbondata.pages.texts import Slices
-from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
+from qbeast_core.space.values import BoolArray, I64Array, U8Array
 
 _BYTES: Final = 16
 _SHORT: Final = 8

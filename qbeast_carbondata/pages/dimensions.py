@@ -16,7 +16,7 @@ from qbeast_carbondata.pages.decimals import scaled_decimals
 from qbeast_carbondata.pages.numbers import as_type
 from qbeast_carbondata.pages.texts import NULL_TOKEN, Slices, binaries, texts
 from qbeast_carbondata.structs.schema import DataType
-from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.values import BoolArray, I64Array
 
 # The surrogate of 1970-01-01.
 DATE_CUTOFF: Final = 1073741823

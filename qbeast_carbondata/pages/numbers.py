@@ -19,7 +19,7 @@ from qbeast_carbondata.pages.decimals import (
 from qbeast_carbondata.pages.encoder_meta import EncoderMeta, StoreType
 from qbeast_carbondata.pages.texts import length_value
 from qbeast_carbondata.structs.schema import Encoding
-from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
+from qbeast_core.space.values import BoolArray, I64Array, U8Array
 
 # The first encoding of a page with an encoder meta is one of these.
 NUMBER_ENCODINGS: Final = frozenset(

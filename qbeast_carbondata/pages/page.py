@@ -34,7 +34,7 @@ from qbeast_carbondata.pages.old.legacy_measures import (
 from qbeast_carbondata.pages.texts import length_value
 from qbeast_carbondata.structs.data_file import DataChunk2, LocalDictionaryChunk
 from qbeast_carbondata.structs.schema import DataType, Encoding
-from qbeast_core.space.arrays import I64Array, U8Array
+from qbeast_core.space.values import I64Array, U8Array
 
 _WRITTEN: Final = frozenset(Encoding) - {Encoding.BIT_PACKED, Encoding.DIRECT_STRING}
 _LOCAL_WIDTH: Final = 3

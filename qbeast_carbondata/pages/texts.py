@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from qbeast_carbondata.damage import damaged
 from qbeast_carbondata.pages.arrays import with_nulls
 from qbeast_carbondata.pages.chains import chain
-from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
+from qbeast_core.space.values import BoolArray, I64Array, U8Array
 
 _BYTES_AT_ONCE: Final = 1 << 20
 _MAX_PASSES: Final = 8

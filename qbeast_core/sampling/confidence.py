@@ -21,7 +21,7 @@ from qbeast_core.sampling.key_rows import GroupRuns
 from qbeast_core.sampling.key_sample import Calibration, Keys, KeySample, Part
 from qbeast_core.sampling.recognise import Quantile, Smooth
 from qbeast_core.sampling.sums import GROUP, WEIGHT
-from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.space.values import BoolArray, F64Array, I64Array
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.space.index_values import map_chunks
 

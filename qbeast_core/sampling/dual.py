@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qbeast_core.space.arrays import F64Array
+from qbeast_core.space.values import F64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
+from qbeast_core.space.values import BoolArray, F64Array, I32Array, I64Array
 
 # Up to this many rows per key on average, keys are repeated and sorted: `argsort` is three times slower.
 _MAX_MEAN_ROWS: Final = 2

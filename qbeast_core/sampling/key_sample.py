@@ -24,7 +24,7 @@ from qbeast_core.sampling.sums import (
     common_groups,
     numbers_of,
 )
-from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.space.values import BoolArray, F64Array, I64Array
 from qbeast_core.support.joins import join_equal, own_column
 from qbeast_core.support.sizing import sizing
 

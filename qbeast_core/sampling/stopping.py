@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from qbeast_core.sampling.confidence import UNSEEN, Interval
-from qbeast_core.space.arrays import BoolArray, F64Array
+from qbeast_core.space.values import BoolArray, F64Array
 
 # Minimum number of sampled keys of a reliable interval: with fewer, the variance itself is too uncertain.
 MIN_KEYS: Final = 100

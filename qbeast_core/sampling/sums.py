@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.sampling.key_rows import KeySizes, among, repeats_in, run_starts
 from qbeast_core.sampling.recognise import TOTAL
-from qbeast_core.space.arrays import F64Array, I32Array, I64Array
+from qbeast_core.space.values import F64Array, I32Array, I64Array
 from qbeast_core.support.joins import join_equal, own_column
 from qbeast_core.support.sizing import sizing
 

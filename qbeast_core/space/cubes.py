@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U8Array, U64Array
-from qbeast_core.space.index_columns import StringColumn
+from qbeast_core.space.values import BoolArray, F64Array, I32Array, I64Array, StringColumn, U8Array, U64Array
 
 # Levels below the root; two coordinates that part later share a cube.
 MAX_DEPTH = 32

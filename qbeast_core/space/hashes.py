@@ -11,8 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.space.arrays import I32Array, I64Array, U8Array, U32Array, U64Array
-from qbeast_core.space.index_columns import IndexColumn, NumberColumn, StringColumn
+from qbeast_core.space.values import (
+    I32Array,
+    I64Array,
+    IndexColumn,
+    NumberColumn,
+    StringColumn,
+    U8Array,
+    U32Array,
+    U64Array,
+)
 from qbeast_core.support.sizing import sizing
 
 _C1, _C2, _ADD = np.uint32(0xCC9E2D51), np.uint32(0x1B873593), np.uint32(0xE6546B64)

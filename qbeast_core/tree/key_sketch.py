@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.space.arrays import I32Array, I64Array, U32Array
+from qbeast_core.space.values import I32Array, I64Array, U32Array
 from qbeast_core.support.sizing import sizing
 
 # Maximum number of listed keys; they need as many bytes as the counters of a small file.

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U8Array, U32Array, U64Array
+from qbeast_core.space.values import BoolArray, I32Array, I64Array, U8Array, U32Array, U64Array
 from qbeast_core.tree.key_sketch import MAX_COUNTERS, MAX_LISTED, KeySketch, mixed
 
 # A key is heavy if it has at least two rows, and one in this many rows that no heavier key has.

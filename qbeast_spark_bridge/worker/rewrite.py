@@ -12,7 +12,7 @@ from typing import Final
 import polars as pl
 import pyarrow as pa
 
-from qbeast_core.space.arrays import I32Array
+from qbeast_core.space.values import I32Array
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.row_change import RowFunction
 from qbeast_core.table.read.scan_task import ScanTask

@@ -17,9 +17,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from qbeast_core.space.arrays import I32Array, I64Array, U64Array
 from qbeast_core.space.hashes import spark_hash
-from qbeast_core.space.index_columns import NumberColumn
+from qbeast_core.space.values import I32Array, I64Array, NumberColumn, U64Array
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.support.sizing import sizing
 from qbeast_spark_bridge.worker.call import grouped

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.io.stores.location import Location
-from qbeast_core.space.arrays import U64Array
+from qbeast_core.space.values import U64Array
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.dml.fit_rows import FitRows, Outside
 from qbeast_core.table.engine.file_target import RowShape

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from pyroaring import BitMap64
 
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.values import I64Array
 from tests.helpers.deletion_vectors import z85
 
 MAGIC = struct.pack("<I", 1681511377)

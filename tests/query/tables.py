@@ -21,7 +21,7 @@ from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.index.decode_tags import build_block_table
 from qbeast_core.space.coordinates import coordinates_of_numbers, to_coordinates
 from qbeast_core.space.cubes import Cubes, encode_cubes
-from qbeast_core.space.index_columns import NumberColumn, number_values
+from qbeast_core.space.values import NumberColumn, number_values
 from qbeast_core.spec.revision import (
     CDFNumericQuantilesTransformation,
     CDFNumericQuantilesTransformer,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from qbeast_core.space.index_columns import NumberColumn, NumberKind, StringColumn
+from qbeast_core.space.values import NumberColumn, NumberKind, StringColumn
 
 DTYPES = {"date": "int32", "timestamp": "int64", "decimal": "int64"}
 

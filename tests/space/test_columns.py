@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.space.index_columns import StringColumn
+from qbeast_core.space.values import StringColumn
 from tests.space.carriers import strings
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.coordinates import coordinates_of_numbers, null_coordinate, to_coordinates
-from qbeast_core.space.index_columns import NumberColumn
+from qbeast_core.space.values import NumberColumn
 from qbeast_core.spec.revision import (
     CDFNumericQuantilesTransformation,
     CDFStringQuantilesTransformation,

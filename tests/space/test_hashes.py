@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from qbeast_core.space.coordinates import bytes_hash
 from qbeast_core.space.hashes import spark_hash
-from qbeast_core.space.index_columns import NumberColumn, StringColumn
+from qbeast_core.space.values import NumberColumn, StringColumn
 from tests.space.carriers import numbers, strings
 from tests.space.murmur_reference import scala_bytes, spark_bytes, spark_int, spark_long, spark_wide_decimal
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.hashes import number_text
-from qbeast_core.space.index_columns import NumberColumn, number_values
+from qbeast_core.space.values import NumberColumn, number_values
 from tests.space.carriers import numbers
 
 NEAR_TIES = st.builds(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.space.steps import cells_of_steps, fitted_steps, step_edges, steps_of, widen
+from qbeast_core.space.coordinates import cells_of_steps, fitted_steps, step_edges, steps_of, widen
 from qbeast_core.spec.blocks import group_widths
 
 CELLS = 2**32

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.space.weights import (
+from qbeast_core.space.values import (
     MAX_WEIGHT,
     MIN_WEIGHT,
     SAMPLE_STEPS,

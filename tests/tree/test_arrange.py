@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.space.steps import step_edges
-from qbeast_core.space.weights import sample_values
+from qbeast_core.space.coordinates import step_edges
+from qbeast_core.space.values import sample_values
 from qbeast_core.tree.key_tag import HeavyKeys, keys_of_file
 from qbeast_core.tree.layout.arrange import Arrangement, Grain, arrange
 from qbeast_core.tree.layout.kd import kd_order, ranks

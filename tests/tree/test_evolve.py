@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from qbeast_core.space.coordinates import to_coordinates
-from qbeast_core.space.index_columns import number_values
+from qbeast_core.space.values import number_values
 from qbeast_core.spec.revision import (
     CDFNumericQuantilesTransformation,
     CDFStringQuantilesTransformation,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.space.arrays import BoolArray
 from qbeast_core.space.cubes import Cubes
+from qbeast_core.space.values import BoolArray
 from qbeast_core.tree.layout.cube_tree import assign_rows
 from qbeast_core.tree.layout.existing import existing_tree
 from qbeast_core.tree.layout.gain import Axis, Boxes, Gain

@@ -16,7 +16,7 @@ from qbeast_carbondata.damage import damaged
 from qbeast_carbondata.pages.decimals import decimal_width, fixed_decimals, scaled_decimals
 from qbeast_carbondata.pages.numbers import as_type
 from qbeast_carbondata.pages.texts import length_value
-from qbeast_core.space.arrays import BoolArray, U8Array
+from qbeast_core.space.values import BoolArray, U8Array
 
 _FORMS: Final = {
     "n": struct.Struct(">ddd"),

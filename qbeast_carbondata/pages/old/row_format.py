@@ -26,7 +26,7 @@ from qbeast_carbondata.pages.dimensions import (
 from qbeast_carbondata.pages.numbers import as_type
 from qbeast_carbondata.pages.texts import Slices
 from qbeast_carbondata.structs.schema import DataType, Encoding
-from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
+from qbeast_core.space.values import BoolArray, I64Array, U8Array
 
 _SURROGATE_BYTES: Final = 4
 _WIDEST: Final = 8

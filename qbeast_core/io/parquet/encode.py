@@ -16,7 +16,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.parquet.footer import ColumnChunk, parse_footer, read_page_locations, usual_page_locations
 from qbeast_core.io.parquet.special_arrays import in_files
 from qbeast_core.io.parquet.tail import PageCuts, dump_directory
-from qbeast_core.space.arrays import I32Array, I64Array
+from qbeast_core.space.values import I32Array, I64Array
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 
 # Every page read fetches the dictionary too; larger dictionaries are dropped.

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.parquet.encode import encode_data_file
 from qbeast_core.io.parquet.tail import PageCuts
-from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.support.sizing import sizing
 
 _SAMPLE_ROWS: Final = 16_384

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from qbeast_core.space.arrays import I64Array, U8Array, U64Array, distinct
+from qbeast_core.space.values import I64Array, U8Array, U64Array, distinct
 from qbeast_core.support.sizing import sizing
 
 _MAX_FEW_VALUES: Final = 1 << 8

@@ -23,7 +23,7 @@ from qbeast_core.io.parquet.thrift import (
     write_zigzag,
 )
 from qbeast_core.io.stores.store import Store
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.values import I64Array
 
 MAGIC: Final = b"PAR1"
 _REPEATED: Final = 2

@@ -19,7 +19,7 @@ from qbeast_core.io.parquet.footer import FileFooter, PagesUnavailable
 from qbeast_core.io.parquet.mini_file import FilePart, build_mini_file, schema_key
 from qbeast_core.io.parquet.tail import FileTail, PageCuts, parse_tail
 from qbeast_core.io.stores.store import Range, Store, map_files, merge_ranges
-from qbeast_core.space.arrays import F64Array, I64Array, distinct
+from qbeast_core.space.values import F64Array, I64Array, distinct
 from qbeast_core.support.sizing import sizing
 
 _FOOTER_BYTES: Final = 20_000  # in memory, about, without the pages

@@ -25,7 +25,7 @@ from typing import Final, NoReturn
 import numpy as np
 
 from qbeast_core.io.parquet.footer import MAGIC, FileFooter, PagesUnavailable, parse_footer
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.values import I64Array
 
 _MAGIC: Final = b"QBPAGES2"
 _OLD_MAGIC: Final = b"QBPAGES1"

@@ -21,7 +21,7 @@ import orjson
 from pyroaring import BitMap64
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.values import I64Array
 from qbeast_core.spec.blocks import MAX_ROWS, FilePath
 
 # The identity of a file in Delta: the decoded path, and the deletion vector (empty: none).

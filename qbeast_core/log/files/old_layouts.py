@@ -15,7 +15,7 @@ import polars as pl
 from pydantic import TypeAdapter
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.blocks import Block, FilePath, parse_blocks, read_text
 
 # Column -> tag key of the fields that become `blocks`. The tag `state` stays: it marks files of old layouts.

@@ -13,8 +13,7 @@ import polars as pl
 from qbeast_core.query.index.page_table import PageTable, build_page_table, page_boxes
 from qbeast_core.query.plan.file_statistics import Statistics, trusted_counts
 from qbeast_core.query.plan.page_boxes import PageBoxes
-from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
-from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT, BoolArray, F64Array, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
 

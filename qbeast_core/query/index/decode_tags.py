@@ -10,9 +10,8 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidMetadataError
 from qbeast_core.query.index.block_table import NO_REVISION, BlockTable, RevisionSpace
-from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import Cubes, cube_boxes, decode_cubes
-from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT, BoolArray, I64Array
 from qbeast_core.spec.blocks import MAX_ROWS, Block, parse_blocks
 from qbeast_core.spec.revision import DECIMAL_TYPE, EmptyTransformation, Revision, Transformer
 from qbeast_core.support.sizing import sizing

@@ -19,10 +19,9 @@ import polars as pl
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.query.plan.page_boxes import PageBoxes
 from qbeast_core.query.plan.weight_range import WeightRange
-from qbeast_core.space.arrays import BoolArray, F64Array, I64Array, U8Array
+from qbeast_core.space.coordinates import cells_of_steps
 from qbeast_core.space.cubes import MAX_DEPTH
-from qbeast_core.space.steps import cells_of_steps
-from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT, BoolArray, F64Array, I64Array, U8Array
 from qbeast_core.spec.blocks import (
     LAYOUT_VERSION,
     MAX_BOUNDS,

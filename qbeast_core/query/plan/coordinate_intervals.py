@@ -23,14 +23,13 @@ from qbeast_core.query.filters.nodes import (
     column_of,
 )
 from qbeast_core.query.plan.file_statistics import clock_slack, number_bounds
-from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.space.coordinates import (
     coordinates_of_numbers,
     null_coordinate,
     string_quantile_bounds,
     to_coordinates,
 )
-from qbeast_core.space.index_columns import NumberColumn, StringColumn, number_values
+from qbeast_core.space.values import BoolArray, F64Array, NumberColumn, StringColumn, number_values
 from qbeast_core.spec.revision import (
     CDFNumericQuantilesTransformation,
     HashTransformation,

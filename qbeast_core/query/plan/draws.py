@@ -12,8 +12,7 @@ from typing import Final
 import numpy as np
 
 from qbeast_core.query.plan.weight_range import WeightRange
-from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
-from qbeast_core.space.weights import MIN_WEIGHT
+from qbeast_core.space.values import MIN_WEIGHT, BoolArray, I32Array, I64Array
 
 _WEIGHTS: Final = 1 << 32
 

@@ -24,7 +24,7 @@ from qbeast_core.query.filters.nodes import (
     StartsWith,
     Unknown,
 )
-from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.space.values import BoolArray, F64Array, I64Array
 from qbeast_core.support.sizing import sizing
 
 _MS_PER_DAY = 86_400_000.0

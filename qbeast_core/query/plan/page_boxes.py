@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qbeast_core.space.arrays import F64Array, I64Array
+from qbeast_core.space.values import F64Array, I64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qbeast_core.query.plan.select import Selection
-from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.values import BoolArray, I64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,8 +25,7 @@ from qbeast_core.query.plan.draws import FileDraw
 from qbeast_core.query.plan.file_statistics import Statistics, evaluate, trusted_counts
 from qbeast_core.query.plan.page_boxes import PageBoxes
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, WeightRange
-from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, distinct
-from qbeast_core.space.weights import MIN_WEIGHT
+from qbeast_core.space.values import MIN_WEIGHT, BoolArray, I32Array, I64Array, distinct
 from qbeast_core.spec.revision import Revision
 
 if TYPE_CHECKING:

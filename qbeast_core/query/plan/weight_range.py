@@ -9,8 +9,14 @@ from numbers import Real
 from typing import Final, TypeAlias, cast
 
 from qbeast_core.errors import invalid_argument
-from qbeast_core.space.arrays import BoolArray, I32Array
-from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT, fraction_to_weight, weight_to_fraction
+from qbeast_core.space.values import (
+    MAX_WEIGHT,
+    MIN_WEIGHT,
+    BoolArray,
+    I32Array,
+    fraction_to_weight,
+    weight_to_fraction,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from qbeast_core.query.filters.nodes import Atom, column_of
 from qbeast_core.query.plan.file_statistics import evaluate
 from qbeast_core.query.plan.select import apart, draw
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
-from qbeast_core.space.arrays import BoolArray, F64Array
+from qbeast_core.space.values import BoolArray, F64Array
 from qbeast_core.spec.revision import ColumnSpec, parse_column_spec
 from qbeast_core.support.html import bar, html_of
 from qbeast_core.support.plain_text import in_lines

@@ -13,7 +13,7 @@ from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.query.filters.nodes import Node, Unknown
 from qbeast_core.query.filters.predicate import parse_predicate
 from qbeast_core.query.filters.terms import named_columns
-from qbeast_core.space.arrays import F64Array
+from qbeast_core.space.values import F64Array
 from qbeast_core.spec.revision import ColumnKind, ColumnSpec, transformer_for
 from qbeast_core.table.advise.simulated import Opened
 from qbeast_core.table.advise.trial import (

@@ -16,8 +16,8 @@ import numpy as np
 from qbeast_core.query.filters.nodes import Atom, Node, column_of
 from qbeast_core.query.plan.coordinate_intervals import coordinate_intervals
 from qbeast_core.query.plan.file_statistics import Statistics, evaluate
-from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U32Array
-from qbeast_core.space.steps import fitted_steps, step_edges, widen
+from qbeast_core.space.coordinates import fitted_steps, step_edges, widen
+from qbeast_core.space.values import BoolArray, F64Array, I32Array, I64Array, U32Array
 from qbeast_core.spec.revision import Transformation
 from qbeast_core.tree.key_tag import HEAVY_SHARE
 from qbeast_core.tree.layout.arrange import Arrangement, Grain, arrange

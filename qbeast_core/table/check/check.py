@@ -16,7 +16,7 @@ from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.io.parquet.footer import stored_size
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.query.index.block_table import BlockTable
-from qbeast_core.space.arrays import U64Array, distinct
+from qbeast_core.space.values import U64Array, distinct
 from qbeast_core.spec.table_config import may_have_other_columns
 from qbeast_core.support.runtime import Progress, ProgressCallback
 from qbeast_core.table.check.faults import OF_INDEX, OF_LAYOUT, CheckReport, Fault, fault_frame

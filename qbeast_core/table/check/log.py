@@ -12,7 +12,7 @@ from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.files.replay import SPELLED_DIFFERENTLY
 from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.index.decode_tags import characters_per_level
-from qbeast_core.space.weights import MAX_WEIGHT
+from qbeast_core.space.values import MAX_WEIGHT
 from qbeast_core.spec.blocks import BlocksDialect, FilePath, Layout, blocks_dialect, parse_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import REVISION_PREFIX, SAMPLE_COLUMN

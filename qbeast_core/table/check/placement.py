@@ -16,9 +16,8 @@ from qbeast_core.io.parquet.thrift import ThriftError
 from qbeast_core.io.stores.store import Store
 from qbeast_core.query.plan.coordinate_intervals import point_bounds
 from qbeast_core.query.plan.file_statistics import clock_slack
-from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, distinct
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
-from qbeast_core.space.weights import MAX_WEIGHT, sample_values
+from qbeast_core.space.values import MAX_WEIGHT, BoolArray, F64Array, I32Array, distinct, sample_values
 from qbeast_core.spec.blocks import WEIGHT_COLUMN, Layout, parse_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.faults import Fault

@@ -33,8 +33,7 @@ from qbeast_core.log.domains import hidden_columns
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, leaves_of, stats_columns
 from qbeast_core.log.files.tag_copy import RULES, RULES_TAG, FileIndex, dump_copy
 from qbeast_core.log.properties import Codec, codec_of
-from qbeast_core.space.arrays import I32Array, U32Array
-from qbeast_core.space.weights import sample_values
+from qbeast_core.space.values import I32Array, U32Array, sample_values
 from qbeast_core.spec.blocks import BlocksDialect, FilePath, Layout, dump_layout
 from qbeast_core.support.runtime import Progress, ProgressCallback, new_id
 from qbeast_core.support.sizing import sizing

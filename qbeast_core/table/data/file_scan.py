@@ -13,7 +13,7 @@ from qbeast_core.log.columns.file_values import PartitionTexts
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.domains import RowIdsOfFile
 from qbeast_core.query.plan.draws import FileDraw
-from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.values import BoolArray, I64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -22,7 +22,7 @@ from qbeast_core.io.parquet.other_writers import (
     stored_type,
 )
 from qbeast_core.io.stores.store import Store, map_files
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.values import I64Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.query_batches import query_batches

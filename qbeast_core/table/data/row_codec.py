@@ -17,7 +17,7 @@ from qbeast_core.log.columns.stored import COLUMN_ID, NESTED_IDS, StoredColumns,
 if TYPE_CHECKING:  # workers that write files do not read any, and the other way round
     from qbeast_core.io.parquet.encode import EncodedFile
     from qbeast_core.io.parquet.tail import PageCuts
-    from qbeast_core.space.arrays import I32Array
+    from qbeast_core.space.values import I32Array
     from qbeast_core.table.data.file_scan import FileScan
 
 

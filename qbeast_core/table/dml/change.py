@@ -17,7 +17,7 @@ from qbeast_core.log.actions import Txn
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable, damaged_index
 from qbeast_core.progress import ProgressLike, callback_of
-from qbeast_core.space.arrays import BoolArray
+from qbeast_core.space.values import BoolArray
 from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms, report
 from qbeast_core.table.data.compiled_rules import rules_of
 from qbeast_core.table.data.expressions import Value, value_of

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.results import RewriteResult
-from qbeast_core.space.arrays import BoolArray
+from qbeast_core.space.values import BoolArray
 from qbeast_core.table.commit.commit import CommitOutcome
 from qbeast_core.table.dml.file_matches import FileMatches
 from qbeast_core.table.index.live_index import Index

@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 
 from qbeast_core.log.protocol import may_hide_rows
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.table.data.expressions import Condition
 from qbeast_core.table.dml.find_rows import AT_ONCE, FindRows
 from qbeast_core.table.engine.interfaces import Engine

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, cast
 import orjson
 
 from qbeast_core.errors import invalid_argument
-from qbeast_core.space.arrays import BoolArray
+from qbeast_core.space.values import BoolArray
 from qbeast_core.table.data.expressions import Condition, Predicate, Value, condition_of
 from qbeast_core.table.dml.change import Change, assignments_of, rules_of_version
 from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan

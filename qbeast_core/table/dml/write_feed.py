@@ -14,7 +14,7 @@ from qbeast_core.log.actions import CHANGE_FOLDER, CdcFile
 from qbeast_core.log.columns.file_values import partition_values
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.properties import Codec, codec_of
-from qbeast_core.space.weights import sample_values
+from qbeast_core.space.values import sample_values
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.file_scan import FileScan, TableFiles

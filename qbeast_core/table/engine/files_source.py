@@ -18,7 +18,7 @@ from qbeast_core.io.parquet.footer import Unreadable, read_footer
 from qbeast_core.log.files.deletion_vector import rows_in
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.values import I64Array
 from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.data.query_batches import has_any_width, within
 from qbeast_core.table.engine.budget import guess_row_bytes

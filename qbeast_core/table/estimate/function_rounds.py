@@ -27,7 +27,7 @@ from qbeast_core.sampling.jackknife import (
 from qbeast_core.sampling.key_rows import KeySizes, Repeats, SeenRows
 from qbeast_core.sampling.stopping import MIN_KEYS, WIDENED, Target, is_met, is_reliable, next_fraction
 from qbeast_core.sampling.sums import WEIGHT
-from qbeast_core.space.arrays import F64Array, I32Array
+from qbeast_core.space.values import F64Array, I32Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import Predicate, evaluating

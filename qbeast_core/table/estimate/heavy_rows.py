@@ -17,7 +17,7 @@ import polars as pl
 from qbeast_core.query.plan.draws import FileDraw, Stretch
 from qbeast_core.query.plan.select import Selection
 from qbeast_core.sampling.key_rows import Repeats
-from qbeast_core.space.arrays import I32Array, distinct
+from qbeast_core.space.values import I32Array, distinct
 from qbeast_core.table.index.key_counts import count_other_keys
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.snapshot.hidden_rows import HiddenRows

@@ -27,7 +27,7 @@ from qbeast_core.query.plan.weight_range import (
 from qbeast_core.sampling.key_rows import MIN_SHIFT, MIN_SHIFT_OF_SAMPLE, KeySizes, Repeats, SeenRows
 from qbeast_core.sampling.recognise import Aggregates
 from qbeast_core.sampling.sums import WEIGHT, Parts, Sums
-from qbeast_core.space.arrays import BoolArray, distinct
+from qbeast_core.space.values import BoolArray, distinct
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.budget import guess_row_bytes
 from qbeast_core.table.engine.interfaces import Engine

@@ -16,7 +16,7 @@ from qbeast_core.sampling.confidence import Interval
 from qbeast_core.sampling.key_sample import KeySample
 from qbeast_core.sampling.stopping import MAX_SHARE, MIN_KEYS, is_reliable
 from qbeast_core.sampling.sums import GROUP
-from qbeast_core.space.arrays import BoolArray, F64Array
+from qbeast_core.space.values import BoolArray, F64Array
 from qbeast_core.support.as_json import to_json
 from qbeast_core.support.html import html_of
 from qbeast_core.support.number_texts import estimate_text, percent_text

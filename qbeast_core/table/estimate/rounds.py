@@ -18,7 +18,7 @@ from qbeast_core.sampling.key_sample import KeySample
 from qbeast_core.sampling.recognise import TOTAL
 from qbeast_core.sampling.stopping import Target, is_met, next_fraction
 from qbeast_core.sampling.sums import Sums
-from qbeast_core.space.arrays import BoolArray
+from qbeast_core.space.values import BoolArray
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.estimate.kept_groups import intervals_and_kept

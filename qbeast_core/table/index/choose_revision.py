@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.space.arrays import BoolArray, F64Array
-from qbeast_core.space.index_columns import NumberColumn, number_values
+from qbeast_core.space.values import BoolArray, F64Array, NumberColumn, number_values
 from qbeast_core.spec.revision import QuantilesTransformation, Revision
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
 from qbeast_core.table.index.column_choice import check_columns, specs_of_table

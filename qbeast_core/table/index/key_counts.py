@@ -13,7 +13,7 @@ import polars as pl
 
 from qbeast_core.errors import DesignEffectWarning, InvalidColumnsError
 from qbeast_core.log.actions import AddFile
-from qbeast_core.space.arrays import U64Array, distinct
+from qbeast_core.space.values import U64Array, distinct
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.support.sizing import sizing

@@ -15,9 +15,8 @@ from qbeast_core.log.columns.file_values import typed_partitions
 from qbeast_core.log.domains import clustered_by_others, is_clustered
 from qbeast_core.query.index.block_table import NO_REVISION, BlockTable
 from qbeast_core.query.index.decode_tags import fits_schema
-from qbeast_core.space.arrays import BoolArray, F64Array, I64Array, distinct
 from qbeast_core.space.cubes import Cubes, decode_cubes
-from qbeast_core.space.index_columns import NumberColumn, number_values
+from qbeast_core.space.values import BoolArray, F64Array, I64Array, NumberColumn, distinct, number_values
 from qbeast_core.spec.blocks import WITHOUT_HIDDEN_WEIGHTS
 from qbeast_core.spec.revision import HashTransformation, Revision
 from qbeast_core.table.snapshot.snapshot import Snapshot

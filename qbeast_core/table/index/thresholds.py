@@ -11,7 +11,7 @@ import polars as pl
 from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.columns.stored import StoredColumns, named_revision, stored_revision
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.space.weights import MAX_WEIGHT
+from qbeast_core.space.values import MAX_WEIGHT
 from qbeast_core.spec.blocks import Block, FilePath
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.index.live_index import Index, broken_blocks, new_blocks

@@ -13,8 +13,8 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from qbeast_core.space.arrays import F64Array
 from qbeast_core.space.cubes import Cubes, decode_cubes
+from qbeast_core.space.values import F64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.tree.layout.grid import child_codes
 

@@ -32,7 +32,7 @@ from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.plan.coordinate_intervals import coordinate_intervals
 from qbeast_core.query.plan.select import match
 from qbeast_core.query.plan.weight_range import Sample
-from qbeast_core.space.arrays import BoolArray
+from qbeast_core.space.values import BoolArray
 from qbeast_core.spec.revision import HashTransformation
 from qbeast_core.support.as_json import to_json
 from qbeast_core.support.html import bar, html_of

@@ -14,7 +14,7 @@ from qbeast_core.io.parquet.pages import PageRequest
 from qbeast_core.io.parquet.tail import cuts_of
 from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.plan.select import Selection
-from qbeast_core.space.arrays import I64Array, distinct
+from qbeast_core.space.values import I64Array, distinct
 from qbeast_core.support.sizing import Sizing, sizing
 from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.read.planner import Planner, ScanPlan

@@ -12,7 +12,7 @@ import polars as pl
 
 from qbeast_core.io.parquet.pages import PageRequest
 from qbeast_core.query.filters.terms import named_columns
-from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.file_scan import FileScan, TableFiles

@@ -27,7 +27,7 @@ from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.index.decode_tags import build_block_table
 from qbeast_core.query.plan.select import Matching, Selection, files_that_may_match, match
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, KeyChoice, Sample, WeightRange, sample_to_weights
-from qbeast_core.space.arrays import I32Array
+from qbeast_core.space.values import I32Array
 from qbeast_core.support.process import refuse_forked
 from qbeast_core.support.runtime import LOG, caller_stacklevel
 from qbeast_core.support.sizing import sizing

@@ -15,7 +15,7 @@ from qbeast_core.io.stores.store import Store
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.plan.weight_range import KeyChoice, WeightRange
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.values import I64Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.file_scan import FileScan, TableFiles, open_files

@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.space.arrays import BoolArray, I64Array, distinct
-from qbeast_core.space.weights import weight_to_fraction
+from qbeast_core.space.values import BoolArray, I64Array, distinct, weight_to_fraction
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index.live_index import STAGED, Index
 from qbeast_core.table.rewrite.grouping import Grouping

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.space.values import BoolArray, F64Array, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index.live_index import Index

@@ -21,7 +21,7 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.query.plan.weight_range import Share, share_of
 from qbeast_core.results import RewriteResult
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.values import I64Array
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.table.commit.commit import CommitOutcome

@@ -13,7 +13,7 @@ from pyroaring import BitMap64
 from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
-from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.spec.blocks import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import LOG, Progress, ProgressCallback, new_id, now_ms, report

@@ -25,7 +25,7 @@ from qbeast_core.log.files.deletion_vector import (
     parse_vector,
     vector_path,
 )
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.values import I64Array
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.support.sizing import sizing
 

@@ -17,7 +17,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, check_choice, invalid_argument
 from qbeast_core.log.properties import COMPRESSION, stored_codec
 from qbeast_core.log.protocol import CHANGE_FEED, DELETION_VECTORS
-from qbeast_core.space.index_columns import NumberColumn, number_values
+from qbeast_core.space.values import NumberColumn, number_values
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.table_config import MAX_IMPORTANCE
 from qbeast_core.support.runtime import ProgressCallback

@@ -15,8 +15,15 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.space.arrays import I32Array, I64Array, U32Array
-from qbeast_core.space.weights import MAX_WEIGHT, SAMPLE_STEPS, fraction_to_weight, weight_to_fraction
+from qbeast_core.space.values import (
+    MAX_WEIGHT,
+    SAMPLE_STEPS,
+    I32Array,
+    I64Array,
+    U32Array,
+    fraction_to_weight,
+    weight_to_fraction,
+)
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.key_tag import HeavyKeys
 from qbeast_core.tree.layout.kd import Ranks, kd_order, ranks

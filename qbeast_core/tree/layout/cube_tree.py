@@ -8,9 +8,18 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U32Array
 from qbeast_core.space.cubes import Cubes
-from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT, fraction_to_weight, weight_to_fraction
+from qbeast_core.space.values import (
+    MAX_WEIGHT,
+    MIN_WEIGHT,
+    BoolArray,
+    F64Array,
+    I32Array,
+    I64Array,
+    U32Array,
+    fraction_to_weight,
+    weight_to_fraction,
+)
 from qbeast_core.tree.layout.existing import ExistingTree
 from qbeast_core.tree.layout.grid import (
     GRID_BITS,

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import polars as pl
 
-from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U64Array
 from qbeast_core.space.cubes import Cubes
-from qbeast_core.space.weights import MAX_WEIGHT
+from qbeast_core.space.values import MAX_WEIGHT, BoolArray, F64Array, I32Array, I64Array, U64Array
 from qbeast_core.tree.layout.grid import child_codes, find_keys, lowest_by_node
 from qbeast_core.tree.space.partitions import NO_PARTITIONS, Partitions
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.space.values import BoolArray, F64Array, I64Array
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.layout.arrange import Grain
 

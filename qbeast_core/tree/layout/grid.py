@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U32Array, U64Array
 from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.space.cubes import MAX_DEPTH, Cubes
-from qbeast_core.space.weights import MAX_WEIGHT
+from qbeast_core.space.values import MAX_WEIGHT, BoolArray, F64Array, I32Array, I64Array, U32Array, U64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.space.index_values import map_chunks, to_index_column

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.space.cubes import encode_cubes
+from qbeast_core.space.values import I32Array, I64Array
 from qbeast_core.spec.blocks import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing

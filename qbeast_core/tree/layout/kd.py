@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from qbeast_core.space.arrays import I64Array, U32Array
+from qbeast_core.space.values import I64Array, U32Array
 
 # Ranks along one dimension: as many distinct ones as fit.
 Ranks: TypeAlias = npt.NDArray[np.uint16]

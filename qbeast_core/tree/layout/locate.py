@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from qbeast_core.space.arrays import I32Array, I64Array, U32Array
 from qbeast_core.space.cubes import Cubes
+from qbeast_core.space.values import I32Array, I64Array, U32Array
 from qbeast_core.tree.layout.existing import place_cubes
 from qbeast_core.tree.layout.grid import GRID_BITS, child_codes, find_keys
 

@@ -7,9 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U32Array
 from qbeast_core.space.cubes import Cubes
-from qbeast_core.space.weights import MAX_WEIGHT
+from qbeast_core.space.values import MAX_WEIGHT, BoolArray, I32Array, I64Array, U32Array
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.layout.grid import (
     GRID_BITS,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from qbeast_core.space.arrays import I32Array, I64Array, distinct
+from qbeast_core.space.values import I32Array, I64Array, distinct
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.layout.grid import CubeNumbers
 from qbeast_core.tree.space.index_values import map_chunks

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qbeast_core.space.arrays import I32Array, I64Array, U32Array
-from qbeast_core.space.steps import fitted_steps, step_edges, steps_of
-from qbeast_core.space.weights import MIN_WEIGHT
+from qbeast_core.space.coordinates import fitted_steps, step_edges, steps_of
+from qbeast_core.space.values import MIN_WEIGHT, I32Array, I64Array, U32Array
 from qbeast_core.spec.blocks import Layout
 
 

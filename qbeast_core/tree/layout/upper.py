@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.space.arrays import F64Array, I64Array, distinct
 from qbeast_core.space.cubes import Cubes
+from qbeast_core.space.values import F64Array, I64Array, distinct
 from qbeast_core.tree.layout.existing import ExistingTree
 from qbeast_core.tree.layout.pack import PackedFiles, file_starts, packed_at
 

@@ -9,8 +9,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import polars as pl
 
-from qbeast_core.space.arrays import BoolArray, F64Array
-from qbeast_core.space.index_columns import NumberColumn, number_values
+from qbeast_core.space.values import BoolArray, F64Array, NumberColumn, number_values
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import DECIMAL_TYPE, ColumnKind, ColumnSpec, Revision, Transformation
 from qbeast_core.support.sizing import sizing

@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.space.arrays import F64Array, distinct
-from qbeast_core.space.index_columns import NumberColumn, number_values
+from qbeast_core.space.values import F64Array, NumberColumn, distinct, number_values
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import (
     INTEGER_DATA_TYPES,

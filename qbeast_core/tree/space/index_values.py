@@ -10,9 +10,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
-from qbeast_core.space.arrays import BoolArray, I32Array
 from qbeast_core.space.hashes import spark_hash
-from qbeast_core.space.index_columns import IndexColumn, NumberColumn, NumberKind, StringColumn
+from qbeast_core.space.values import BoolArray, I32Array, IndexColumn, NumberColumn, NumberKind, StringColumn
 from qbeast_core.spec.revision import DataType
 from qbeast_core.support.sizing import sizing
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.values import I64Array
 from qbeast_core.support.joins import join_equal, own_column
 
 _NUMBER: Final = own_column("tree")

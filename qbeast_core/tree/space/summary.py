@@ -13,8 +13,7 @@ import numpy as np
 import orjson
 import polars as pl
 
-from qbeast_core.space.arrays import I64Array, U64Array
-from qbeast_core.space.index_columns import NumberColumn, number_values
+from qbeast_core.space.values import I64Array, NumberColumn, U64Array, number_values
 from qbeast_core.spec.revision import INTEGER_DATA_TYPES, DataType
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.space.index_values import data_type_of, map_chunks, to_index_column

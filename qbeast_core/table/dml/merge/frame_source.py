@@ -13,7 +13,7 @@ from qbeast_core.query.filters.nodes import Node, Operand, Unknown, all_of, any_
 from qbeast_core.query.filters.predicate import parse_predicate
 from qbeast_core.query.plan.select import select
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
-from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.table.dml.file_matches import live_rows
 from qbeast_core.table.dml.merge.match_rows import MergedPlaces
 from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedRows, MergeRules, NewKeys

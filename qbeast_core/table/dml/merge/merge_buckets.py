@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.io.stores.location import Location
-from qbeast_core.space.arrays import BoolArray, distinct
+from qbeast_core.space.values import BoolArray, distinct
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.dml.file_matches import live_rows
 from qbeast_core.table.dml.merge.frame_source import (

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile, Metadata
-from qbeast_core.space.arrays import distinct
+from qbeast_core.space.values import distinct
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import CodedRows, FileSettings, delete_data_files, write_data_files

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InputChangedError
-from qbeast_core.space.arrays import I32Array, U64Array
+from qbeast_core.space.values import I32Array, U64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.frames import ArrowStream
 from qbeast_core.table.engine.file_target import FileTarget, RowShape

@@ -13,9 +13,8 @@ import polars as pl
 
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.tag_copy import FileIndex
-from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U64Array
 from qbeast_core.space.cubes import Cubes, encode_cubes
-from qbeast_core.space.weights import MAX_WEIGHT
+from qbeast_core.space.values import MAX_WEIGHT, BoolArray, I32Array, I64Array, U64Array
 from qbeast_core.spec.blocks import Block
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import FileSettings, arrange_rows, store_file

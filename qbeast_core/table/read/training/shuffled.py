@@ -18,7 +18,7 @@ from qbeast_core.errors import InvalidInputError, SmallBufferWarning, check_whol
 from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.plan.rounds import Pieces, Share, cut, deal, share_of
 from qbeast_core.query.plan.weight_range import Sample
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.values import I64Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.support.sizing import sizing
