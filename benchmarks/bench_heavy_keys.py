@@ -20,7 +20,7 @@ import polars as pl
 import qbeast
 from benchmarks.heavy_trials import QUESTIONS, SHAPES, rows_of, shares, trials
 from benchmarks.report import Figure, table
-from qbeast_core.tree.key_tag import heaviest
+from qbeast_core.tree.keys import heaviest
 
 ROWS: Final = 400_000
 ERROR: Final = 0.02

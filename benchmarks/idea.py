@@ -16,7 +16,7 @@ import polars as pl
 import qbeast
 from benchmarks import drawn
 from qbeast_core.space.cubes import decode_cubes
-from qbeast_core.tree.space.index_values import frame_weights
+from qbeast_core.tree.grid import frame_weights
 
 mpl.use("Agg")
 

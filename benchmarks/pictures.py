@@ -15,8 +15,8 @@ import polars as pl
 
 import qbeast
 from benchmarks import data, drawn
-from qbeast_core.tree.key_sketch import design_effect
-from qbeast_core.tree.space.index_values import frame_weights
+from qbeast_core.tree.grid import frame_weights
+from qbeast_core.tree.keys import design_effect
 
 mpl.use("Agg")
 

@@ -16,7 +16,7 @@ from qbeast_core.sampling.key_sample import Calibration, Keys, KeySample
 from qbeast_core.sampling.recognise import TOTAL, Smooth, recognise
 from qbeast_core.sampling.stopping import WIDENED, Target, is_met, is_reliable, next_fraction
 from qbeast_core.sampling.sums import GROUP, WEIGHT, Sums, totals_of
-from qbeast_core.tree.key_tag import heaviest
+from qbeast_core.tree.keys import heaviest
 
 ASKED = {"sum": pl.col("x").sum(), "mean": pl.col("x").sum() / pl.len()}
 ANSWERS = {

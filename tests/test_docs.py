@@ -26,7 +26,7 @@ from qbeast_core.spec.blocks import LAYOUT_VERSION
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index import column_choice
 from qbeast_core.table.write import options
-from qbeast_core.tree.layout import grid
+from qbeast_core.tree import grid
 from tests.carbondata.collection import table_path
 from tests.golden.collection import find
 from tests.helpers.outputs import same_output

@@ -23,7 +23,7 @@ from qbeast_core.sampling.recognise import Quantile, Smooth
 from qbeast_core.sampling.sums import GROUP, WEIGHT
 from qbeast_core.space.values import BoolArray, F64Array, I64Array
 from qbeast_core.support.sizing import sizing
-from qbeast_core.tree.space.index_values import map_chunks
+from qbeast_core.tree.grid import map_chunks
 
 # Maximum relative variance of a sum of squares that is estimated from a part of the keys: a standard error of 5 %.
 _MAX_PART_VARIANCE: Final = 1 / 400

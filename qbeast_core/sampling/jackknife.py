@@ -21,7 +21,7 @@ from qbeast_core.sampling.confidence import ROUNDING, UNSEEN, Interval
 from qbeast_core.sampling.stopping import MAX_SHARE, MIN_KEYS
 from qbeast_core.sampling.sums import GROUP, WEIGHT
 from qbeast_core.space.values import F64Array, I32Array, I64Array
-from qbeast_core.tree.key_sketch import mixed
+from qbeast_core.tree.keys import mixed
 
 # Number of parts of the sample, some groups each, on which a function must return about the same value.
 PARTS: Final = 8

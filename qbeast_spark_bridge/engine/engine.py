@@ -30,7 +30,7 @@ from qbeast_core.table.index.column_choice import refuse_collations
 from qbeast_core.table.read.file_scans import scan_tasks, scans_of
 from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
-from qbeast_core.tree.space.summary import IndexSummary, domain_limits, load_summary
+from qbeast_core.tree.summary import IndexSummary, domain_limits, load_summary
 from qbeast_spark_bridge.engine.first_pass import summarise_rows
 from qbeast_spark_bridge.engine.workers import unpickled, with_uncounted_batches, worker_errors
 from qbeast_spark_bridge.spark_schema import (

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.tasks.passes import SummaryTask
-from qbeast_core.tree.space.summary import (
+from qbeast_core.tree.summary import (
     KEY_BITS,
     IndexSummary,
     counted_summary,

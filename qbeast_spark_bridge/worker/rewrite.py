@@ -16,7 +16,7 @@ from qbeast_core.space.values import I32Array
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.row_change import RowFunction
 from qbeast_core.table.read.scan_task import ScanTask
-from qbeast_core.tree.space.summary import (
+from qbeast_core.tree.summary import (
     IndexSummary,
     SampleLimits,
     domain_limits,

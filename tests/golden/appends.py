@@ -15,7 +15,7 @@ from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from qbeast_core.tree.space.index_values import frame_weights, to_index_column
+from qbeast_core.tree.grid import frame_weights, to_index_column
 from tests.golden.blocks import assert_above_its_ancestors, assert_holds_its_rows
 from tests.golden.collection import Golden, commits_of
 from tests.golden.questions import questions

@@ -8,7 +8,7 @@ import polars as pl
 from qbeast_core.space.coordinates import coordinates_of_numbers, null_coordinate, to_coordinates
 from qbeast_core.space.values import NumberColumn, StringColumn, number_values
 from qbeast_core.spec.revision import HashTransformation, Revision, Transformation
-from qbeast_core.tree.space.index_values import to_index_column
+from qbeast_core.tree.grid import to_index_column
 
 __all__ = ["jvm_points"]
 

@@ -14,7 +14,7 @@ from qbeast_core.query.filters.predicate import parse_predicate
 from qbeast_core.query.plan.select import select
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, sample_to_weights
 from qbeast_core.table.read.planner import Planner
-from qbeast_core.tree.space.index_values import frame_weights
+from qbeast_core.tree.grid import frame_weights
 from tests.golden.collection import FAST, Golden, each, find, load_golden
 from tests.helpers.examples import is_sweep
 

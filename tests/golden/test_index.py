@@ -9,7 +9,7 @@ from qbeast_core.query.index.decode_tags import build_block_table
 from qbeast_core.space.values import MAX_WEIGHT
 from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.data.parquet_scan import scan_files
-from qbeast_core.tree.space.index_values import frame_weights
+from qbeast_core.tree.grid import frame_weights
 from tests.golden.blocks import assert_holds_its_rows
 from tests.golden.calendars import jvm_points
 from tests.golden.collection import FAST, Golden, each, load_golden, open_golden

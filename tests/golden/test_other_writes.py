@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from qbeast_core.tree.space.index_values import frame_weights
+from qbeast_core.tree.grid import frame_weights
 from tests.golden.appends import SHIFT, assert_answers, assert_sound, copy_of, shifted
 from tests.golden.collection import find, swept
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.space.values import NumberColumn, number_values
 from qbeast_core.spec.revision import IdentityTransformation, LinearTransformation, Revision
-from qbeast_core.tree.space.index_values import frame_weights, to_index_column
+from qbeast_core.tree.grid import frame_weights, to_index_column
 from tests.space.cube_reference import ALPHABET, box_of_path
 from tests.space.cube_reference import Path as CubePath
 

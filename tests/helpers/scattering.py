@@ -22,7 +22,7 @@ from qbeast_core.table.engine.tasks.placed_files import PlacedFile, write_file
 from qbeast_core.table.engine.tasks.store_files import PlainTask
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write_rows import WriteResult, write_rows
-from qbeast_core.tree.space.summary import IndexSummary, SampleLimits, domain_limits, merge_summaries
+from qbeast_core.tree.summary import IndexSummary, SampleLimits, domain_limits, merge_summaries
 
 Place = Callable[[PlaceTask, Sequence[pl.DataFrame]], Sequence[PlacedFile]]
 

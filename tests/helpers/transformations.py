@@ -16,10 +16,9 @@ from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.spec import revision as t
 from qbeast_core.spec.revision import ColumnKind, ColumnSpec, Revision
 from qbeast_core.table.inspect.plot_space import axis_ticks
-from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision, rows_outside
-from qbeast_core.tree.space.fit_space import ColumnBounds, Growth
-from qbeast_core.tree.space.index_values import to_index_column
-from qbeast_core.tree.space.summary import summarise
+from qbeast_core.tree.fit import ColumnBounds, Growth, IndexWish, first_revision, next_revision, rows_outside
+from qbeast_core.tree.grid import to_index_column
+from qbeast_core.tree.summary import summarise
 from tests.space.murmur_reference import scala_bytes
 
 __all__ = ["CLASSES", "EXAMPLES", "IN_MEMORY", "Example", "revision_of"]
@@ -304,8 +303,8 @@ def _labelled(example: Example) -> None:
 IN_MEMORY: dict[str, Callable[[Example], None]] = {
     "qbeast_core.spec.revision": _serialised,
     "qbeast_core.space.coordinates": _placed,
-    "qbeast_core.tree.space.fit_space": _fitted,
-    "qbeast_core.tree.space.evolve": _evolved,
+    "qbeast_core.tree.fit": _fitted,
+    "qbeast_core.tree.fit": _evolved,
     "qbeast_core.query.plan.coordinate_intervals": _located,
     "qbeast_core.query.index.decode_tags": _compatible,
     "qbeast_core.table.inspect.plot_space": _labelled,

@@ -36,7 +36,7 @@ from qbeast_core.spec.revision import (
     StringHistogramTransformation,
     StringHistogramTransformer,
 )
-from qbeast_core.tree.space.index_values import data_type_of, frame_weights, to_index_column
+from qbeast_core.tree.grid import data_type_of, frame_weights, to_index_column
 from tests.query.small import layout as layout_text
 from tests.space.cube_reference import points_to_cells
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from qbeast_core.query.plan.file_statistics import number_bounds
 from qbeast_core.space.values import NumberColumn, number_values
-from qbeast_core.tree.space.index_values import to_index_column
+from qbeast_core.tree.grid import to_index_column
 from tests.query.tables import VALUES
 
 NARROW, WIDE = pl.Decimal(18, 4), pl.Decimal(38, 10)

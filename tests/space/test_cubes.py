@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.space.cubes import MAX_DEPTH, Cubes, cube_boxes, decode_cubes, encode_cubes
-from qbeast_core.tree.layout.existing import place_cubes
-from qbeast_core.tree.layout.grid import GRID_BITS, grid
+from qbeast_core.tree.build import place_cubes
+from qbeast_core.tree.grid import GRID_BITS, grid
 from tests.space.cube_reference import box_of_path, cells_of_path, path_of_point, text_of_path
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from qbeast_core.tree.space.summary import IndexSummary
+    from qbeast_core.tree.summary import IndexSummary
 
 # Sessions of one JVM share tables and cached plans, and a process with the other kind of session may use it too.
 OWN = os.getpid()

@@ -10,8 +10,8 @@ import pytest
 
 from qbeast_core.log.delta_schema import schema_to_delta
 from qbeast_core.table.engine.tasks.passes import SummaryTask
-from qbeast_core.tree.space.index_values import frame_weights
-from qbeast_core.tree.space.summary import KEY_COLUMN, IndexSummary, summarise
+from qbeast_core.tree.grid import frame_weights
+from qbeast_core.tree.summary import KEY_COLUMN, IndexSummary, summarise
 from qbeast_spark_bridge.engine import first_pass as pass_one
 from qbeast_spark_bridge.spark_schema import empty_frame
 from tests.helpers.small_files import resized

@@ -30,7 +30,7 @@ from qbeast_core.spec.revision import (
     staging_revision,
     transformer_for,
 )
-from qbeast_core.tree.space.index_values import data_type_of
+from qbeast_core.tree.grid import data_type_of
 
 PACKAGE = "io.qbeast.core.transform."
 

@@ -25,8 +25,8 @@ from qbeast_core.sampling.sums import Parts, Sums
 from qbeast_core.support.sizing import Sizing
 from qbeast_core.table.dml.merge.key_digest import KeyColumn
 from qbeast_core.table.index.key_counts import count_keys
-from qbeast_core.tree.layout.gain import Boxes, Gain
-from qbeast_core.tree.layout.grid import group_keys
+from qbeast_core.tree.grid import group_keys
+from qbeast_core.tree.pages import Boxes, Gain
 from tests.helpers.small_files import resized
 
 ROOT = Path(__file__).parents[2]

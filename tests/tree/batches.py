@@ -6,10 +6,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from qbeast_core.space.cubes import Cubes
-from qbeast_core.tree.layout.cube_tree import assign_rows
-from qbeast_core.tree.layout.existing import existing_tree
-from qbeast_core.tree.layout.grid import grid
-from qbeast_core.tree.layout.pack import PackedFiles, file_starts, packed_at
+from qbeast_core.tree.build import assign_rows, existing_tree
+from qbeast_core.tree.files import PackedFiles, file_starts, packed_at
+from qbeast_core.tree.grid import grid
 
 MIN, MAX = -(2**31), 2**31 - 1
 coordinates = st.floats(0.0, 1.0) | st.sampled_from([0.0, 0.5, 1.0, np.nextafter(1.0, 0.0), 0.25, 0.1])

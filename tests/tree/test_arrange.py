@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from qbeast_core.space.coordinates import step_edges
 from qbeast_core.space.values import sample_values
-from qbeast_core.tree.key_tag import HeavyKeys, keys_of_file
-from qbeast_core.tree.layout.arrange import Arrangement, Grain, arrange
-from qbeast_core.tree.layout.kd import kd_order, ranks
-from qbeast_core.tree.layout.shape import page_cells
+from qbeast_core.tree.keys import HeavyKeys, keys_of_file
+from qbeast_core.tree.pages import Arrangement, Grain, arrange, kd_order, page_cells, ranks
 from tests.helpers.examples import examples
 
 LOW, END = -(2**31), 2**31

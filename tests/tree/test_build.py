@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.tree.layout.grid import file_order, grid
-from qbeast_core.tree.layout.pack import rows_by_file
+from qbeast_core.tree.files import rows_by_file
+from qbeast_core.tree.grid import file_order, grid
 from tests.helpers.examples import examples
 from tests.helpers.small_files import resized
 from tests.tree.batches import (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.tree.key_sketch import design_effect
+from qbeast_core.tree.keys import design_effect
 from tests.helpers.small_files import resized
 
 

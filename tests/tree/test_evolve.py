@@ -22,10 +22,9 @@ from qbeast_core.spec.revision import (
     parse_column_spec,
 )
 from qbeast_core.support.sizing import sizing
-from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision
-from qbeast_core.tree.space.fit_space import ColumnBounds, Growth
-from qbeast_core.tree.space.index_values import to_index_column
-from qbeast_core.tree.space.summary import summarise
+from qbeast_core.tree.fit import ColumnBounds, Growth, IndexWish, first_revision, next_revision
+from qbeast_core.tree.grid import to_index_column
+from qbeast_core.tree.summary import summarise
 
 
 @dataclass

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.space.cubes import Cubes
-from qbeast_core.tree.layout.grid import file_order
+from qbeast_core.tree.grid import file_order
 from tests.helpers.examples import examples
 
 

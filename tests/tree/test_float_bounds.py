@@ -14,9 +14,8 @@ from qbeast_core.spec.revision import (
     LinearTransformer,
     Revision,
 )
-from qbeast_core.tree.space.evolve import IndexWish, next_revision
-from qbeast_core.tree.space.fit_space import Growth, identity_or_unit, value_limits
-from qbeast_core.tree.space.summary import summarise
+from qbeast_core.tree.fit import Growth, IndexWish, identity_or_unit, next_revision, value_limits
+from qbeast_core.tree.summary import summarise
 
 FLOAT = "FloatDataType"
 LARGEST = value_limits(FLOAT)[1]

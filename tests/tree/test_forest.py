@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.table.engine.distributed import draw_outline
-from qbeast_core.tree.layout.cube_tree import Assignment, assign_rows
-from qbeast_core.tree.layout.existing import ExistingTree, broken_order, existing_tree
-from qbeast_core.tree.layout.grid import grid
-from qbeast_core.tree.layout.upper import pack_cubes
-from qbeast_core.tree.space.partitions import NO_PARTITIONS
+from qbeast_core.tree.build import Assignment, ExistingTree, assign_rows, broken_order, existing_tree
+from qbeast_core.tree.files import pack_cubes
+from qbeast_core.tree.grid import grid
+from qbeast_core.tree.summary import NO_PARTITIONS
 from tests.helpers.examples import examples
 from tests.tree.batches import batches, misplaced
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.values import BoolArray
-from qbeast_core.tree.layout.cube_tree import assign_rows
-from qbeast_core.tree.layout.existing import existing_tree
-from qbeast_core.tree.layout.gain import Axis, Boxes, Gain
-from qbeast_core.tree.layout.upper import upper_cubes
+from qbeast_core.tree.build import assign_rows, existing_tree
+from qbeast_core.tree.files import upper_cubes
+from qbeast_core.tree.pages import Axis, Boxes, Gain
 from tests.tree.batches import pack_files
 
 LOW, LAST = -(2**31), 2**31 - 1

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.tree.key_sketch import KeySketch
-from qbeast_core.tree.key_tag import HEAVY_SHARE, HeavyKeys, dump_keys, parse_heavy, parse_keys
+from qbeast_core.tree.keys import HEAVY_SHARE, HeavyKeys, KeySketch, dump_keys, parse_heavy, parse_keys
 
 RUNS = st.lists(st.tuples(st.integers(-3, 3), st.integers(1, 400)), max_size=12)
 

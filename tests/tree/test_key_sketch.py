@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.tree.key_sketch import MAX_LISTED, KeySketch, KeyTotal, fold, to_counters
-from qbeast_core.tree.key_tag import dump_keys, parse_keys
+from qbeast_core.tree.keys import MAX_LISTED, KeySketch, KeyTotal, dump_keys, fold, parse_keys, to_counters
 
 WEIGHTS = np.random.default_rng(7).integers(-(2**31), 2**31, 400_000, dtype=np.int32)
 

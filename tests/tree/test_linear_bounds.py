@@ -10,9 +10,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qbeast_core.spec.revision import ColumnSpec, LinearTransformation
-from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision
-from qbeast_core.tree.space.fit_space import Growth, identity_or_unit, linear_space, value_limits
-from qbeast_core.tree.space.summary import summarise
+from qbeast_core.tree.fit import (
+    Growth,
+    IndexWish,
+    first_revision,
+    identity_or_unit,
+    linear_space,
+    next_revision,
+    value_limits,
+)
+from qbeast_core.tree.summary import summarise
 from tests.helpers.examples import examples
 
 EDGES = [*(sign * 2**power + step for sign in (-1, 1) for power in (52, 53, 54, 62) for step in (-1, 0, 1))]

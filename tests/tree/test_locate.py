@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.space.cubes import Cubes
-from qbeast_core.tree.layout.grid import grid
-from qbeast_core.tree.layout.locate import blocks_of_rows
+from qbeast_core.tree.build import blocks_of_rows
+from qbeast_core.tree.grid import grid
 from tests.helpers.examples import examples
 from tests.tree.batches import MAX, MIN, batches
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.space.cubes import decode_cubes
-from qbeast_core.tree.layout.existing import broken_order, existing_tree, open_where_broken
+from qbeast_core.tree.build import broken_order, existing_tree, open_where_broken
 from tests.helpers.examples import examples
 
 LAST = 2**31 - 1

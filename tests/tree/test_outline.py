@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.table.engine.distributed import draw_outline
-from qbeast_core.tree.layout.grid import grid
+from qbeast_core.tree.grid import grid
 from tests.helpers.examples import examples
 from tests.tree.batches import MAX, MIN, assign, batches, live_blocks, misplaced, tree_of
 

@@ -15,7 +15,7 @@ from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT, BoolArray, I64Array
 from qbeast_core.spec.blocks import MAX_ROWS, Block, parse_blocks
 from qbeast_core.spec.revision import DECIMAL_TYPE, EmptyTransformation, Revision, Transformer
 from qbeast_core.support.sizing import sizing
-from qbeast_core.tree.space.index_values import data_type_of, text_column
+from qbeast_core.tree.grid import data_type_of, text_column
 
 
 def fits_schema(revision: Revision, schema: pl.Schema, rehashed: Mapping[str, str] | None = None) -> bool:

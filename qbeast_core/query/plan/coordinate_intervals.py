@@ -39,7 +39,7 @@ from qbeast_core.spec.revision import (
     TextTransformation,
     Transformation,
 )
-from qbeast_core.tree.space.index_values import to_index_column
+from qbeast_core.tree.grid import to_index_column
 
 _EXACT_INTEGERS = 2.0**53
 _LAST_CHARACTER, _LAST_BEFORE_SURROGATES, _FIRST_AFTER_SURROGATES = "\U0010ffff", "\ud7ff", "\ue000"

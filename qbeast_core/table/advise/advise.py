@@ -43,8 +43,8 @@ from qbeast_core.table.read.explain import explain
 from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.read.scan_task import read_scans
-from qbeast_core.tree.key_sketch import design_effect
-from qbeast_core.tree.space.evolve import default_cube_size
+from qbeast_core.tree.fit import default_cube_size
+from qbeast_core.tree.keys import design_effect
 
 _ALTERNATIVES: Final = pl.Schema(
     [

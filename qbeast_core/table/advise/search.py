@@ -27,8 +27,8 @@ from qbeast_core.table.advise.trial import (
 )
 from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
 from qbeast_core.table.read.scan import pushed_down
-from qbeast_core.tree.space.evolve import default_cube_size
-from qbeast_core.tree.space.index_values import data_type_of
+from qbeast_core.tree.fit import default_cube_size
+from qbeast_core.tree.grid import data_type_of
 
 # Rows for comparing indexes, and rows for the shares and bytes of the result.
 FEW_ROWS: Final = 1 << 14

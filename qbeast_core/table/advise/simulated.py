@@ -19,8 +19,8 @@ from qbeast_core.query.plan.file_statistics import Statistics, evaluate
 from qbeast_core.space.coordinates import fitted_steps, step_edges, widen
 from qbeast_core.space.values import BoolArray, F64Array, I32Array, I64Array, U32Array
 from qbeast_core.spec.revision import Transformation
-from qbeast_core.tree.key_tag import HEAVY_SHARE
-from qbeast_core.tree.layout.arrange import Arrangement, Grain, arrange
+from qbeast_core.tree.keys import HEAVY_SHARE
+from qbeast_core.tree.pages import Arrangement, Grain, arrange
 
 # Rows of a simulated page: the box of fewer says little of that of all rows of a page. Each page takes time.
 _LEAST_ROWS: Final = 32

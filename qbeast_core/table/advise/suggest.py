@@ -33,8 +33,8 @@ from qbeast_core.table.advise.trial import ColumnSet, Dimension, importance_of
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.foreign_schema import lost_columns
 from qbeast_core.table.data.frames import FrameLike, to_frame
-from qbeast_core.tree.key_sketch import CLUSTERED, design_effect
-from qbeast_core.tree.space.index_values import frame_weights
+from qbeast_core.tree.grid import frame_weights
+from qbeast_core.tree.keys import CLUSTERED, design_effect
 
 # Times the minimum up to which columns count as equal if no queries are given: each of many windows is about one
 # column, and counts little.

@@ -22,14 +22,12 @@ from qbeast_core.support.joins import own_column
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.advise.simulated import IndexedRows, Opened, SimulatedTable, log_density
 from qbeast_core.table.data.data_files import FileSettings
-from qbeast_core.tree.layout.arrange import Arrangement, Grain
-from qbeast_core.tree.layout.cube_tree import assign_rows
-from qbeast_core.tree.layout.grid import grid_columns
-from qbeast_core.tree.layout.pack import rows_by_file, rows_per_file
-from qbeast_core.tree.layout.upper import pack_cubes
-from qbeast_core.tree.space.evolve import IndexWish, default_cube_size, first_revision
-from qbeast_core.tree.space.index_values import frame_weights
-from qbeast_core.tree.space.summary import summarise
+from qbeast_core.tree.build import assign_rows
+from qbeast_core.tree.files import pack_cubes, rows_by_file, rows_per_file
+from qbeast_core.tree.fit import IndexWish, default_cube_size, first_revision
+from qbeast_core.tree.grid import frame_weights, grid_columns
+from qbeast_core.tree.pages import Arrangement, Grain
+from qbeast_core.tree.summary import summarise
 
 # Every fourth row of a sample is encoded again alone: this shows how the size depends on the number of rows.
 _THINNED: Final = 4

@@ -27,10 +27,9 @@ from qbeast_core.support.sizing import sizing
 from qbeast_core.table.check.rows import FileCheck
 from qbeast_core.table.data.file_scan import TableFiles
 from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files
-from qbeast_core.tree.key_tag import dump_keys, keys_of_file
-from qbeast_core.tree.layout.grid import grid_columns
-from qbeast_core.tree.layout.shape import FileShape
-from qbeast_core.tree.space.index_values import frame_weights
+from qbeast_core.tree.grid import frame_weights, grid_columns
+from qbeast_core.tree.keys import dump_keys, keys_of_file
+from qbeast_core.tree.pages import FileShape
 
 _END: Final = 8  # length of the footer, and the magic bytes
 

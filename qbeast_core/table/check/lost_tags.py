@@ -26,7 +26,7 @@ from qbeast_core.table.check.rows import FileCheck
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.index.thresholds import blocks_in_order
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.key_tag import KEYS_TAG
+from qbeast_core.tree.keys import KEYS_TAG
 
 # The tags of files, by their paths as in the log.
 LostTags: TypeAlias = Mapping[str, FileTags]

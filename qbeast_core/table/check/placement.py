@@ -21,11 +21,10 @@ from qbeast_core.space.values import MAX_WEIGHT, BoolArray, F64Array, I32Array, 
 from qbeast_core.spec.blocks import WEIGHT_COLUMN, Layout, parse_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.faults import Fault
-from qbeast_core.tree.layout.grid import grid_columns
-from qbeast_core.tree.layout.locate import blocks_of_rows
-from qbeast_core.tree.layout.shape import FileShape, page_cells
-from qbeast_core.tree.space.evolve import rows_outside
-from qbeast_core.tree.space.index_values import text_column
+from qbeast_core.tree.build import blocks_of_rows
+from qbeast_core.tree.fit import rows_outside
+from qbeast_core.tree.grid import grid_columns, text_column
+from qbeast_core.tree.pages import FileShape, page_cells
 
 _LOW_BITS: Final = 16
 

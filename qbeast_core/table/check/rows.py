@@ -31,7 +31,7 @@ from qbeast_core.table.check.placement import (
 )
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files
-from qbeast_core.tree.space.index_values import frame_weights
+from qbeast_core.tree.grid import frame_weights
 
 _EXACT_DIGITS: Final = 15
 _SLACK: Final = 1e-12

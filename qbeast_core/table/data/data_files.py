@@ -38,15 +38,13 @@ from qbeast_core.spec.blocks import BlocksDialect, FilePath, Layout, dump_layout
 from qbeast_core.support.runtime import Progress, ProgressCallback, new_id
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.row_codec import encode_rows
-from qbeast_core.tree.key_tag import KEYS_TAG, dump_keys, keys_of_file
-from qbeast_core.tree.layout.arrange import Grain, arrange
-from qbeast_core.tree.layout.grid import grid_columns
-from qbeast_core.tree.layout.pack import RowNumbers
-from qbeast_core.tree.layout.shape import FileShape
-from qbeast_core.tree.space.index_values import workers
+from qbeast_core.tree.files import RowNumbers
+from qbeast_core.tree.grid import grid_columns, workers
+from qbeast_core.tree.keys import KEYS_TAG, dump_keys, keys_of_file
+from qbeast_core.tree.pages import FileShape, Grain, arrange
 
 if TYPE_CHECKING:  # workers that write a file planned elsewhere need no tree
-    from qbeast_core.tree.layout.index_plan import IndexPlan
+    from qbeast_core.tree.files import IndexPlan
 
 SentT = TypeVar("SentT")
 

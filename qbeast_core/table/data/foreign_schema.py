@@ -13,7 +13,7 @@ from qbeast_core.log.actions import Protocol
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.spec.revision import Revision
-from qbeast_core.tree.space.index_values import can_be_hashed, data_type_of
+from qbeast_core.tree.grid import can_be_hashed, data_type_of
 
 
 def lost_columns(indexed: Sequence[str], schema: pl.Schema) -> dict[str, str]:

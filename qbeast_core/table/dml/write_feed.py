@@ -25,7 +25,7 @@ from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
-from qbeast_core.tree.space.index_values import frame_weights
+from qbeast_core.tree.grid import frame_weights
 
 _PAGE_ROWS: Final = 1 << 14
 

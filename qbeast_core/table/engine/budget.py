@@ -11,7 +11,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.stores.machine import memory_of_machine
 from qbeast_core.table.data.query_batches import has_any_width
-from qbeast_core.tree.space.summary import SampleLimits, domain_limits
+from qbeast_core.tree.summary import SampleLimits, domain_limits
 
 # Minimum budget to move rows.
 MIN_MEMORY_BYTES: Final = 4 << 20

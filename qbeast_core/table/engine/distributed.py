@@ -23,17 +23,12 @@ from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.interfaces import PlannedRows, Rows, unindexed_rows
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SpacePart, SummaryTask, sort_keys
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, with_blocks
-from qbeast_core.tree.key_sketch import KeySketch, design_effect
-from qbeast_core.tree.layout.cube_tree import TreeBuilder
-from qbeast_core.tree.layout.existing import ExistingLevel, ExistingTree, partitions_of
-from qbeast_core.tree.layout.grid import GRID_BITS, grid_columns
-from qbeast_core.tree.layout.index_plan import smallest_block_rows
-from qbeast_core.tree.layout.outline import Outline, OutlineLevel
-from qbeast_core.tree.layout.pack import rows_per_file
-from qbeast_core.tree.layout.upper import pack_cubes
-from qbeast_core.tree.space.index_values import frame_weights
-from qbeast_core.tree.space.partitions import Partitions
-from qbeast_core.tree.space.summary import IndexSummary, domain_limits, merge_summaries
+from qbeast_core.tree.build import ExistingLevel, ExistingTree, TreeBuilder, partitions_of
+from qbeast_core.tree.files import pack_cubes, rows_per_file, smallest_block_rows
+from qbeast_core.tree.grid import GRID_BITS, frame_weights, grid_columns
+from qbeast_core.tree.keys import KeySketch, design_effect
+from qbeast_core.tree.outline import Outline, OutlineLevel
+from qbeast_core.tree.summary import IndexSummary, Partitions, domain_limits, merge_summaries
 
 _WEIGHT_BITS: Final = np.uint64(32)  # the low bits of a sort key; the cube has the high bits
 

@@ -17,7 +17,7 @@ from qbeast_core.support.runtime import now_ms
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.data.row_rules import RowRules
 from qbeast_core.table.data.schema import fit_frame
-from qbeast_core.tree.space.partitions import with_stored_values
+from qbeast_core.tree.summary import with_stored_values
 
 
 @dataclass(frozen=True, slots=True)

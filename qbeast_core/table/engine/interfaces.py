@@ -18,9 +18,9 @@ from qbeast_core.results import FilesResult
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.table.engine.file_target import FileTarget
-from qbeast_core.tree.key_sketch import KeySketch
-from qbeast_core.tree.layout.existing import ExistingTree
-from qbeast_core.tree.space.summary import IndexSummary
+from qbeast_core.tree.build import ExistingTree
+from qbeast_core.tree.keys import KeySketch
+from qbeast_core.tree.summary import IndexSummary
 
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")

@@ -22,14 +22,12 @@ from qbeast_core.table.engine.files_source import FilesSource
 from qbeast_core.table.engine.interfaces import AnswerT, ItemT, PlannedRows, Rows, Source, unindexed_rows
 from qbeast_core.table.engine.row_sources import FrameSource
 from qbeast_core.table.engine.tasks.store_files import PlainTask, settings_for
-from qbeast_core.tree.key_sketch import KeySketch, KeyTotal, design_effect
-from qbeast_core.tree.layout.existing import ExistingTree, partitions_of
-from qbeast_core.tree.layout.index_plan import IndexPlan, plan_index
-from qbeast_core.tree.layout.pack import rows_per_file
-from qbeast_core.tree.space.evolve import rows_outside
-from qbeast_core.tree.space.index_values import frame_weights, workers
-from qbeast_core.tree.space.partitions import with_stored_values
-from qbeast_core.tree.space.summary import IndexSummary, summarise
+from qbeast_core.tree.build import ExistingTree, partitions_of
+from qbeast_core.tree.files import IndexPlan, plan_index, rows_per_file
+from qbeast_core.tree.fit import rows_outside
+from qbeast_core.tree.grid import frame_weights, workers
+from qbeast_core.tree.keys import KeySketch, KeyTotal, design_effect
+from qbeast_core.tree.summary import IndexSummary, summarise, with_stored_values
 
 _ALL_BYTES: Final = 1 << 62
 

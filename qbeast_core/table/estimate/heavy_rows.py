@@ -21,8 +21,7 @@ from qbeast_core.space.values import I32Array, distinct
 from qbeast_core.table.index.key_counts import count_other_keys
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.snapshot.hidden_rows import HiddenRows
-from qbeast_core.tree.key_sketch import MAX_COUNTERS
-from qbeast_core.tree.key_tag import HeavyKeys, heaviest, parse_heavy
+from qbeast_core.tree.keys import MAX_COUNTERS, HeavyKeys, heaviest, parse_heavy
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,9 @@ from qbeast_core.spec.revision import QuantilesTransformation, Revision
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
 from qbeast_core.table.index.column_choice import check_columns, specs_of_table
 from qbeast_core.table.index.live_index import Index, bounded_columns
-from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision
-from qbeast_core.tree.space.fit_space import KNOT_CHARACTERS, Growth, ValueRange
-from qbeast_core.tree.space.index_values import to_index_column
-from qbeast_core.tree.space.summary import IndexSummary
+from qbeast_core.tree.fit import KNOT_CHARACTERS, Growth, IndexWish, ValueRange, first_revision, next_revision
+from qbeast_core.tree.grid import to_index_column
+from qbeast_core.tree.summary import IndexSummary
 
 # Maximum number of values of a column that has few.
 _MAX_FEW: Final = 4

@@ -22,7 +22,7 @@ from qbeast_core.spec.revision import (
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.index.live_index import Index
-from qbeast_core.tree.space.index_values import data_type_of
+from qbeast_core.tree.grid import data_type_of
 
 # A list of names, `"name:kind"`, pairs of name and kind, or `pl.col`; or a mapping from name to kind (None: any kind).
 IndexColumns: TypeAlias = Sequence[str | tuple[str, str | None] | pl.Expr] | Mapping[str, str | None]

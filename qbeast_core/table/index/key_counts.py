@@ -18,9 +18,16 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.key_sketch import CLUSTERED, KeySketch, KeyTotal, design_effect
-from qbeast_core.tree.key_tag import KEYS_TAG, HeavyKeys, parse_keys
-from qbeast_core.tree.space.index_values import data_type_of, frame_weights
+from qbeast_core.tree.grid import data_type_of, frame_weights
+from qbeast_core.tree.keys import (
+    CLUSTERED,
+    KEYS_TAG,
+    HeavyKeys,
+    KeySketch,
+    KeyTotal,
+    design_effect,
+    parse_keys,
+)
 
 _CACHED_TABLES: Final = 8
 

@@ -20,10 +20,10 @@ from qbeast_core.space.values import BoolArray, F64Array, I64Array, NumberColumn
 from qbeast_core.spec.blocks import WITHOUT_HIDDEN_WEIGHTS
 from qbeast_core.spec.revision import HashTransformation, Revision
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.layout.existing import ExistingTree, broken_order, existing_tree, open_where_broken
-from qbeast_core.tree.layout.gain import Axis
-from qbeast_core.tree.space.index_values import text_column, to_index_column
-from qbeast_core.tree.space.partitions import NO_PARTITIONS, Partitions
+from qbeast_core.tree.build import ExistingTree, broken_order, existing_tree, open_where_broken
+from qbeast_core.tree.grid import text_column, to_index_column
+from qbeast_core.tree.pages import Axis
+from qbeast_core.tree.summary import NO_PARTITIONS, Partitions
 
 # In place of a revision id: the file has no usable index.
 STAGED: Final = NO_REVISION

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.space.values import F64Array
 from qbeast_core.spec.revision import Revision
-from qbeast_core.tree.layout.grid import child_codes
+from qbeast_core.tree.grid import child_codes
 
 _HEIGHT: Final = 0.94
 

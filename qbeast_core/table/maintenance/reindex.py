@@ -48,9 +48,8 @@ from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.write.key_columns import with_importance
 from qbeast_core.table.write.options import WriteOptions, check_options
 from qbeast_core.table.write.waiting import indexed_metadata
-from qbeast_core.tree.space.evolve import IndexWish, default_cube_size, first_revision, keeps_kind
-from qbeast_core.tree.space.fit_space import ColumnBounds
-from qbeast_core.tree.space.summary import IndexSummary, merge_summaries, summarise, summarise_ends
+from qbeast_core.tree.fit import ColumnBounds, IndexWish, default_cube_size, first_revision, keeps_kind
+from qbeast_core.tree.summary import IndexSummary, merge_summaries, summarise, summarise_ends
 
 _OPERATION: Final = "REINDEX"
 

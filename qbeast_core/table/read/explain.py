@@ -44,7 +44,7 @@ from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.read.file_scans import all_pages, page_request
 from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.read.scan import pushed_down, warn_of_sample
-from qbeast_core.tree.key_sketch import CLUSTERED
+from qbeast_core.tree.keys import CLUSTERED
 
 _RANGES: Final = pl.List(pl.Struct({"start": pl.Int64, "length": pl.Int64}))
 

@@ -38,7 +38,7 @@ from qbeast_core.table.index.unindexed import index_call, latest_revision
 from qbeast_core.table.read.scan_task import RowFilter
 from qbeast_core.table.snapshot.hidden_rows import HiddenRows
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.space.index_values import can_be_hashed
+from qbeast_core.tree.grid import can_be_hashed
 
 # Ids of the tables that a warning was shown for.
 _WARNED: Final[set[str]] = set()

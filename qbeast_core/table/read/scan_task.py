@@ -21,7 +21,7 @@ from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.file_scan import FileScan, TableFiles, open_files
 from qbeast_core.table.data.parquet_scan import scan_files, whole_batches
 from qbeast_core.table.data.row_codec import RowCodec
-from qbeast_core.tree.space.index_values import frame_weights
+from qbeast_core.tree.grid import frame_weights
 
 # Column with the weights of drawn rows.
 _DRAWN: Final = own_column("drawn")

@@ -11,7 +11,7 @@ from qbeast_core.space.values import BoolArray, F64Array, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index.live_index import Index
-from qbeast_core.tree.layout.gain import FILTER_SHARE, Boxes, Gain
+from qbeast_core.tree.pages import FILTER_SHARE, Boxes, Gain
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -40,7 +40,7 @@ from qbeast_core.table.rewrite.replace import (
     replace_rows,
 )
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
-from qbeast_core.tree.layout.gain import WORTH
+from qbeast_core.tree.pages import WORTH
 
 # Where rows of other revisions go: to the newest revision, or together with all other rows to a new revision.
 Into: TypeAlias = Literal["newest", "new"]

@@ -30,7 +30,7 @@ from qbeast_core.table.index.live_index import NO_BLOCKS, Index, new_blocks
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.rewrite.candidates import has_exact_layout
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.layout.existing import ExistingTree
+from qbeast_core.tree.build import ExistingTree
 
 # How to place rows. "keep" uses the current thresholds of the cubes, so that few other files have to be replaced.
 # "fresh" draws a new tree. Both use the newest revision, or a new one for rows that need it. "redraw" makes a new

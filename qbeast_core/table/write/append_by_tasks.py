@@ -39,7 +39,7 @@ from qbeast_core.table.write.found_table import find_target, find_target_once_cr
 from qbeast_core.table.write.options import WriteOptions, check_options
 from qbeast_core.table.write.planned_table import prepare, rows_intent
 from qbeast_core.table.write.waiting import indexed_metadata, without_index
-from qbeast_core.tree.space.evolve import IndexWish
+from qbeast_core.tree.fit import IndexWish
 
 
 def begin_append(

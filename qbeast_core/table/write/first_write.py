@@ -7,7 +7,7 @@ from typing import Final
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index.choose_revision import ChosenRevision
 from qbeast_core.table.write.planned_table import PlannedTable
-from qbeast_core.tree.key_sketch import CLUSTERED
+from qbeast_core.tree.keys import CLUSTERED
 
 # Number of pages of a table of which filters open a third or more, whatever the index.
 _FEW_PAGES: Final = 4

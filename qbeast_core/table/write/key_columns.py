@@ -14,7 +14,7 @@ from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.table_config import SAMPLE_BY, TableConfig
 from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.data.schema import listed_names
-from qbeast_core.tree.space.index_values import can_be_hashed
+from qbeast_core.tree.grid import can_be_hashed
 
 # Names of the columns of a sampling key, or the name of one.
 SampleBy: TypeAlias = Sequence[str] | str

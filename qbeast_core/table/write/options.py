@@ -27,8 +27,8 @@ from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.found_table import Mode
 from qbeast_core.table.write.key_columns import PartitionBy, SampleBy
-from qbeast_core.tree.space.fit_space import ColumnBounds
-from qbeast_core.tree.space.index_values import to_index_column
+from qbeast_core.tree.fit import ColumnBounds
+from qbeast_core.tree.grid import to_index_column
 
 if TYPE_CHECKING:
     from qbeast_core.table.index.column_choice import IndexColumns

@@ -58,7 +58,7 @@ from qbeast_core.table.write.key_columns import (
     with_sampling_key,
 )
 from qbeast_core.table.write.options import WriteOptions, parse_column_stats
-from qbeast_core.tree.space.evolve import IndexWish
+from qbeast_core.tree.fit import IndexWish
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import qbeast
 from qbeast_core.table.write.append_by_tasks import begin_append, publish_parts
-from qbeast_core.tree.space.index_values import frame_weights
+from qbeast_core.tree.grid import frame_weights
 from tests.helpers.invariants import check_invariants
 from tests.helpers.tables import assert_same_rows, small_files
 

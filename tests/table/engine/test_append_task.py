@@ -31,7 +31,7 @@ from qbeast_core.table.index import thresholds as fit_blocks
 from qbeast_core.table.index.thresholds import blocks_in_order
 from qbeast_core.table.write import append_by_tasks as append_commit
 from qbeast_core.table.write.append_by_tasks import begin_append, publish_parts
-from qbeast_core.tree.space.index_values import frame_weights
+from qbeast_core.tree.grid import frame_weights
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import Case, cases

@@ -21,7 +21,7 @@ from qbeast_core.table.engine.tasks.placed_files import PlacedFile
 from qbeast_core.table.maintenance.convert import convert
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.options import WriteOptions
-from qbeast_core.tree.space.summary import SampleLimits
+from qbeast_core.tree.summary import SampleLimits
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants
 from tests.helpers.scattering import PartsEngine, scatter, sent, write_parts

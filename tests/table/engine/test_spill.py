@@ -19,7 +19,7 @@ import qbeast
 from qbeast_core.table.engine import budget, choice
 from qbeast_core.table.engine.spill import spill_files
 from qbeast_core.table.engine.spill.spill_folder import SpillFolder
-from qbeast_core.tree.space.summary import SampleLimits
+from qbeast_core.tree.summary import SampleLimits
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants
 from tests.helpers.small_files import resized

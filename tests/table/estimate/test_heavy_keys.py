@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.tree.key_tag import dump_keys, parse_heavy, parse_keys
+from qbeast_core.tree.keys import dump_keys, parse_heavy, parse_keys
 
 ROWS = 100_000
 

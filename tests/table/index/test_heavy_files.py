@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.tree.key_tag import HeavyKeys, parse_heavy
-from qbeast_core.tree.space.index_values import frame_weights
+from qbeast_core.tree.grid import frame_weights
+from qbeast_core.tree.keys import HeavyKeys, parse_heavy
 
 ROWS = 10_000
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from qbeast_core.table.index import key_counts
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
-from qbeast_core.tree.key_sketch import KeySketch
-from qbeast_core.tree.key_tag import dump_keys
+from qbeast_core.tree.keys import KeySketch, dump_keys
 from tests.helpers.examples import examples
 from tests.helpers.small_files import resized
 

@@ -14,7 +14,7 @@ from qbeast_core.query.filters.nodes import Node, Nothing, Operand, Unknown, all
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.dml.merge.merge_rules import MergeRules
 from qbeast_core.table.read.scan_task import RowFilter
-from qbeast_core.tree.space.index_values import frame_weights
+from qbeast_core.tree.grid import frame_weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -39,7 +39,7 @@ from qbeast_core.table.engine.spill.spill_folder import SpillFolder
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, RowsOfFile, rows_of_files, store_placed
 from qbeast_core.table.engine.tasks.store_files import PlainTask, settings_for
-from qbeast_core.tree.space.summary import IndexSummary, merge_summaries
+from qbeast_core.tree.summary import IndexSummary, merge_summaries
 
 BatchT = TypeVar("BatchT")
 

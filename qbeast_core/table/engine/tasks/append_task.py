@@ -21,12 +21,11 @@ from qbeast_core.table.data.data_files import CodedRows, FileSettings, delete_da
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.tasks.store_files import PlainTask, rows_of, settings_for, store_arranged
-from qbeast_core.tree.layout.existing import ExistingTree, partitions_of
-from qbeast_core.tree.layout.index_plan import plan_index
-from qbeast_core.tree.layout.pack import rows_per_file
-from qbeast_core.tree.space.evolve import rows_outside
-from qbeast_core.tree.space.index_values import frame_weights
-from qbeast_core.tree.space.partitions import NO_PARTITIONS
+from qbeast_core.tree.build import ExistingTree, partitions_of
+from qbeast_core.tree.files import plan_index, rows_per_file
+from qbeast_core.tree.fit import rows_outside
+from qbeast_core.tree.grid import frame_weights
+from qbeast_core.tree.summary import NO_PARTITIONS
 
 _ALL_BYTES: Final = 1 << 62  # the rows are in memory already
 _MAX_WRITERS: Final = 4  # other tasks write beside this one

@@ -14,17 +14,18 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.frames import ArrowStream
 from qbeast_core.table.engine.file_target import FileTarget, RowShape
 from qbeast_core.table.read.scan_task import ScanTask
-from qbeast_core.tree.layout.grid import grid_columns
-from qbeast_core.tree.layout.outline import Outline
-from qbeast_core.tree.space.evolve import rows_outside
-from qbeast_core.tree.space.index_values import frame_weights
-from qbeast_core.tree.space.partitions import NO_PARTITIONS, Partitions, with_stored_values
-from qbeast_core.tree.space.summary import (
+from qbeast_core.tree.fit import rows_outside
+from qbeast_core.tree.grid import frame_weights, grid_columns
+from qbeast_core.tree.outline import Outline
+from qbeast_core.tree.summary import (
+    NO_PARTITIONS,
     IndexSummary,
+    Partitions,
     SampleLimits,
     domain_limits,
     merge_summaries,
     summarise,
+    with_stored_values,
 )
 
 _NO_RULES: Final = '{"fields":[]}'

@@ -20,8 +20,8 @@ from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import FileSettings, arrange_rows, store_file
 from qbeast_core.table.engine.tasks.passes import PlaceTask, nodes_and_weights
 from qbeast_core.table.engine.tasks.store_files import settings_for
-from qbeast_core.tree.layout.grid import GRID_BITS, child_codes, grid_columns
-from qbeast_core.tree.layout.outline import Outline
+from qbeast_core.tree.grid import GRID_BITS, child_codes, grid_columns
+from qbeast_core.tree.outline import Outline
 
 # Returns the rows at some places, with some columns.
 Take: TypeAlias = Callable[[I64Array, Sequence[str]], pl.DataFrame]

@@ -23,9 +23,8 @@ from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.tasks.store_files import settings_for, store_arranged
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
-from qbeast_core.tree.layout.grid import grid_columns, lowest_by_node
-from qbeast_core.tree.layout.locate import blocks_of_rows
-from qbeast_core.tree.space.index_values import frame_weights
+from qbeast_core.tree.build import blocks_of_rows
+from qbeast_core.tree.grid import frame_weights, grid_columns, lowest_by_node
 
 _PLACE: Final = own_column("place")
 

@@ -16,7 +16,7 @@ from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import FileSettings, arrange_rows, delete_data_files, store_file
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.file_target import FileTarget
-from qbeast_core.tree.layout.pack import rows_per_file
+from qbeast_core.tree.files import rows_per_file
 
 
 def settings_for(

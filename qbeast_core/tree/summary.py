@@ -1,4 +1,4 @@
-"""Summaries of the indexed columns from one pass; summaries of batches can be merged."""
+"""Summaries of the indexed columns from one pass, by partition; summaries of batches can be merged."""
 
 from __future__ import annotations
 
@@ -15,9 +15,87 @@ import polars as pl
 
 from qbeast_core.space.values import I64Array, NumberColumn, U64Array, number_values
 from qbeast_core.spec.revision import INTEGER_DATA_TYPES, DataType
+from qbeast_core.support.joins import join_equal, own_column
 from qbeast_core.support.sizing import sizing
-from qbeast_core.tree.space.index_values import data_type_of, map_chunks, to_index_column
-from qbeast_core.tree.space.partitions import distinct_values
+from qbeast_core.tree.grid import data_type_of, map_chunks, to_index_column
+
+_NUMBER: Final = own_column("tree")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partitions:
+    """The partitions of a table by number: row n of `values` belongs to tree n.
+
+    Nulls are equal, and so are values of NaN. As in Delta, the empty text is null.
+
+    >>> some = NO_PARTITIONS.with_rows(pl.DataFrame({"day": ["tue", "mon", "tue"]}))
+    >>> some.values["day"].to_list(), some.numbers(pl.DataFrame({"day": ["tue", "wed"]})).tolist()
+    (['mon', 'tue'], [1, -1])
+    """
+
+    values: pl.DataFrame
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the partition columns."""
+        return self.values.columns
+
+    @property
+    def tree_count(self) -> int:
+        """Number of trees. A table without partition columns has one."""
+        return self.values.height if self.columns else 1
+
+    def with_rows(self, rows: pl.DataFrame) -> Partitions:
+        """Return these partitions, then the new partitions in `rows`, which has only partition columns."""
+        if not rows.columns:
+            return self
+        values = distinct_values(rows)
+        if not self.columns:
+            return Partitions(values)
+        new = join_equal(values, self.values, self.columns, "anti", nulls_equal=True)
+        return Partitions(pl.concat([self.values, new.sort(self.columns)])) if new.height else self
+
+    def numbers(self, rows: pl.DataFrame) -> I64Array | None:
+        """Return the number of each row's tree, -1 for an unknown partition; None without partition columns."""
+        if not self.columns:
+            return None
+        values = self.values.with_row_index(_NUMBER)
+        stored = with_stored_values(rows.select(self.columns), self.columns)
+        joined = join_equal(stored, values, self.columns, "left", nulls_equal=True, maintain_order="left")
+        numbers: I64Array = joined[_NUMBER].cast(pl.Int64).fill_null(-1).to_numpy()
+        return numbers
+
+
+def distinct_values(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the distinct rows, sorted. Without columns there are none."""
+    if not rows.columns:
+        return pl.DataFrame()
+    return with_stored_values(rows.unique(), rows.columns).unique().sort(rows.columns)
+
+
+def with_stored_values(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """Return the rows with the values of partition columns as Delta stores them.
+
+    >>> with_stored_values(pl.DataFrame({"day": ["", "mon"], "f": [-0.0, 1.0], "text": ["", ""]}), ["day", "f"]).rows()
+    [(None, 0.0, ''), ('mon', 1.0, '')]
+    """
+    values: list[pl.Expr] = []
+    for name in columns:
+        match rows.schema[name]:
+            case pl.String():
+                values.append(pl.col(name).replace("", None))
+            case pl.Binary():
+                values.append(pl.when(pl.col(name) != b"").then(pl.col(name)))
+            case pl.Float32() | pl.Float64():
+                zero = pl.lit(0.0, rows.schema[name])  # -0.0 is another text
+                values.append(pl.when(pl.col(name) == 0.0).then(zero).otherwise(pl.col(name)).alias(name))
+            case _:
+                pass
+    return rows.with_columns(values) if values else rows
+
+
+NO_PARTITIONS: Final = Partitions(pl.DataFrame())
+
 
 # Rows of the uniform sample for quantiles; the error of a rank is about 0.2 %.
 _SAMPLE_ROWS: Final = 1 << 16
@@ -229,7 +307,7 @@ _PARTS: Final = 4
 def dump_summary(summary: IndexSummary) -> bytes:
     """Serialise a summary: sizes, a JSON header, sample and partitions as Arrow files, and the summary of rows outside.
 
-    >>> from qbeast_core.tree.space.summary import summarise
+    >>> from qbeast_core.tree.summary import summarise
     >>> load_summary(dump_summary(summarise(pl.DataFrame({"a": [3, None, 1]}), ["a"]))).columns[0].lowest
     1
     """
@@ -285,7 +363,7 @@ def counted_summary(
 ) -> IndexSummary:
     """Return the summary of rows with random numbers; rows below a limit are in the sample.
 
-    >>> from qbeast_core.tree.space.summary import summarise_ends
+    >>> from qbeast_core.tree.summary import summarise_ends
     >>> frame = pl.DataFrame({"a": [1, 5, 3]})
     >>> counts = summarise_ends(pl.Series("a", [1, 7]), nulls=2)
     >>> drawn = pl.Series([10, 90, 20])

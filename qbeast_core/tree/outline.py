@@ -10,14 +10,7 @@ import numpy as np
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.values import MAX_WEIGHT, BoolArray, I32Array, I64Array, U32Array
 from qbeast_core.support.sizing import sizing
-from qbeast_core.tree.layout.grid import (
-    GRID_BITS,
-    child_codes,
-    cubes_of_keys,
-    file_order,
-    find_keys,
-    mark_ancestors,
-)
+from qbeast_core.tree.grid import GRID_BITS, child_codes, cubes_of_keys, file_order, find_keys, mark_ancestors
 
 
 @dataclass(frozen=True, slots=True, eq=False)

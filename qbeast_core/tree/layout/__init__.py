@@ -1,1 +1,0 @@
-"""Build the tree: cells, thresholds, cubes of rows, files."""

@@ -1,1 +1,0 @@
-"""The indexed space: summaries of columns, and the transformations fitted to them."""
