@@ -16,7 +16,7 @@ from qbeast_carbondata.tables.table import CarbonTable, OnUnreadable, open_carbo
 from qbeast_carbondata.task import carbon_tasks
 from qbeast_core.errors import changing, hints_keywords, unknown_columns
 from qbeast_core.io.stores.location import Location
-from qbeast_core.log.delta_schema import schema_to_delta
+from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.table.engine.interfaces import Source

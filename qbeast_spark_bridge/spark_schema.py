@@ -36,8 +36,8 @@ from pyspark.sql.types import (
 )
 
 from qbeast_core.errors import SchemaMismatchError
-from qbeast_core.log.columns.stored import StoredColumn, StoredColumns, stored_type
-from qbeast_core.log.delta_schema import VARIANT
+from qbeast_core.log.columns import StoredColumn, StoredColumns, stored_type
+from qbeast_core.log.schema import VARIANT
 from qbeast_core.spec.blocks import WEIGHT_COLUMN, FilePath
 from qbeast_core.table.read.planner import Planner
 

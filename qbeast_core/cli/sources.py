@@ -19,8 +19,7 @@ from qbeast_core.cli.workspace import Workspace
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.stores.local import is_folder, status_of
 from qbeast_core.io.stores.resolve import GLUE
-from qbeast_core.log.delta_schema import schema_to_delta
-from qbeast_core.log.type_names import NAMES, type_of
+from qbeast_core.log.schema import NAMES, schema_to_delta, type_of
 from qbeast_core.support.plain_text import excerpt
 from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.table.data.query_batches import little_read_ahead

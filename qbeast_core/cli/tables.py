@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.log.delta_schema import schema_to_delta
+from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.support.far_times import shown_times
 from qbeast_core.support.plain_text import on_one_line, visible
 

@@ -1,20 +1,28 @@
-"""The protocol of Delta: the features of a table decide whether it may be read and written.
+"""The protocol of Delta: features and properties of a table, and what a write intends.
 
 Supported features are listed; all others are refused by name. A feature that binds writers alone does not matter to
 readers.
+
+`qbeast_core.log.rebase` decides what depends on the table after these commits (schema, configuration, revisions),
+`qbeast_core.table.index.thresholds` decides by the thresholds of cubes.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import orjson
 
 from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError
-from qbeast_core.log.actions import Metadata, Protocol
-from qbeast_core.log.columns.schema_fields import is_widening, type_changes, unstored_voids
+from qbeast_core.log.actions import AddFile, CdcFile, Commit, Metadata, Protocol, RemoveFile, Txn
+from qbeast_core.log.deletion_vectors import file_key
+from qbeast_core.log.schema import is_widening, type_changes, unstored_voids
+from qbeast_core.log.values import FileChangePlanner
+from qbeast_core.spec.blocks import BlocksDialect, FilePath
+from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import MIN_READER, READER_VERSION, SAMPLE_BY, TableConfig
 from qbeast_core.support.suggestions import convert_call, delta_copy_call
 
@@ -406,3 +414,217 @@ def _fields(dtype: Any) -> Iterator[dict[str, Any]]:
         yield from _fields(inner["type"])
     for key in ("elementType", "keyType", "valueType"):
         yield from _fields(dtype.get(key))
+
+
+_HOURS: Final = {
+    "week": 168.0,
+    "day": 24.0,
+    "hour": 1.0,
+    "minute": 1 / 60,
+    "second": 1 / 3600,
+    "millisecond": 1 / 3_600_000,
+    "microsecond": 1 / 3_600_000_000,
+}
+_PERIOD: Final = rf"(\d+)\s+({'|'.join(_HOURS)})s?"
+
+_BOOLEAN: Final = ("true or false", "true|false")
+_COUNT: Final = ("a whole number of at least 1", r"0*[1-9]\d{0,8}")
+_INTERVAL: Final = ("a time like 'interval 30 days'", rf"(?:interval\s+)?{_PERIOD}(?:\s+{_PERIOD})*")
+
+# Compression of new data files.
+COMPRESSION: Final = "delta.parquet.compression.codec"
+
+Codec: TypeAlias = Literal["zstd", "snappy", "gzip", "none"]
+
+_CODECS: Final[Mapping[str, Codec]] = {
+    "zstd": "zstd",
+    "snappy": "snappy",
+    "gzip": "gzip",
+    "none": "none",
+    "uncompressed": "none",
+}
+
+# What each of them takes, in words and as a pattern of the lower-case text.
+SETTABLE: Final[Mapping[str, tuple[str, str]]] = {
+    "delta.appendOnly": _BOOLEAN,
+    "delta.autoOptimize.autoCompact": ("true, false, auto or legacy", "true|false|auto|legacy"),
+    "delta.autoOptimize.optimizeWrite": _BOOLEAN,
+    "delta.checkpoint.writeStatsAsJson": _BOOLEAN,
+    "delta.checkpoint.writeStatsAsStruct": _BOOLEAN,
+    "delta.checkpointInterval": _COUNT,
+    "delta.dataSkippingNumIndexedCols": ("a whole number of at least -1", r"-1|\d{1,9}"),
+    "delta.dataSkippingStatsColumns": ("names of columns", "(?s:.*)"),
+    "delta.deletedFileRetentionDuration": _INTERVAL,
+    "delta.enableChangeDataFeed": _BOOLEAN,
+    "delta.enableDeletionVectors": _BOOLEAN,
+    "delta.enableExpiredLogCleanup": _BOOLEAN,
+    "delta.logRetentionDuration": _INTERVAL,
+    COMPRESSION: ("one of zstd, snappy, gzip and uncompressed", "|".join(_CODECS)),
+    "delta.randomizeFilePrefixes": _BOOLEAN,
+    "delta.randomPrefixLength": _COUNT,
+    "delta.setTransactionRetentionDuration": _INTERVAL,
+    "delta.targetFileSize": ("a number of bytes, or a size like 128mb", r"0*[1-9]\d*\s*(?:[kmgtp]i?)?b?"),
+    "delta.tuneFileSizesForRewrites": _BOOLEAN,
+}
+
+
+def expected_value(key: str, value: str) -> str | None:
+    """Return the valid values in words if `value` is invalid; None: it is valid, or the key is not Delta's own.
+
+    >>> expected_value("delta.appendOnly", "maybe"), expected_value("delta.appendOnly", "True")
+    ('true or false', None)
+    """
+    words, pattern = SETTABLE.get(key, ("", "(?s:.*)"))
+    return None if re.fullmatch(pattern, value.lower(), re.ASCII) else words
+
+
+def codec_of(configuration: Mapping[str, str]) -> Codec:
+    """Return the compression of new data files. A codec that not all readers know counts as none chosen: zstd.
+
+    >>> codec_of({COMPRESSION: "UNCOMPRESSED"}), codec_of({COMPRESSION: "lzo"}), codec_of({})
+    ('none', 'zstd', 'zstd')
+    """
+    return _CODECS.get(configuration.get(COMPRESSION, "").strip().lower(), "zstd")
+
+
+def stored_codec(codec: Codec) -> str:
+    """Return the value of the property for a compression."""
+    return "uncompressed" if codec == "none" else codec
+
+
+def interval_hours(text: str) -> float | None:
+    """Return the hours of an interval; None: the text is not an interval.
+
+    >>> interval_hours("interval 2 days 6 hours"), interval_hours("1 week"), interval_hours("a while")
+    (54.0, 168.0, None)
+    """
+    plain = text.strip().lower()
+    if re.fullmatch(_INTERVAL[1], plain, re.ASCII) is None:
+        return None
+    return sum(int(count) * _HOURS[unit] for count, unit in re.findall(_PERIOD, plain, re.ASCII))
+
+
+_WHOLE: Final = ("schema_string", "name", "description", "partition_columns")
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedFile:
+    """A live file that gets a new deletion vector."""
+
+    before: AddFile
+    after: AddFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteIntent:
+    """One change to a table, for whichever version it becomes."""
+
+    # `create` needs a place without a table. `overwrite` removes all files that are live when it is committed, and all
+    # older revisions. `metadata` publishes `metadata` and the result of `files`, or nothing if neither is a change.
+    mode: WriteMode
+    # The largest change, see `qbeast_core.log.protocol.Brings`. Features of the table that only restrict larger changes
+    # are allowed.
+    brings: Brings = "rows"
+    # New files with different paths. Indexed files have `blocks` and no tags of them, which each attempt fills in. They
+    # have a `revision` tag only if their revision is not `revision` but that of files they replace. Files without
+    # `blocks` are published unchanged.
+    adds: tuple[AddFile, ...] = ()
+    # Live files to replace. The change fails if another writer changes one of them first.
+    removes: tuple[RemoveFile, ...] = ()
+    # Live files whose deleted rows change. The change fails if another writer changes one of them first.
+    marked: tuple[MarkedFile, ...] = ()
+    # Files with the new deletion vectors, by path in the table.
+    vector_files: tuple[str, ...] = ()
+    # New files of the change data feed.
+    changes: tuple[CdcFile, ...] = ()
+    # Plans what happens to live files, see `qbeast_core.log.values`. Each attempt plans again, for the
+    # files that are live then.
+    files: FileChangePlanner | None = None
+    # Revision of `adds`. If `new_revision` is false, the table must still have this revision under its id. None: `adds`
+    # are not indexed, and an overwrite drops the index.
+    revision: Revision | None = None
+    # Whether to publish `revision` under the next free id. An overwrite always does.
+    new_revision: bool = False
+    # Whether to drop the revisions that no live file needs, and statistics that a user set.
+    drops_unused: bool = False
+    # The new metadata, without `revision`; None: no change. Changes of other writers are merged by key.
+    metadata: Metadata | None = None
+    # Features for readers and writers that the new metadata needs.
+    features: tuple[str, ...] = ()
+    # Dialect of a table that has none yet or is overwritten. None: that of the table, else `"documented"`.
+    dialect: BlocksDialect | None = None
+    # Transaction of an application. If the table has its version or a later one, the change is already committed.
+    txn: Txn | None = None
+    # Name in the history. Empty: the name of the mode.
+    operation: str = ""
+    # More keys for the history, such as `operationMetrics`, written as texts. Keys of this library take precedence.
+    commit_info: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def new_paths(self) -> list[str]:
+        """Decoded paths of the files that exist only for this change. They are deleted if it fails."""
+        files: tuple[AddFile | CdcFile, ...] = (*self.adds, *self.changes)
+        return [*(FilePath.of_log(file.path).text for file in files), *self.vector_files]
+
+
+def find_conflict(intent: WriteIntent, winner: Commit) -> str | None:
+    """Return why `intent` cannot follow `winner`; None if it can, rebuilt on the newer table."""
+    # Appends commute with every commit, and an overwrite removes the files that are live when it lands. That leaves
+    # three conflicts: both create the table, both touch a file, both are commits of one application.
+    if intent.mode == "create":
+        return "another writer created a table at this place"
+    # With its deletion vector a path names one set of rows: a new vector means that rows were deleted meanwhile,
+    # and a rewrite planned before would bring them back.
+    olds: list[AddFile | RemoveFile] = [*intent.removes, *(marked.before for marked in intent.marked)]
+    replaced = {file_key(old.path, old.deletion_vector) for old in olds}
+    changed = {file_key(add.path, add.deletion_vector) for add in winner.adds}
+    changed |= {file_key(remove.path, remove.deletion_vector) for remove in winner.removes}
+    touched = replaced & changed
+    if touched:
+        return f"version {winner.version} changed {min(touched)[0]}, which this change replaces"
+    if intent.txn is None:
+        return None
+    # A lower version of the application came while we planned: two of its writers run at once. (A version at or
+    # above ours is our progress: `already_applied` comes first.)
+    if any(txn.app_id == intent.txn.app_id for txn in winner.txns):
+        return f"version {winner.version} is another commit of the application {intent.txn.app_id!r}"
+    return None
+
+
+def already_applied(intent: WriteIntent, winner: Commit) -> bool:
+    """Return whether `winner` brought the application to the version of `intent`, or beyond."""
+    ours = intent.txn
+    return ours is not None and any(
+        txn.app_id == ours.app_id and txn.version >= ours.version for txn in winner.txns
+    )
+
+
+def merge_metadata(*, base: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | str:
+    """Return `theirs` with our changes since `base`, or the reason of a conflict.
+
+    Keys of the configuration are merged one by one; the schema, the name and the description each as a whole.
+
+    >>> base = Metadata(id="t", schema_string="{}", configuration={"a": "1"})
+    >>> ours = base.model_copy(update={"configuration": {"a": "1", "b": "2"}})
+    >>> theirs = base.model_copy(update={"configuration": {"a": "3"}})
+    >>> dict(merge_metadata(base=base, ours=ours, theirs=theirs).configuration)
+    {'a': '3', 'b': '2'}
+    """
+    configuration, clashes = _three_way(base.configuration, ours.configuration, theirs.configuration)
+    if clashes:
+        return f"another writer set {', '.join(clashes)} to something else"
+    sides = [{name: getattr(metadata, name) for name in _WHOLE} for metadata in (base, ours, theirs)]
+    fields, clashes = _three_way(*sides)
+    if clashes:
+        return f"another writer changed the table's {', '.join(clashes)} too"
+    return theirs.model_copy(update={**fields, "configuration": configuration})
+
+
+def _three_way(
+    base: Mapping[str, Any], ours: Mapping[str, Any], theirs: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return `theirs` with our changes since `base`, and the keys that both changed differently."""
+    changed = [key for key in {**base, **ours} if ours.get(key) != base.get(key)]
+    clashes = [key for key in changed if theirs.get(key) not in (base.get(key), ours.get(key))]
+    kept = {key: value for key, value in theirs.items() if key not in changed}
+    return kept | {key: ours[key] for key in changed if key in ours}, clashes

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from qbeast_core.io.stores.location import Location
-    from qbeast_core.log.type_names import TypeLike
+    from qbeast_core.log.schema import TypeLike
     from qbeast_core.results import MetadataResult
     from qbeast_core.table.advise.advise import Advice
     from qbeast_core.table.check.faults import CheckReport

@@ -71,7 +71,7 @@ from qbeast_spark_bridge.worker.write_files import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from qbeast_core.log.columns.declared_rules import Identity
+    from qbeast_core.log.rules import Identity
 
 _MAX_TASKS: Final = 1 << 12
 

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from qbeast_core.log.actions import Metadata, dump_commit, parse_commit
-from qbeast_core.log.delta_schema import schema_from_delta, schema_to_delta
-from qbeast_core.log.files.old_layouts import block_from_flat_tags
+from qbeast_core.log.replay import block_from_flat_tags
+from qbeast_core.log.schema import schema_from_delta, schema_to_delta
 from qbeast_core.spec.blocks import blocks_dialect, dump_blocks, parse_blocks
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import REVISION_PREFIX, TableConfig

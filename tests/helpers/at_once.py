@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qbeast_core.io.stores.local import LocalStore
-from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.intents import data_file

@@ -10,10 +10,9 @@ import polars as pl
 
 from qbeast_core.io.stores.location import open_store
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.actions import AddFile, Metadata
-from qbeast_core.log.delta_schema import schema_to_delta
-from qbeast_core.log.files.stats import file_stats
-from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.actions import AddFile, Metadata, file_stats
+from qbeast_core.log.protocol import WriteIntent
+from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.spec.blocks import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, commit

@@ -18,7 +18,7 @@ import polars as pl
 from deltalake import DeltaTable
 
 import qbeast
-from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.query.plan.weight_range import Sample
 from qbeast_core.table.commit import commit
 from tests.helpers.invariants import read_log

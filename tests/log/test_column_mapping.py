@@ -13,10 +13,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.log.actions import Metadata
-from qbeast_core.log.columns.mapping import dropped, renamed, with_fields, with_mapping, with_max_id
-from qbeast_core.log.columns.schema_fields import field_paths, fields_of
-from qbeast_core.log.columns.stored import StoredColumns, stored_schema
-from qbeast_core.log.delta_schema import merged_schema, schema_from_delta, schema_problems, schema_to_delta
+from qbeast_core.log.columns import (
+    StoredColumns,
+    dropped,
+    renamed,
+    stored_schema,
+    with_fields,
+    with_mapping,
+    with_max_id,
+)
+from qbeast_core.log.schema import (
+    field_paths,
+    fields_of,
+    merged_schema,
+    schema_from_delta,
+    schema_problems,
+    schema_to_delta,
+)
 from tests.helpers.schemas import SCHEMAS
 
 ID, NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from qbeast_core.log.actions import AddFile, Commit, Metadata, Protocol, RemoveFile, Txn
-from qbeast_core.log.intent import WriteIntent, already_applied, find_conflict
+from qbeast_core.log.protocol import WriteIntent, already_applied, find_conflict
 
 ADD = AddFile(path="new", size=1, modification_time=1)
 METADATA = Metadata(id="i", schema_string="{}")

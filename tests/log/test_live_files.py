@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.files.file_changes import LiveFiles, retag
-from qbeast_core.log.files.replay import LogState, whole_files
+from qbeast_core.log.replay import LogState, whole_files
+from qbeast_core.log.values import LiveFiles, retag
 from tests.helpers.handmade_log import add, remove
 
 VECTOR = {"storageType": "u", "pathOrInlineDv": "ab", "offset": 4, "sizeInBytes": 9, "cardinality": 1}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.log.columns.file_values import partition_texts, typed_values
+from qbeast_core.log.values import partition_texts, typed_values
 from tests.helpers.examples import examples
 from tests.helpers.handmade_log import PROTOCOL, add, metadata, write_log
 

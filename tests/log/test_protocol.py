@@ -7,7 +7,6 @@ import pytest
 
 from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError
 from qbeast_core.log.actions import Metadata, Protocol
-from qbeast_core.log.columns.declared_rules import declared_rules
 from qbeast_core.log.protocol import (
     Brings,
     check_readable,
@@ -15,6 +14,7 @@ from qbeast_core.log.protocol import (
     in_commit_timestamps,
     required_protocol,
 )
+from qbeast_core.log.rules import declared_rules
 
 PLAIN = Protocol(min_reader_version=1, min_writer_version=2)
 HARMLESS = [

@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 
 from qbeast_core.log.actions import AddFile, Metadata, Protocol, RemoveFile, Txn
-from qbeast_core.log.delta_schema import schema_to_delta
-from qbeast_core.log.files.file_changes import FileChange, LiveFiles
-from qbeast_core.log.intent import WriteIntent, merge_metadata
+from qbeast_core.log.protocol import WriteIntent, merge_metadata
 from qbeast_core.log.rebase import Rebased, found_dialect, rebase
+from qbeast_core.log.schema import schema_to_delta
+from qbeast_core.log.values import FileChange, LiveFiles
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import TableConfig
 from tests.helpers.intents import METADATA, block, revision

@@ -9,7 +9,7 @@ from deltalake import Schema
 from hypothesis import given
 
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
-from qbeast_core.log.delta_schema import schema_from_delta, schema_problems, schema_to_delta
+from qbeast_core.log.schema import schema_from_delta, schema_problems, schema_to_delta
 from tests.helpers.schemas import SCHEMAS
 
 

@@ -13,8 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.log.delta_schema import schema_to_delta
-from qbeast_core.log.files.stats import file_stats, stats_columns
+from qbeast_core.log.actions import file_stats, stats_columns
+from qbeast_core.log.schema import schema_to_delta
 from tests.helpers.handmade_log import add, features, metadata, write_log
 
 TYPES = {

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from qbeast_core.log.files.old_layouts import with_blocks
+from qbeast_core.log.replay import with_blocks
 from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.index.decode_tags import build_block_table
 from qbeast_core.spec.revision import (

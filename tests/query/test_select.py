@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.log.files.old_layouts import without_copies
+from qbeast_core.log.replay import without_copies
 from qbeast_core.query.filters.nodes import Node, Unknown
 from qbeast_core.query.filters.predicate import parse_predicate
 from qbeast_core.query.index.decode_tags import build_block_table

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.log.delta_schema import schema_to_delta
+from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.table.engine.tasks.passes import SummaryTask
 from qbeast_core.tree.grid import frame_weights
 from qbeast_core.tree.summary import KEY_COLUMN, IndexSummary, summarise

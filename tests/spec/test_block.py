@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.log.files.old_layouts import block_from_flat_tags
+from qbeast_core.log.replay import block_from_flat_tags
 from qbeast_core.spec.blocks import Block, blocks_dialect, dump_blocks, parse_blocks
 
 weights = st.integers(-(2**31), 2**31 - 1)

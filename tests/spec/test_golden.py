@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from qbeast_core.log.files.old_layouts import block_from_flat_tags
+from qbeast_core.log.replay import block_from_flat_tags
 from qbeast_core.spec.blocks import blocks_dialect, dump_blocks, parse_blocks
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import TableConfig, qbeast_spark_entries

@@ -13,8 +13,8 @@ from deltalake.exceptions import CommitFailedError
 
 from qbeast_core.io.stores.local import LocalStore
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.files.file_changes import FileChange, LiveFiles, retag
-from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.protocol import WriteIntent
+from qbeast_core.log.values import FileChange, LiveFiles, retag
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from tests.helpers.at_once import Job, ours, run

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.domains import with_row_ids
+from qbeast_core.log.rebase import with_row_ids
 from qbeast_core.table.dml.change import ChangeOptions, run_change
 from qbeast_core.table.dml.matched import Delete, Update
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize

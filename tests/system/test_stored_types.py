@@ -16,7 +16,7 @@ from deltalake import DeltaTable, QueryBuilder
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.log.files.stats import file_stats, stats_columns
+from qbeast_core.log.actions import file_stats, stats_columns
 from tests.helpers.handmade_log import PROTOCOL, add, features, metadata, write_log
 
 NUMBERS = [1, None, -3]

@@ -19,7 +19,7 @@ from qbeast_core.io.parquet.footer import (
 )
 from qbeast_core.io.parquet.tail import parse_tail
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.files.tag_copy import TagCopy, parse_copy
+from qbeast_core.log.replay import TagCopy, parse_copy
 from qbeast_core.space.values import I32Array, U32Array
 from qbeast_core.spec.blocks import Block, dump_layout
 from qbeast_core.spec.revision import Revision

@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.log.files.replay import SPELLED_DIFFERENTLY
+from qbeast_core.log.replay import SPELLED_DIFFERENTLY
 from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.index.decode_tags import characters_per_level
 from qbeast_core.space.values import MAX_WEIGHT

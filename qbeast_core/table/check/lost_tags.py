@@ -13,8 +13,7 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
-from qbeast_core.log.files.replay import TAG_KEYS
-from qbeast_core.log.files.tag_copy import RULES, RULES_TAG, digest_of
+from qbeast_core.log.replay import RULES, RULES_TAG, TAG_KEYS, digest_of
 from qbeast_core.query.index.decode_tags import fits_schema
 from qbeast_core.spec.blocks import BlocksDialect, dump_blocks
 from qbeast_core.spec.revision import Revision

@@ -13,12 +13,11 @@ import polars as pl
 
 from qbeast_core.io.parquet.footer import Unreadable, read_footer, stored_size
 from qbeast_core.log.actions import AddFile, Metadata
-from qbeast_core.log.files.deletion_vector import FileKey, file_key, parse_vector
-from qbeast_core.log.files.file_changes import LastChange, retag
-from qbeast_core.log.files.old_layouts import FLAT_KEYS
-from qbeast_core.log.files.replay import TAG_KEYS
+from qbeast_core.log.deletion_vectors import FileKey, file_key, parse_vector
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import dialect_of
+from qbeast_core.log.replay import FLAT_KEYS, TAG_KEYS
+from qbeast_core.log.values import LastChange, retag
 from qbeast_core.results import Result
 from qbeast_core.spec.blocks import BlocksDialect, FilePath, respell_blocks
 from qbeast_core.spec.revision import STAGING_REVISION_ID

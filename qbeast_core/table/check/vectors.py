@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from qbeast_core.errors import QbeastError
 from qbeast_core.io.stores.store import map_files
-from qbeast_core.log.files.deletion_vector import parse_vector, vector_path
+from qbeast_core.log.deletion_vectors import parse_vector, vector_path
 from qbeast_core.space.values import I64Array
 from qbeast_core.table.check.faults import Fault
 from qbeast_core.table.snapshot.deletion_vectors import deleted_rows

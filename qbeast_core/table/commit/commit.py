@@ -35,12 +35,18 @@ from qbeast_core.log.actions import (
     dump_commit,
     parse_commit,
 )
-from qbeast_core.log.domains import PRESERVED
-from qbeast_core.log.files.file_changes import FileChangePlanner
-from qbeast_core.log.files.replay import with_adds
-from qbeast_core.log.intent import WriteIntent, already_applied, find_conflict
-from qbeast_core.log.protocol import Brings, WriteMode, check_writable, in_commit_timestamps
-from qbeast_core.log.rebase import Rebased, rebase
+from qbeast_core.log.protocol import (
+    Brings,
+    WriteIntent,
+    WriteMode,
+    already_applied,
+    check_writable,
+    find_conflict,
+    in_commit_timestamps,
+)
+from qbeast_core.log.rebase import PRESERVED, Rebased, rebase
+from qbeast_core.log.replay import with_adds
+from qbeast_core.log.values import FileChangePlanner
 from qbeast_core.query.index.block_table import NO_REVISION, BlockTable
 from qbeast_core.query.index.decode_tags import build_block_table, fits_schema, index_of_blocks
 from qbeast_core.support.runtime import LOG, caller_stacklevel, new_id, now_ms

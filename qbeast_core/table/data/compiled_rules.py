@@ -10,10 +10,9 @@ from typing import NoReturn
 import polars as pl
 
 from qbeast_core.errors import UnsupportedTableError
-from qbeast_core.log.actions import Metadata, Protocol
-from qbeast_core.log.columns.declared_rules import DeclaredRules, declared_rules
-from qbeast_core.log.files.stats import names_text
+from qbeast_core.log.actions import Metadata, Protocol, names_text
 from qbeast_core.log.protocol import unsupported_rule
+from qbeast_core.log.rules import DeclaredRules, declared_rules
 from qbeast_core.query.sql.values import InvalidSqlError, UnknownColumnError, half_up
 from qbeast_core.support.plain_text import reason_of
 from qbeast_core.table.data.expressions import UTC_NOW

@@ -25,14 +25,13 @@ from qbeast_core.io.parquet.encodings import (
 from qbeast_core.io.parquet.few_values import place_values, used_values
 from qbeast_core.io.parquet.tail import cuts_of
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.actions import AddFile, CdcFile
-from qbeast_core.log.columns.file_values import folder_of, partition_values
-from qbeast_core.log.columns.schema_fields import statistics_schema
-from qbeast_core.log.columns.stored import PLAIN, StoredColumns, sample_column_of
-from qbeast_core.log.domains import hidden_columns
-from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, leaves_of, stats_columns
-from qbeast_core.log.files.tag_copy import RULES, RULES_TAG, FileIndex, dump_copy
-from qbeast_core.log.properties import Codec, codec_of
+from qbeast_core.log.actions import STATS_COLUMNS, AddFile, CdcFile, file_stats, leaves_of, stats_columns
+from qbeast_core.log.columns import PLAIN, StoredColumns, sample_column_of
+from qbeast_core.log.protocol import Codec, codec_of
+from qbeast_core.log.rebase import hidden_columns
+from qbeast_core.log.replay import RULES, RULES_TAG, FileIndex, dump_copy
+from qbeast_core.log.schema import statistics_schema
+from qbeast_core.log.values import folder_of, partition_values
 from qbeast_core.space.values import I32Array, U32Array, sample_values
 from qbeast_core.spec.blocks import BlocksDialect, FilePath, Layout, dump_layout
 from qbeast_core.support.runtime import Progress, ProgressCallback, new_id

@@ -9,9 +9,9 @@ import numpy as np
 from qbeast_core.io.parquet.pages import PageReader, PageRequest
 from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.columns.file_values import PartitionTexts
-from qbeast_core.log.columns.stored import StoredColumns
-from qbeast_core.log.domains import RowIdsOfFile
+from qbeast_core.log.columns import StoredColumns
+from qbeast_core.log.rebase import RowIdsOfFile
+from qbeast_core.log.values import PartitionTexts
 from qbeast_core.query.plan.draws import FileDraw
 from qbeast_core.space.values import BoolArray, I64Array
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError, UnsupportedTableError
 from qbeast_core.log.actions import Protocol
-from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.log.columns import StoredColumns
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.spec.revision import Revision
 from qbeast_core.tree.grid import can_be_hashed, data_type_of

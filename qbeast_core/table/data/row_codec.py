@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from qbeast_core.log.columns.file_values import typed_values
-from qbeast_core.log.columns.schema_fields import VOID
-from qbeast_core.log.columns.stored import COLUMN_ID, NESTED_IDS, StoredColumns, physical_name
+from qbeast_core.log.columns import COLUMN_ID, NESTED_IDS, StoredColumns, physical_name
+from qbeast_core.log.schema import VOID
+from qbeast_core.log.values import typed_values
 
 if TYPE_CHECKING:  # workers that write files do not read any, and the other way round
     from qbeast_core.io.parquet.encode import EncodedFile

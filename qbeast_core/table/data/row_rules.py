@@ -16,12 +16,12 @@ from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.support.plain_text import excerpt, reason_of
 
 if TYPE_CHECKING:  # workers that check rules do not read them
-    from qbeast_core.log.columns.declared_rules import Identity
+    from qbeast_core.log.rules import Identity
 
 
 import numpy as np
 
-from qbeast_core.log.columns.declared_rules import Identity
+from qbeast_core.log.rules import Identity
 
 RuleKind: TypeAlias = Literal["constraint", "invariant", "generated column", "field without nulls"]
 _MAX_CHARACTERS: Final = 200

@@ -10,8 +10,8 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError, invalid_argument
-from qbeast_core.log.columns.schema_fields import FieldPath, fields_of
 from qbeast_core.log.protocol import CHANGE_FEED
+from qbeast_core.log.schema import FieldPath, fields_of
 from qbeast_core.spec.blocks import WEIGHT_COLUMN, BlocksDialect
 
 SchemaMode: TypeAlias = Literal["merge", "overwrite"]

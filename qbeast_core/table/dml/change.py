@@ -14,8 +14,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError, invalid_argument, unknown_columns
 from qbeast_core.log.actions import Txn
-from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.protocol import Brings, WriteMode, check_writable, damaged_index
+from qbeast_core.log.protocol import Brings, WriteIntent, WriteMode, check_writable, damaged_index
 from qbeast_core.progress import ProgressLike, callback_of
 from qbeast_core.space.values import BoolArray
 from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms, report

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from pyroaring import BitMap64
 
-from qbeast_core.log.files.deletion_vector import row_set
+from qbeast_core.log.deletion_vectors import row_set
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.data.file_scan import FileScan, TableFiles

@@ -11,7 +11,7 @@ import orjson
 
 from qbeast_core.errors import InvalidColumnsError, TableExistsError, invalid_argument
 from qbeast_core.io.stores.location import Location
-from qbeast_core.log.columns.declared_rules import with_high_water_marks
+from qbeast_core.log.rules import with_high_water_marks
 from qbeast_core.table.data.expressions import Predicate, condition_of
 from qbeast_core.table.dml.change import ChangeOptions, run_change
 from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan, ChangeResult

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
-from qbeast_core.log.domains import RowIdColumns
+from qbeast_core.log.rebase import RowIdColumns
 from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.support.plain_text import reason_of
 from qbeast_core.table.data.expressions import Condition

@@ -11,9 +11,9 @@ import polars as pl
 from qbeast_core.io.parquet.encodings import choose_dictionary, page_rows_within
 from qbeast_core.io.parquet.tail import PageCuts
 from qbeast_core.log.actions import CHANGE_FOLDER, CdcFile
-from qbeast_core.log.columns.file_values import partition_values
-from qbeast_core.log.columns.stored import StoredColumns
-from qbeast_core.log.properties import Codec, codec_of
+from qbeast_core.log.columns import StoredColumns
+from qbeast_core.log.protocol import Codec, codec_of
+from qbeast_core.log.values import partition_values
 from qbeast_core.space.values import sample_values
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.support.runtime import new_id

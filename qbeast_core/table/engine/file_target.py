@@ -10,7 +10,7 @@ import polars as pl
 
 from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.columns.stored import StoredColumns, sample_column_of, without_values
+from qbeast_core.log.columns import StoredColumns, sample_column_of, without_values
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from qbeast_core.support.runtime import now_ms

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.columns.file_values import typed_partitions
-from qbeast_core.log.domains import clustered_by_others, is_clustered
+from qbeast_core.log.rebase import clustered_by_others, is_clustered
+from qbeast_core.log.values import typed_partitions
 from qbeast_core.query.index.block_table import NO_REVISION, BlockTable
 from qbeast_core.query.index.decode_tags import fits_schema
 from qbeast_core.space.cubes import Cubes, decode_cubes

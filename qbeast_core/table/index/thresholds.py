@@ -9,8 +9,8 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.log.actions import AddFile, Metadata
-from qbeast_core.log.columns.stored import StoredColumns, named_revision, stored_revision
-from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.columns import StoredColumns, named_revision, stored_revision
+from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.space.values import MAX_WEIGHT
 from qbeast_core.spec.blocks import Block, FilePath
 from qbeast_core.spec.revision import Revision

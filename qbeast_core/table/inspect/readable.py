@@ -10,8 +10,8 @@ from typing import NamedTuple
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.io.stores.local import status_of
 from qbeast_core.io.stores.store import Store, map_files
-from qbeast_core.log.files.deletion_vector import FileKey, file_key, file_paths, parse_vector
-from qbeast_core.log.files.replay import actions_of
+from qbeast_core.log.deletion_vectors import FileKey, file_key, file_paths, parse_vector
+from qbeast_core.log.replay import actions_of
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.table.snapshot.log_files import COMMIT, LogFiles, complete_checkpoints, read_commit
 from qbeast_core.table.snapshot.snapshot import Snapshot

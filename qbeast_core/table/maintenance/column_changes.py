@@ -12,9 +12,9 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError, invalid_argument, unknown_columns
 from qbeast_core.log.actions import Metadata
-from qbeast_core.log.columns.mapping import dropped, renamed, with_mapping, with_sample_column
-from qbeast_core.log.columns.schema_fields import Field, FieldPath, field_paths, fields_of, inner_fields
+from qbeast_core.log.columns import dropped, renamed, with_mapping, with_sample_column
 from qbeast_core.log.rebase import dialect_of
+from qbeast_core.log.schema import Field, FieldPath, field_paths, fields_of, inner_fields
 from qbeast_core.results import MetadataResult
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.spec.table_config import BLOCKS_DIALECT

@@ -20,10 +20,9 @@ from qbeast_core.errors import (
 from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import Metadata
-from qbeast_core.log.columns.stored import PLAIN, StoredColumns, config_by_name
-from qbeast_core.log.delta_schema import schema_to_delta
-from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.columns import PLAIN, StoredColumns, config_by_name
+from qbeast_core.log.protocol import WriteIntent, check_writable
+from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.results import Result
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import ColumnSpec

@@ -14,8 +14,8 @@ from qbeast_core.errors import HiddenColumnWarning, InvalidColumnsError, Invalid
 from qbeast_core.io.parquet.footer import Unreadable, read_footer, stored_size
 from qbeast_core.io.stores.store import map_files
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.files.file_changes import LastChange, retag
 from qbeast_core.log.protocol import DELETION_VECTORS, may_hide_rows
+from qbeast_core.log.values import LastChange, retag
 from qbeast_core.results import Result
 from qbeast_core.spec.blocks import WEIGHT_COLUMN, BlocksDialect, respell_blocks
 from qbeast_core.spec.revision import (

@@ -9,13 +9,11 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError, invalid_argument
-from qbeast_core.log.columns.declared_rules import CONSTRAINT
-from qbeast_core.log.columns.mapping import with_fields
-from qbeast_core.log.delta_schema import merged_schema
-from qbeast_core.log.properties import SETTABLE, expected_value
-from qbeast_core.log.protocol import DELETION_VECTORS, is_true
+from qbeast_core.log.columns import with_fields
+from qbeast_core.log.protocol import DELETION_VECTORS, SETTABLE, expected_value, is_true
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.log.type_names import NAMES, TypeLike, type_of
+from qbeast_core.log.rules import CONSTRAINT
+from qbeast_core.log.schema import NAMES, TypeLike, merged_schema, type_of
 from qbeast_core.results import MetadataResult
 from qbeast_core.spec.table_config import IMPORTANCE
 from qbeast_core.support.runtime import new_id

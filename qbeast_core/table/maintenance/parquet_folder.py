@@ -26,10 +26,9 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.parquet.footer import Unreadable, read_footer_bytes
 from qbeast_core.io.stores.store import Store, map_files
-from qbeast_core.log.actions import AddFile
-from qbeast_core.log.columns.file_values import NULL_FOLDER, typed_values
-from qbeast_core.log.delta_schema import schema_to_delta
-from qbeast_core.log.files.stats import file_stats, stats_columns
+from qbeast_core.log.actions import AddFile, file_stats, stats_columns
+from qbeast_core.log.schema import schema_to_delta
+from qbeast_core.log.values import NULL_FOLDER, typed_values
 from qbeast_core.spec.blocks import WEIGHT_COLUMN, FilePath
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.found_instead import hive_copy

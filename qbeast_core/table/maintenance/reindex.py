@@ -10,9 +10,8 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError, changed_before
 from qbeast_core.log.actions import Metadata
-from qbeast_core.log.columns.stored import stored_revision, stored_specs
-from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.columns import stored_revision, stored_specs
+from qbeast_core.log.protocol import WriteIntent, check_writable
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.results import Result
 from qbeast_core.spec.revision import STAGING_REVISION_ID, ColumnSpec, Revision, staging_revision

@@ -14,11 +14,10 @@ from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.resolve import refuse_link_out
 from qbeast_core.io.stores.store import Entry, Store, map_files
 from qbeast_core.log.actions import CHANGE_FOLDER
-from qbeast_core.log.files.deletion_vector import file_paths, parse_vector
-from qbeast_core.log.files.file_changes import NEVER_MS
-from qbeast_core.log.files.replay import LogState, actions_of
-from qbeast_core.log.properties import interval_hours
-from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.deletion_vectors import file_paths, parse_vector
+from qbeast_core.log.protocol import check_writable, interval_hours
+from qbeast_core.log.replay import LogState, actions_of
+from qbeast_core.log.values import NEVER_MS
 from qbeast_core.results import Result
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY

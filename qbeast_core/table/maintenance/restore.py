@@ -10,11 +10,11 @@ from qbeast_core.errors import NotQbeastTableError, VersionNotFoundError
 from qbeast_core.io.parquet.footer import stored_size
 from qbeast_core.io.stores.store import map_files
 from qbeast_core.log.actions import AddFile, Metadata, parse_commit
-from qbeast_core.log.columns.declared_rules import identity_columns, keeping_high_water_marks
-from qbeast_core.log.columns.mapping import with_max_id
-from qbeast_core.log.files.deletion_vector import FileKey, file_key, file_paths
-from qbeast_core.log.files.file_changes import FileChange, LastChange, LiveFiles
+from qbeast_core.log.columns import with_max_id
+from qbeast_core.log.deletion_vectors import FileKey, file_key, file_paths
 from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.rules import identity_columns, keeping_high_water_marks
+from qbeast_core.log.values import FileChange, LastChange, LiveFiles
 from qbeast_core.results import Result
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.spec.table_config import HIGHEST_REVISION_ID

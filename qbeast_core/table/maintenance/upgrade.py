@@ -9,8 +9,8 @@ from typing import Final, Literal, TypeAlias, get_args
 from qbeast_core.errors import InvalidMetadataError, NotQbeastTableError, QbeastWarning, check_choice
 from qbeast_core.io.stores.location import Location
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.files.file_changes import FileChange, LastChange, LiveFiles, retag
-from qbeast_core.log.files.old_layouts import FLAT_KEYS, block_from_flat_tags
+from qbeast_core.log.replay import FLAT_KEYS, block_from_flat_tags
+from qbeast_core.log.values import FileChange, LastChange, LiveFiles, retag
 from qbeast_core.results import Result
 from qbeast_core.spec.blocks import BlocksDialect, dump_blocks, parse_blocks
 from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX

@@ -12,20 +12,20 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import UnsupportedTableError, unknown_columns
-from qbeast_core.log.columns.schema_fields import (
+from qbeast_core.log.columns import StoredColumns
+from qbeast_core.log.protocol import WriteIntent, check_writable
+from qbeast_core.log.schema import (
     ENABLED,
     TYPE_CHANGES,
+    VARIANT,
     VOID,
     TypeChange,
+    TypeLike,
     changes_hash,
     is_variant,
     is_widening,
+    schema_to_delta,
 )
-from qbeast_core.log.columns.stored import StoredColumns
-from qbeast_core.log.delta_schema import VARIANT, schema_to_delta
-from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.protocol import check_writable
-from qbeast_core.log.type_names import TypeLike
 from qbeast_core.results import MetadataResult
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata

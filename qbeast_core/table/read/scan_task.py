@@ -12,7 +12,7 @@ import polars as pl
 from qbeast_core.errors import QbeastError, StorageError
 from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.log.columns import StoredColumns
 from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.plan.weight_range import KeyChoice, WeightRange
 from qbeast_core.space.values import I64Array

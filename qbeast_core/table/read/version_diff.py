@@ -10,7 +10,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, VersionNotFoundError, invalid_argument, unknown_columns
 from qbeast_core.log.actions import AddFile, RemoveFile
-from qbeast_core.log.files.file_changes import removes_of
+from qbeast_core.log.values import removes_of
 from qbeast_core.table.data.schema import CHANGE_TYPE, FEED_COLUMNS
 from qbeast_core.table.read.changed_files import ChangeReader, CommitChanges
 from qbeast_core.table.read.changes import change_reader, commits_between, shown_rows

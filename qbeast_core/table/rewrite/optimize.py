@@ -17,8 +17,7 @@ from qbeast_core.errors import (
     check_choice,
     invalid_argument,
 )
-from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.protocol import WriteIntent, check_writable
 from qbeast_core.query.plan.weight_range import Share, share_of
 from qbeast_core.results import RewriteResult
 from qbeast_core.space.values import I64Array

@@ -11,11 +11,10 @@ import polars as pl
 from pyroaring import BitMap64
 
 from qbeast_core.errors import CommitConflictError
-from qbeast_core.log.actions import AddFile
-from qbeast_core.log.files.deletion_vector import dump_vectors, row_set
-from qbeast_core.log.files.file_changes import removes_of
-from qbeast_core.log.files.stats import with_wide_bounds
-from qbeast_core.log.intent import MarkedFile, WriteIntent
+from qbeast_core.log.actions import AddFile, with_wide_bounds
+from qbeast_core.log.deletion_vectors import dump_vectors, row_set
+from qbeast_core.log.protocol import MarkedFile, WriteIntent
+from qbeast_core.log.values import removes_of
 from qbeast_core.support.runtime import LOG
 from qbeast_core.table.commit.commit import CommitOutcome, discarding, publish
 from qbeast_core.table.data.data_files import delete_files

@@ -16,7 +16,7 @@ import polars as pl
 from qbeast_core.errors import InvalidMetadataError, StorageError
 from qbeast_core.io.parquet.footer import Unreadable, read_footer
 from qbeast_core.io.stores.store import Range, Store, map_files
-from qbeast_core.log.files.deletion_vector import (
+from qbeast_core.log.deletion_vectors import (
     FILE_FORMAT,
     NUMBER_BYTES,
     MalformedBitmap,

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.log.files.deletion_vector import parse_vector
+from qbeast_core.log.deletion_vectors import parse_vector
 from qbeast_core.space.values import I64Array
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.table.snapshot.deletion_vectors import ListedFiles, deleted_rows

@@ -26,10 +26,10 @@ from qbeast_core.errors import InvalidMetadataError, QbeastError, QbeastWarning,
 from qbeast_core.io.parquet.footer import stored_size
 from qbeast_core.io.stores.store import Entry, Store, map_files
 from qbeast_core.io.stores.temporary_folder import TemporaryFolder
-from qbeast_core.log.columns.file_values import partition_texts, typed_values
-from qbeast_core.log.columns.stored import physical_name
-from qbeast_core.log.delta_schema import type_from_delta
-from qbeast_core.log.files.replay import LogState, actions_of
+from qbeast_core.log.columns import physical_name
+from qbeast_core.log.replay import LogState, actions_of
+from qbeast_core.log.schema import type_from_delta
+from qbeast_core.log.values import partition_texts, typed_values
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY

@@ -18,7 +18,7 @@ from qbeast_core.errors import CommitUnknownError, InvalidMetadataError, Storage
 from qbeast_core.io.stores.local import status_of
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.log.actions import CommitInfo, commit_times, parse_commit
-from qbeast_core.log.files.replay import LogState, actions_of
+from qbeast_core.log.replay import LogState, actions_of
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 

@@ -26,24 +26,19 @@ from qbeast_core.io.stores.local import status_of
 from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, Protocol
-from qbeast_core.log.columns.file_values import (
-    PartitionTexts,
-    partition_texts,
-    sound_bounds,
-    statistics_by_name,
-)
-from qbeast_core.log.columns.stored import StoredColumns, config_by_name, sample_column_of
-from qbeast_core.log.delta_schema import schema_from_delta
-from qbeast_core.log.domains import (
+from qbeast_core.log.columns import StoredColumns, config_by_name, sample_column_of
+from qbeast_core.log.protocol import WriteIntent
+from qbeast_core.log.rebase import (
     RowIdColumns,
     RowIdsOfFile,
     clustering_columns,
+    dialect_of,
     is_clustered,
     row_id_columns,
 )
-from qbeast_core.log.files.file_changes import LiveFiles
-from qbeast_core.log.files.old_layouts import NO_COPIES, CopiedRows, without_copies
-from qbeast_core.log.files.replay import (
+from qbeast_core.log.replay import (
+    NO_COPIES,
+    CopiedRows,
     LogState,
     contradictions,
     domains_of,
@@ -51,9 +46,16 @@ from qbeast_core.log.files.replay import (
     needs_removes,
     newest_adds,
     whole_files,
+    without_copies,
 )
-from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.rebase import dialect_of
+from qbeast_core.log.schema import schema_from_delta
+from qbeast_core.log.values import (
+    LiveFiles,
+    PartitionTexts,
+    partition_texts,
+    sound_bounds,
+    statistics_by_name,
+)
 from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.index.decode_tags import build_block_table
 from qbeast_core.spec.blocks import FilePath

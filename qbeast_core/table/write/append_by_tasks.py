@@ -22,7 +22,7 @@ from qbeast_core.errors import (
 from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile, Metadata
-from qbeast_core.log.columns.declared_rules import declared_rules
+from qbeast_core.log.rules import declared_rules
 from qbeast_core.spec.revision import ColumnSpec, parse_column_spec
 from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding
 from qbeast_core.table.data.data_files import delete_files

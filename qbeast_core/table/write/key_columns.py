@@ -9,7 +9,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, unknown_columns
 from qbeast_core.log.actions import Metadata
-from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.log.columns import StoredColumns
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.table_config import SAMPLE_BY, TableConfig
 from qbeast_core.support.suggestions import did_you_mean

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, check_choice, invalid_argument
-from qbeast_core.log.properties import COMPRESSION, stored_codec
-from qbeast_core.log.protocol import CHANGE_FEED, DELETION_VECTORS
+from qbeast_core.log.protocol import CHANGE_FEED, COMPRESSION, DELETION_VECTORS, stored_codec
 from qbeast_core.space.values import NumberColumn, number_values
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.table_config import MAX_IMPORTANCE

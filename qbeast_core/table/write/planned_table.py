@@ -15,14 +15,18 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.stores.location import Location
 from qbeast_core.log.actions import AddFile, Metadata, Txn
-from qbeast_core.log.columns.mapping import with_fields, with_sample_column
-from qbeast_core.log.columns.schema_fields import with_notes
-from qbeast_core.log.columns.stored import StoredColumns, without_values
-from qbeast_core.log.delta_schema import merged_schema, noted_fields, schema_to_delta, without_nulls
-from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.properties import COMPRESSION, codec_of
-from qbeast_core.log.protocol import CHANGE_FEED, DELETION_VECTORS, WriteMode, is_true
+from qbeast_core.log.columns import StoredColumns, with_fields, with_sample_column, without_values
+from qbeast_core.log.protocol import (
+    CHANGE_FEED,
+    COMPRESSION,
+    DELETION_VECTORS,
+    WriteIntent,
+    WriteMode,
+    codec_of,
+    is_true,
+)
 from qbeast_core.log.rebase import dialect_of, found_dialect
+from qbeast_core.log.schema import merged_schema, noted_fields, schema_to_delta, with_notes, without_nulls
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import ColumnSpec
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries, stored_importance

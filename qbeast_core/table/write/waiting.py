@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.log.actions import Metadata
-from qbeast_core.log.columns.stored import StoredColumns, stored_revision, stored_specs
+from qbeast_core.log.columns import StoredColumns, stored_revision, stored_specs
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import ColumnSpec, staging_revision
 from qbeast_core.spec.table_config import (

@@ -14,9 +14,8 @@ from qbeast_core.errors import TableExistsError
 from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.columns.declared_rules import Identity, declared_rules, with_high_water_marks
-from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.protocol import WriteMode
+from qbeast_core.log.protocol import WriteIntent, WriteMode
+from qbeast_core.log.rules import Identity, declared_rules, with_high_water_marks
 from qbeast_core.results import FilesResult
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import refuse_forked

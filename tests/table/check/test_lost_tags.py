@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.log.actions import Metadata
-from qbeast_core.log.columns.stored import PHYSICAL_NAME, StoredColumns
-from qbeast_core.log.files.tag_copy import digest_of, parse_copy
+from qbeast_core.log.columns import PHYSICAL_NAME, StoredColumns
+from qbeast_core.log.replay import digest_of, parse_copy
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data import data_files
 from tests.helpers import damage as d

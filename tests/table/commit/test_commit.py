@@ -20,7 +20,7 @@ from qbeast_core.errors import (
 from qbeast_core.io.stores.local import LocalStore
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import Txn
-from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh
 from tests.helpers.handmade_log import PROTOCOL, add, features, metadata, remove, write_log

@@ -11,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 import qbeast
-from qbeast_core.log.delta_schema import schema_to_delta
+from qbeast_core.log.schema import schema_to_delta
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.mixed_columns import (
     ROWS,

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from qbeast_core.log.actions import Protocol
-from qbeast_core.log.columns.stored import PLAIN
+from qbeast_core.log.columns import PLAIN
 from qbeast_core.query.index.decode_tags import build_block_table
 from qbeast_core.spec.blocks import Block, dump_blocks
 from qbeast_core.table.index.live_index import Index

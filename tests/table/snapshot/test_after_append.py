@@ -11,7 +11,7 @@ from hypothesis import given
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.query.index.decode_tags import decode_tags
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.index.key_counts import counts_of

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.log.files.deletion_vector import MalformedBitmap, parse_bitmap
+from qbeast_core.log.deletion_vectors import MalformedBitmap, parse_bitmap
 from qbeast_core.space.values import I64Array
 from tests.helpers.examples import examples
 from tests.helpers.handmade_log import add, features, metadata, write_log

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.log.files.deletion_vector import vector_path
+from qbeast_core.log.deletion_vectors import vector_path
 from tests.helpers.tables import assert_same_rows
 
 ROWS = pl.DataFrame({"id": range(900), "p": [i // 300 for i in range(900)]})

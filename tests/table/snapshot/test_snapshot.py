@@ -16,7 +16,7 @@ from qbeast_core.errors import (
     UnsupportedTableError,
     VersionNotFoundError,
 )
-from qbeast_core.log.files.replay import TAG_COLUMNS
+from qbeast_core.log.replay import TAG_COLUMNS
 from qbeast_core.table.snapshot.log_files import newest_checkpoint
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh
 from tests.helpers.handmade_log import PROTOCOL, add, features, metadata, remove, replay, write_log

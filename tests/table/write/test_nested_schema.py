@@ -13,7 +13,7 @@ from hypothesis import given
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.log.delta_schema import merged_schema, schema_from_delta, schema_to_delta
+from qbeast_core.log.schema import merged_schema, schema_from_delta, schema_to_delta
 from qbeast_core.table.data.schema import fit_frame
 from tests.helpers.schemas import SCHEMAS
 from tests.helpers.tables import SPILL

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.io.stores.location import Location
-from qbeast_core.log.columns.stored import StoredColumns
-from qbeast_core.log.delta_schema import schema_to_delta
+from qbeast_core.log.columns import StoredColumns
+from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.table.engine.file_target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.store_files import PlainTask
 from qbeast_core.table.snapshot.snapshot import load_snapshot

@@ -12,7 +12,7 @@ import polars as pl
 from pyroaring import BitMap64
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.log.files.deletion_vector import row_set
+from qbeast_core.log.deletion_vectors import row_set
 from qbeast_core.space.values import I64Array
 from qbeast_core.support.joins import join_equal, own_column
 from qbeast_core.table.data.file_scan import FileScan, TableFiles

@@ -12,9 +12,9 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError
-from qbeast_core.log.columns.declared_rules import with_high_water_marks
-from qbeast_core.log.delta_schema import merged_schema
 from qbeast_core.log.protocol import WriteMode
+from qbeast_core.log.rules import with_high_water_marks
+from qbeast_core.log.schema import merged_schema
 from qbeast_core.space.values import BoolArray
 from qbeast_core.table.data.row_rules import RowRules, drawn_for
 from qbeast_core.table.data.schema import case_problems, name_problems, refuse_sample_column

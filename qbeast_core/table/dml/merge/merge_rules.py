@@ -12,7 +12,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.io.stores.location import Location
-from qbeast_core.log.columns.declared_rules import Identity
+from qbeast_core.log.rules import Identity
 from qbeast_core.table.data.file_scan import TableFiles
 from qbeast_core.table.data.row_rules import AppliedRules
 from qbeast_core.table.data.schema import fit_frame

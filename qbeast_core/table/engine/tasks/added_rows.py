@@ -12,7 +12,7 @@ import polars as pl
 
 from qbeast_core.io.stores.location import Location
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.columns.declared_rules import Identity
+from qbeast_core.log.rules import Identity
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.row_rules import with_numbers
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.files.tag_copy import FileIndex
+from qbeast_core.log.replay import FileIndex
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.space.values import MAX_WEIGHT, BoolArray, I32Array, I64Array, U64Array
 from qbeast_core.spec.blocks import Block

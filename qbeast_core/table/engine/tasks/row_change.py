@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.files.tag_copy import FileIndex
+from qbeast_core.log.replay import FileIndex
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.values import I32Array, I64Array
 from qbeast_core.spec.blocks import Block

@@ -10,7 +10,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.files.tag_copy import FileIndex
+from qbeast_core.log.replay import FileIndex
 from qbeast_core.space.values import I32Array
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import FileSettings, arrange_rows, delete_data_files, store_file

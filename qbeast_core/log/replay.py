@@ -1,9 +1,16 @@
-"""Replay a log: the live files with their index tags, and their whole add actions.
+"""Replay a log: the live files with their index tags, also of old layouts and of copies in files (format 11 and 14).
+
+A file of such a layout has one block, whose fields are flat tags. It gets the `blocks` tag that an upgrade would write.
+Files whose rows are also in other files leave the live files.
 
 `deltalake` lists the live files, but it compares paths as they are written. The protocol and Spark compare decoded
 paths. A file that was added as ``a%2Bb.parquet`` and removed as ``a+b.parquet`` (the deletes of `deltalake` write so)
 stays in its list; the replay here removes it. Tags come from the newest add of each path. A fault in tags can prevent
 skipping files, but no row is lost.
+
+A program that drops the tags from the log leaves the files as they are, so that a repair can restore the tags. The copy
+holds what the rows of the file do not give: the revision, the cubes and the bands. The number of the revision and the
+thresholds may differ from the log: a commit chooses them after the files are written.
 """
 
 from __future__ import annotations
@@ -17,18 +24,136 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import orjson
 import polars as pl
+from pydantic import TypeAdapter
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, Protocol
-from qbeast_core.log.files.deletion_vector import FileKey, file_key, parse_vector, without_nulls
-from qbeast_core.log.files.file_changes import NEVER_MS, LiveFiles
-from qbeast_core.log.files.old_layouts import FLAT_KEYS, with_blocks
-from qbeast_core.spec.blocks import MAX_ROWS, FilePath
+from qbeast_core.log.columns import StoredColumns, stored_revision
+from qbeast_core.log.deletion_vectors import FileKey, file_key, parse_vector, without_nulls
+from qbeast_core.log.values import NEVER_MS, LiveFiles
+from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.spec.blocks import (
+    MAX_ROWS,
+    Block,
+    FilePath,
+    Layout,
+    dump_shape,
+    pack_blocks,
+    parse_blocks,
+    parse_shape,
+    read_text,
+    unpack_blocks,
+)
+from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
+
+# Column -> tag key of the fields that become `blocks`. The tag `state` stays: it marks files of old layouts.
+FLAT_KEYS: Final[Mapping[str, str]] = {
+    "cube": "cube",
+    "min_weight": "minWeight",
+    "max_weight": "maxWeight",
+    "element_count": "elementCount",
+}
+
+COPIED_STATES: Final = ("REPLICATED", "ANNOUNCED")
+_FLAT_BLOCK: Final = TypeAdapter(Block)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopiedRows:
+    """The copies of rows in a version. Other readers return them, this library does not."""
+
+    # Files that hold nothing else, in the columns of the live files.
+    files: pl.DataFrame = field(default_factory=pl.DataFrame)
+    # Decoded paths of live files with copies beside other rows. Their tags do not show which rows are copies.
+    mixed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.files.height or self.mixed)
+
+
+NO_COPIES: Final = CopiedRows()
+
+
+def with_blocks(tags: pl.DataFrame) -> pl.DataFrame:
+    """Return the tags of files with `blocks` instead of flat tags.
+
+    >>> flat = {"cube": "A", "min_weight": -5, "max_weight": 7, "element_count": 2}
+    >>> tags = pl.DataFrame([{"blocks": None, "state": "FLOODED", **flat}], schema_overrides={"blocks": pl.String})
+    >>> with_blocks(tags).row(0)
+    ('[{"cubeId":"A","minWeight":-5,"maxWeight":7,"elementCount":2,"replicated":false}]', 'FLOODED')
+    """
+    if tags["cube"].null_count() < tags.height:
+        block = pl.struct(
+            pl.col("cube").alias("cubeId"),
+            pl.col("min_weight").fill_null(MIN_WEIGHT).alias("minWeight"),
+            pl.col("max_weight").fill_null(MAX_WEIGHT).alias("maxWeight"),
+            pl.col("element_count").fill_null(0).alias("elementCount"),
+            pl.col("state").is_in(COPIED_STATES).fill_null(value=False).alias("replicated"),
+        )
+        is_flat = pl.col("blocks").is_null() & pl.col("cube").is_not_null()
+        text = pl.format("[{}]", block.struct.json_encode())
+        tags = tags.with_columns(blocks=pl.when(is_flat).then(text).otherwise("blocks"))
+    return tags.drop(FLAT_KEYS)
+
+
+def without_copies(files: pl.DataFrame) -> tuple[pl.DataFrame, CopiedRows]:
+    """Return the live files without files of copies, and the copies.
+
+    Tags that contradict the statistics of their file hide no row: the file is read as a whole.
+
+    >>> block = '[{"cube":"","minWeight":0,"maxWeight":1,"replicated":%s,"elementCount":1}]'
+    >>> files = pl.DataFrame({"path": ["a", "b"], "blocks": [block % "false", block % "true"], "num_records": [1, 1],
+    ...     "miscounted": [False, False], "state": [None, None]})
+    >>> live, copies = without_copies(files)
+    >>> live["path"].to_list(), copies.files["path"].to_list()
+    (['a'], ['b'])
+    """
+    # No other value of a block is `true`; a cube may contain these letters.
+    marked = files["blocks"].cast(pl.String).str.contains("true", literal=True).arg_true().to_list()
+    if not marked:
+        return files, NO_COPIES
+    gone, mixed = list[int](), list[str]()
+    columns = ("path", "blocks", "num_records", "miscounted", "state")
+    for number, file in zip(marked, files.select(columns)[marked].iter_rows(named=True), strict=True):
+        blocks = _trusted_blocks(file)
+        if all(block.replicated for block in blocks):
+            gone += [number] if blocks else []
+        elif any(block.replicated for block in blocks):
+            mixed.append(FilePath.of_log(file["path"]).text)
+    is_gone = pl.int_range(files.height, eager=True).is_in(gone)
+    return files.filter(~is_gone), CopiedRows(files.filter(is_gone), tuple(mixed))
+
+
+def _trusted_blocks(file: Mapping[str, Any]) -> list[Block]:
+    """Return the blocks of a file; none if they cannot be read, or contradict its statistics."""
+    try:
+        blocks = parse_blocks(file["blocks"])
+    except InvalidMetadataError:
+        return []
+    if file["state"] in COPIED_STATES:  # counts of such files need not be right: they are never read
+        return blocks
+    counted, rows = file["num_records"], sum(block.element_count for block in blocks)
+    contradicts = file["miscounted"] or (counted is not None and counted != rows)
+    return [] if contradicts or any(block.min_weight > block.max_weight for block in blocks) else blocks
+
+
+def block_from_flat_tags(tags: Mapping[str, str]) -> Block:
+    """Return the block of a file from its flat tags. Raise if they cannot be read.
+
+    >>> block_from_flat_tags({"state": "FLOODED", "cube": "A", "revision": "1", "minWeight": "-5",
+    ...                       "maxWeight": "7", "elementCount": "2"})
+    Block(cube='A', min_weight=-5, max_weight=7, element_count=2, replicated=False)
+    """
+    fields = {**tags, "replicated": str(tags.get("state") in COPIED_STATES)}
+    text = json.dumps(dict(tags))
+    block: Block = read_text(lambda _: _FLAT_BLOCK.validate_strings(fields), text, what="a file's tags")
+    return block
+
 
 # Column -> tag key (format 7). The columns of `FLAT_KEYS` are translated to `blocks`.
 TAG_KEYS: Final[Mapping[str, str]] = {
@@ -463,3 +588,73 @@ def _value(value: Any, dtype: Any) -> Any:
     if dtype.is_float():
         return float(value)
     return int(value) if dtype.is_integer() else _PARSERS[dtype.base_type()](value)
+
+
+# Tag of files that follow the exact rules for coordinates (format 4), and its value.
+RULES_TAG: Final = "qbeast.rules"
+RULES: Final = "1"
+
+_REVISION, _BLOCKS, _LAYOUT = "revision", "blocks", "qbeast.layout"
+_DIGEST: Final = "qbeast.revision"
+
+
+class FileIndex(NamedTuple):
+    """The index of a file that is about to be written."""
+
+    # Its number may change at the commit.
+    revision: Revision
+    # In the order of the file. Their thresholds may change too.
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True, slots=True)
+class TagCopy:
+    """The copy of a file's tags."""
+
+    revision_digest: str
+    # In the order of the tag, with the thresholds that were planned.
+    blocks: tuple[Block, ...]
+    # Without boxes of pages and length of the file's end.
+    layout: Layout
+
+
+def dump_copy(index: FileIndex, layout: Layout, columns: StoredColumns) -> dict[str, str]:
+    """Return the key-value metadata of a file.
+
+    >>> from qbeast_core.log.columns import PLAIN
+    >>> from qbeast_core.spec.blocks import Layout
+    >>> from qbeast_core.spec.revision import staging_revision
+    >>> revision = staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500).with_id(1)
+    >>> layout = Layout(tail_bytes=41234, bands=((7, 7, -9),), box=((0, 1),), boxes=bytes(2))
+    >>> dump_copy(FileIndex(revision, [Block("", -9, 2147483647, 7)]), layout, PLAIN)["blocks"]
+    '[["",-9,7]]'
+    """
+    return {
+        _REVISION: str(index.revision.revision_id),
+        _DIGEST: digest_of(index.revision, columns),
+        _BLOCKS: pack_blocks(index.blocks),
+        RULES_TAG: RULES,
+        _LAYOUT: dump_shape(layout),
+    }
+
+
+def digest_of(revision: Revision, columns: StoredColumns) -> str:
+    """Return the digest of a revision, which a rename of columns does not change."""
+    return stored_revision(revision, columns).digest
+
+
+def parse_copy(metadata: Mapping[bytes, bytes]) -> TagCopy | None:
+    """Return the copy in the key-value metadata of a file; None if it has none, or one that cannot be read.
+
+    >>> parse_copy({b"blocks": b"[]"}) is None
+    True
+    """
+    try:
+        texts = {key: metadata[key.encode()].decode() for key in (_DIGEST, _BLOCKS, _LAYOUT, RULES_TAG)}
+        layout = parse_shape(texts[_LAYOUT])
+        blocks = unpack_blocks(texts[_BLOCKS])
+    except (KeyError, UnicodeDecodeError, InvalidMetadataError):
+        return None
+    if texts[RULES_TAG] != RULES or layout is None or not blocks:
+        return None
+    return TagCopy(texts[_DIGEST], blocks, layout)

@@ -11,7 +11,7 @@ import orjson
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.actions import Metadata, Protocol
-from qbeast_core.log.columns.stored import PHYSICAL_NAME
+from qbeast_core.log.columns import PHYSICAL_NAME
 from qbeast_core.log.protocol import is_bound
 
 CONSTRAINT: Final = "delta.constraints."

@@ -1,1 +1,0 @@
-"""The files of a version: their actions replayed, tags, statistics and deletion vectors."""
