@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 import qbeast
 from benchmarks.report import Figure, table
-from qbeast_core.io.parquet.thrift import ThriftStruct, read_struct
+from qbeast_core.io.thrift import ThriftStruct, read_struct
 from tests.carbondata.collection import table_path
 from tests.carbondata.thrift_writer import written
 

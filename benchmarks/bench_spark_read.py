@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 import qbeast
 from benchmarks import boxes, data, measure, rivals, tables
 from benchmarks.report import Figure, table
-from qbeast_core.io.parquet.tail import parse_tail
+from qbeast_core.io.footer import parse_tail
 from qbeast_spark_bridge import read_table
 
 SAMPLES = {0.01: 1.6, 0.1: 14.0}

@@ -24,7 +24,7 @@ from qbeast_carbondata.pages.dimensions import Dictionaries, default_value
 from qbeast_carbondata.pages.statistics import decode_bounds, old_bounds
 from qbeast_carbondata.stored_file import inside
 from qbeast_carbondata.structs.index_file import BlockIndex
-from qbeast_core.io.stores.store import map_files
+from qbeast_core.io.store import map_files
 from qbeast_core.query.filters.nodes import And, Atom, Node, Nothing, Or, Unknown, column_of
 from qbeast_core.query.filters.predicate import parse_predicate
 from qbeast_core.query.filters.terms import named_columns

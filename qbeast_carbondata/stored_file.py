@@ -11,7 +11,7 @@ from typing import TypeVar
 from qbeast_carbondata.damage import Damaged, UnsupportedForm, damaged
 from qbeast_carbondata.encryption import unless_encrypted
 from qbeast_core.errors import DamagedFileError, LostValuesWarning, StorageError, UnsupportedTableError
-from qbeast_core.io.stores.store import Range, Store
+from qbeast_core.io.store import Range, Store
 
 _T = TypeVar("_T")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from qbeast_core.errors import TableNotFoundError, changing, hints_keywords
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 
 if TYPE_CHECKING:
     from qbeast_core.resources import Resources

@@ -15,7 +15,7 @@ from qbeast_carbondata.tables.importing import ImportResult, WhichSegments, impo
 from qbeast_carbondata.tables.table import CarbonTable, OnUnreadable, open_carbondata
 from qbeast_carbondata.task import carbon_tasks
 from qbeast_core.errors import changing, hints_keywords, unknown_columns
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.spec.blocks import BlocksDialect

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
 
 from qbeast_core.errors import InvalidInputError, QbeastWarning, TableNotFoundError
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_spark_bridge.spark_schema import quoted
 

@@ -19,7 +19,7 @@ from qbeast_core.errors import (
     invalid_argument,
     unknown_columns,
 )
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_core.table.maintenance.convert import ConvertResult
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_spark_bridge.catalog import find_view, location_of_name, parts_of, quoted_parts, view_of

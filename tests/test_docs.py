@@ -20,7 +20,7 @@ import qbeast
 import qbeast_spark_bridge
 from benchmarks import drawn
 from qbeast_core import errors
-from qbeast_core.io.parquet import footer
+from qbeast_core.io import footer
 from qbeast_core.query.sql import parse
 from qbeast_core.spec.blocks import LAYOUT_VERSION
 from qbeast_core.support.sizing import sizing

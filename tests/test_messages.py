@@ -21,7 +21,7 @@ from deltalake import write_deltalake
 
 import qbeast
 from qbeast import read_table, scan_table, write_table
-from qbeast_core.io.stores.local import LocalStore
+from qbeast_core.io.store import LocalStore
 from qbeast_core.support import process
 from qbeast_core.support.plain_text import HIDDEN
 from qbeast_core.table.rewrite import optimize as optimize_module

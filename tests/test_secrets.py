@@ -15,8 +15,8 @@ import pytest
 import qbeast_core
 import qbeast_spark_bridge
 from qbeast_core import errors
-from qbeast_core.io.stores.location import open_store
-from qbeast_core.io.stores.remote import RemoteStore
+from qbeast_core.io.location import open_store
+from qbeast_core.io.remote import RemoteStore
 from qbeast_core.support.as_json import to_json
 from qbeast_core.support.plain_text import for_people, visible, without_secrets
 from qbeast_core.table.snapshot.delta import delta_errors

@@ -18,7 +18,7 @@ from qbeast_carbondata.pages.texts import NULL_TOKEN
 from qbeast_carbondata.stored_file import read_file
 from qbeast_carbondata.structs.index_file import read_dictionary_meta
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.store import Store
 
 _GRANULARITY: Final = "carbon.timegranularity"
 _CUTOFF: Final = "carbon.cutOffTimestamp"

@@ -29,8 +29,8 @@ from qbeast_carbondata.stored_file import StoredFile, warn_of_lost_values
 from qbeast_carbondata.structs.data_file import DataChunk2
 from qbeast_carbondata.structs.fields import read_thrift
 from qbeast_carbondata.structs.old_data_file import OldFileFooter
-from qbeast_core.io.parquet.thrift import ThriftStruct
-from qbeast_core.io.stores.store import Range
+from qbeast_core.io.store import Range
+from qbeast_core.io.thrift import ThriftStruct
 
 _V1_BLOCKLETS: Final = 6
 _MAX_ROWS: Final = 1 << 24  # of a blocklet: 120,000 are usual, and row ids have 25 bits at most

@@ -12,7 +12,7 @@ from qbeast_carbondata.files.row_file import RowFile
 from qbeast_carbondata.files.v3_file import V3File
 from qbeast_carbondata.pages.dimensions import Dictionaries
 from qbeast_carbondata.stored_file import StoredFile
-from qbeast_core.io.parquet.thrift import ThriftError, ThriftStruct, read_struct
+from qbeast_core.io.thrift import ThriftError, ThriftStruct, read_struct
 
 _TRAILER: Final = 8
 

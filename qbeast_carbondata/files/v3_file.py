@@ -23,7 +23,7 @@ from qbeast_carbondata.stored_file import StoredFile
 from qbeast_carbondata.structs.data_file import BlockletInfo3, DataChunk3, FileFooter3, FileHeader
 from qbeast_carbondata.structs.fields import read_thrift
 from qbeast_carbondata.structs.schema import DataType, Encoding
-from qbeast_core.io.parquet.thrift import ThriftStruct
+from qbeast_core.io.thrift import ThriftStruct
 
 _VERSION: Final = 3
 _FULL_PAGE: Final = 32_000

@@ -10,7 +10,7 @@ import numpy as np
 
 from qbeast_carbondata.metadata.json_files import DEAD_BLOCK, UpdatedBlock, read_delete_delta
 from qbeast_carbondata.stored_file import must_exist, read_file
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.store import Store
 from qbeast_core.space.values import I64Array
 
 _STAMP: Final = re.compile(r"-(\d+)\.deletedelta$")

@@ -26,8 +26,7 @@ from qbeast_carbondata.stored_file import read_file
 from qbeast_carbondata.structs.fields import member, read_thrift
 from qbeast_carbondata.structs.schema import TableSchema
 from qbeast_core.errors import DamagedFileError, StorageError, TableNotFoundError, UnsupportedTableError
-from qbeast_core.io.stores.local import LocalStore, is_file
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.store import LocalStore, Store, is_file
 
 _CARBON: Final = ("columnar_v3", "columnar_v1", "carbondata", "carbon")
 # A column of every secondary index; CarbonData reserves the name.

@@ -15,8 +15,8 @@ from qbeast_carbondata.metadata.json_files import Load, SegmentFolder, UpdatedBl
 from qbeast_carbondata.stored_file import StoredFile, must_exist, read_file
 from qbeast_carbondata.structs.index_file import BlockIndex, read_index_file, read_merged_index_file
 from qbeast_core.errors import DamagedFileError, UnsupportedTableError
-from qbeast_core.io.stores.location import open_store
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.location import open_store
+from qbeast_core.io.store import Store
 
 _CARBON: Final = "columnar_v3"
 _INDEXES: Final = (".carbonindex", ".carbonindexmerge")

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from qbeast_carbondata.damage import damaged, unreadable
-from qbeast_core.io.parquet.thrift import ThriftError, read_varint
+from qbeast_core.io.thrift import ThriftError, read_varint
 from qbeast_core.space.values import U8Array
 
 _SNAPPY_RATIO: Final = 22  # a copy of three bytes makes at most 64

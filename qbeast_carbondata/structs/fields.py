@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Final, Self, TypeVar, cast, get_type_hints
 
 from qbeast_carbondata.damage import Damaged, damaged
-from qbeast_core.io.parquet.thrift import ThriftError, ThriftStruct, read_struct
+from qbeast_core.io.thrift import ThriftError, ThriftStruct, read_struct
 
 _T = TypeVar("_T")
 Reader = Callable[[object], _T]

@@ -28,8 +28,8 @@ from qbeast_core.errors import (
     hints_methods,
     invalid_argument,
 )
-from qbeast_core.io.stores.location import open_store
-from qbeast_core.io.stores.store import checked_options, map_files
+from qbeast_core.io.location import open_store
+from qbeast_core.io.store import checked_options, map_files
 from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines
 from qbeast_core.support.suggestions import did_you_mean

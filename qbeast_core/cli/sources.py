@@ -17,8 +17,8 @@ from qbeast_core.cli.text_faults import TextFile, place_of, refuse_others
 from qbeast_core.cli.text_types import converted, inferred_types, misfits
 from qbeast_core.cli.workspace import Workspace
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.stores.local import is_folder, status_of
-from qbeast_core.io.stores.resolve import GLUE
+from qbeast_core.io.address import GLUE
+from qbeast_core.io.store import is_folder, status_of
 from qbeast_core.log.schema import NAMES, schema_to_delta, type_of
 from qbeast_core.support.plain_text import excerpt
 from qbeast_core.support.runtime import Progress, ProgressCallback, report

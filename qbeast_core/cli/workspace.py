@@ -20,8 +20,8 @@ from urllib.request import urlopen
 from qbeast_core.cli.text_faults import TextFile
 from qbeast_core.cli.text_files import TextReader, Texts
 from qbeast_core.errors import InvalidInputError, QbeastError, StorageError
-from qbeast_core.io.stores.location import open_store
-from qbeast_core.io.stores.resolve import SCHEMES
+from qbeast_core.io.address import SCHEMES
+from qbeast_core.io.location import open_store
 from qbeast_core.resources import Resources, spill_folder_of
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.budget import Budget

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from qbeast_core.io.stores.location import Location
+    from qbeast_core.io.location import Location
     from qbeast_core.log.schema import TypeLike
     from qbeast_core.results import MetadataResult
     from qbeast_core.table.advise.advise import Advice

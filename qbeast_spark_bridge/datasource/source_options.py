@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_core.query.plan.weight_range import fractions_of
 
 _READ_OPTIONS: Final = (

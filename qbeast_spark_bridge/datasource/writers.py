@@ -14,7 +14,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from qbeast_core.errors import InvalidInputError, QbeastError, changing
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_spark_bridge.datasource.source_options import (
     SINK_OPTIONS,
     WriteByTasks,

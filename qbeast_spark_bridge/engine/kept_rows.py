@@ -10,7 +10,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_core.table.data.data_files import delete_files
 from qbeast_core.table.dml.fit_rows import FitRows, Outside
 from qbeast_core.table.engine.interfaces import Source

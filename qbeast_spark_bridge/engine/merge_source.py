@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, StorageError
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.store import Store
 from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import delete_files

@@ -15,8 +15,8 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.errors import InvalidInputError, StorageError
-from qbeast_core.io.parquet.special_arrays import in_files
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.encode import in_files
+from qbeast_core.io.location import Location
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_spark_bridge.worker.call import grouped

@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 import pyarrow as pa
 
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_core.space.values import U64Array
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.dml.fit_rows import FitRows, Outside

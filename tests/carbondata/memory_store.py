@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.stores.store import Entry, Range
+from qbeast_core.io.store import Entry, Range
 
 
 class MemoryStore:
-    """What reads of a `qbeast_core.io.stores.store.Store` need."""
+    """What reads of a `qbeast_core.io.store.Store` need."""
 
     uri = "/memory"
     local_root = Path("/memory")

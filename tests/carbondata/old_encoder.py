@@ -12,7 +12,7 @@ from qbeast_carbondata.columns import Column
 from qbeast_carbondata.pages.page import PageContext
 from qbeast_carbondata.structs.data_file import DataChunk2
 from qbeast_carbondata.structs.schema import Encoding
-from qbeast_core.io.parquet.thrift import BINARY, LIST, field, write_binary, write_list
+from qbeast_core.io.thrift import BINARY, LIST, field, write_binary, write_list
 from tests.carbondata.page_encoder import FixedDictionaries, shortened
 
 NULL = b"@NU#LL$!"

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from qbeast_carbondata.files.data_file import DataFile
 from qbeast_carbondata.reader import TableReader
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.location import open_store
 from tests.carbondata.collection import expected, reader_of, table_path
 
 OLD = ("cd1", "store161", "stream161")

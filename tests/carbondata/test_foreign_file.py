@@ -16,7 +16,7 @@ from qbeast_carbondata.files.foreign_file import ForeignFile
 from qbeast_carbondata.stored_file import StoredFile
 from qbeast_carbondata.structs.schema import DataType
 from qbeast_core.errors import DamagedFileError, StorageError, UnsupportedTableError
-from qbeast_core.io.stores.store import Range
+from qbeast_core.io.store import Range
 from tests.carbondata.memory_store import MemoryStore
 from tests.carbondata.page_encoder import column
 

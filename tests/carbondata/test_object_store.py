@@ -6,7 +6,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.location import open_store
 from tests.carbondata.collection import table_path
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")

@@ -20,7 +20,7 @@ from qbeast_carbondata.pages.old.row_format import decode_rows
 from qbeast_carbondata.stored_file import StoredFile
 from qbeast_carbondata.structs.schema import DataType
 from qbeast_core.errors import DamagedFileError, UnsupportedTableError
-from qbeast_core.io.parquet.thrift import ThriftStruct, read_struct
+from qbeast_core.io.thrift import ThriftStruct, read_struct
 from tests.carbondata.collection import table_path
 from tests.carbondata.memory_store import MemoryStore
 from tests.carbondata.old_tables import file_rows

@@ -13,7 +13,7 @@ import qbeast
 from qbeast_carbondata.columns import Column
 from qbeast_carbondata.files.dictionaries import open_dictionaries
 from qbeast_core.errors import DamagedFileError, LostValuesWarning, StorageError, UnsupportedTableError
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.location import open_store
 from tests.carbondata.collection import expected, more_names, names, reader_of, swept, table_path
 from tests.carbondata.old_tables import (
     MINUTES_OF_2000,

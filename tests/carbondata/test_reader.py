@@ -8,7 +8,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from qbeast_carbondata.reader import TableReader
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.location import open_store
 from tests.carbondata.collection import expected, folder, more_names, names, reader_of, swept, table_path
 from tests.carbondata.old_tables import file_rows
 

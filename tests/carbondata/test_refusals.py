@@ -18,7 +18,7 @@ from pyarrow import orc
 
 import qbeast
 from qbeast_carbondata.encryption import looks_encrypted
-from qbeast_core.io.parquet.thrift import ThriftStruct, read_struct
+from qbeast_core.io.thrift import ThriftStruct, read_struct
 from tests.carbondata.collection import folder, table_path
 from tests.carbondata.thrift_writer import written
 

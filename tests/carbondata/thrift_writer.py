@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from qbeast_core.io.parquet.thrift import (
+from qbeast_core.io.thrift import (
     BINARY,
     I64,
     LIST,

@@ -7,7 +7,7 @@ from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
 
-from qbeast_core.io.stores.local import LocalStore
+from qbeast_core.io.store import LocalStore
 from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot

@@ -14,8 +14,8 @@ from urllib.parse import unquote
 import numpy as np
 import polars as pl
 
-from qbeast_core.io.parquet.encode import encode_data_file
-from qbeast_core.io.parquet.tail import PageCuts
+from qbeast_core.io.encode import encode_data_file
+from qbeast_core.io.footer import PageCuts
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 
 Add = dict[str, Any]

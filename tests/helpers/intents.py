@@ -8,8 +8,8 @@ from pathlib import Path
 
 import polars as pl
 
-from qbeast_core.io.stores.location import open_store
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.location import open_store
+from qbeast_core.io.store import Store
 from qbeast_core.log.actions import AddFile, Metadata, file_stats
 from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.log.schema import schema_to_delta

@@ -9,7 +9,7 @@ from decimal import Decimal
 import numpy as np
 import polars as pl
 
-from qbeast_core.io.parquet.tail import PageCuts
+from qbeast_core.io.footer import PageCuts
 
 
 def every_type(rows: int, *, seed: int = 0) -> pl.DataFrame:

@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.io.parquet.encode import encode_data_file
-from qbeast_core.io.parquet.footer import PagesUnavailable
-from qbeast_core.io.parquet.mini_file import FilePart, build_mini_file
-from qbeast_core.io.parquet.tail import FileTail, PageCuts, parse_tail
-from qbeast_core.io.parquet.thrift import (
+from qbeast_core.io.encode import encode_data_file
+from qbeast_core.io.footer import FileTail, PageCuts, PagesUnavailable, parse_tail
+from qbeast_core.io.pages import FilePart, build_mini_file
+from qbeast_core.io.thrift import (
     BINARY,
     I32,
     I64,

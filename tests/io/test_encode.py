@@ -14,11 +14,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.parquet.encode import EncodedFile, encode_data_file
-from qbeast_core.io.parquet.encodings import choose_dictionary
-from qbeast_core.io.parquet.footer import PagesUnavailable, parse_footer, read_page_locations
-from qbeast_core.io.parquet.tail import parse_tail
-from qbeast_core.io.parquet.thrift import ThriftError, read_struct
+from qbeast_core.io.encode import EncodedFile, choose_dictionary, encode_data_file
+from qbeast_core.io.footer import PagesUnavailable, parse_footer, parse_tail, read_page_locations
+from qbeast_core.io.thrift import ThriftError, read_struct
 from tests.io.frames import every_type, page_cuts, weights
 
 ROWS, PAGE_ROWS = 1000, 64

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.io.parquet.few_values import place_values, used_values
+from qbeast_core.io.encode import place_values, used_values
 
 TEXTS = st.lists(st.none() | st.text(max_size=3), max_size=60)
 DECIMALS = st.lists(st.none() | st.decimals(-(10**20), 10**20, places=2), max_size=60)

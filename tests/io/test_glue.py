@@ -15,9 +15,8 @@ from qbeast_core.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from qbeast_core.io.stores.glue import address_of, find_table
-from qbeast_core.io.stores.location import Location
-from qbeast_core.io.stores.resolve import parts_of_name, resolve_location
+from qbeast_core.io.address import parts_of_name, resolve_location
+from qbeast_core.io.location import Location, address_of, find_table
 from qbeast_core.support import process
 from tests.helpers.glue_service import ENTRIES, GlueService, serving_glue
 

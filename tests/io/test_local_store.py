@@ -11,8 +11,7 @@ from obstore.exceptions import AlreadyExistsError
 from obstore.store import LocalStore as OtherStore
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.stores.local import LocalStore
-from qbeast_core.io.stores.store import merge_ranges, split_blocks
+from qbeast_core.io.store import LocalStore, merge_ranges, split_blocks
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
-from qbeast_core.io.stores.location import Location, open_store
-from qbeast_core.io.stores.resolve import locate_file, resolve_location
+from qbeast_core.io.address import locate_file, resolve_location
+from qbeast_core.io.location import Location, open_store
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.io.parquet.other_writers import OldCalendar
+from qbeast_core.io.other_writers import OldCalendar
 
 OLD = OldCalendar.of({"org.apache.spark.version": "2.4.8"})
 JULIAN_DAY_OF_1970 = 2_440_588

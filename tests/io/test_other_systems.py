@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.io.stores import resolve
-from qbeast_core.io.stores.local import LocalStore
-from qbeast_core.io.stores.resolve import resolve_location
+from qbeast_core.io import address as resolve
+from qbeast_core.io.address import resolve_location
+from qbeast_core.io.store import LocalStore
 
 BINARY = 1 << 30
 

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from polars.testing.parametric import dataframes
 
-from qbeast_core.io.parquet.encode import WEIGHT_COLUMN, encode_data_file
-from qbeast_core.io.parquet.encodings import choose_dictionary
-from qbeast_core.io.parquet.footer import PagesUnavailable
-from qbeast_core.io.parquet.pages import PageReader, PageRequest
-from qbeast_core.io.stores.local import LocalStore
+from qbeast_core.io.encode import WEIGHT_COLUMN, choose_dictionary, encode_data_file
+from qbeast_core.io.footer import PagesUnavailable
+from qbeast_core.io.pages import PageReader, PageRequest
+from qbeast_core.io.store import LocalStore
 from tests.helpers.examples import examples
 from tests.io.frames import every_type, page_cuts, weights
 

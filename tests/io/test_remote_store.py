@@ -8,9 +8,9 @@ import obstore
 import pytest
 
 from qbeast_core.errors import InvalidInputError, StorageError
-from qbeast_core.io.stores.location import open_store
-from qbeast_core.io.stores.remote import RemoteStore, translate_options
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.location import open_store
+from qbeast_core.io.remote import RemoteStore, translate_options
+from qbeast_core.io.store import Store
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from qbeast_core.errors import StorageError, UnsupportedTableError
-from qbeast_core.io.stores.location import open_store
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.location import open_store
+from qbeast_core.io.store import Store
 
 ODD_NAMES = (
     "a/b c/é.bin",

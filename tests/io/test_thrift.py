@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.io.parquet import thrift
+from qbeast_core.io import thrift
 
 
 @given(st.integers(-(2**63), 2**63 - 1))

@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException, UnsupportedOpera
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_spark_bridge.catalog import View
 from qbeast_spark_bridge.worker.read_task import NewestTask, ReadTask
 

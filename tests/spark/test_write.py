@@ -16,7 +16,7 @@ from pyspark.sql.functions import col, expr, lit
 import qbeast
 import qbeast_spark_bridge as bridge
 from benchmarks.measure import peak_rss_bytes, reset_peak
-from qbeast_core.io.stores.local import LocalStore
+from qbeast_core.io.store import LocalStore
 from qbeast_spark_bridge.engine import first_pass as pass_one
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.tables import assert_same_rows, small_files

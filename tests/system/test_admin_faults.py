@@ -11,7 +11,7 @@ from deltalake import write_deltalake
 
 import qbeast
 from qbeast_core.errors import StorageError
-from qbeast_core.io.stores.local import LocalStore
+from qbeast_core.io.store import LocalStore
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.appends import copy_of
 from tests.golden.collection import find

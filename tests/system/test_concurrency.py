@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 import qbeast
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.location import open_store
 from tests.helpers.change_feed import apply_feed
 from tests.helpers.flaky_s3 import FlakyS3
 from tests.helpers.others import rows_of_others

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.io.stores.local import LocalStore
+from qbeast_core.io.store import LocalStore
 from tests.helpers.scattering import scatter
 from tests.helpers.small_files import resized
 from tests.helpers.tables import assert_same_rows

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.io.stores.glue_client import GlueClient
+from qbeast_core.io.glue import GlueClient
 from tests.cli.running import run, run_error, run_json
 from tests.helpers.buckets import new_bucket
 from tests.helpers.glue_service import ENTRIES, glue_client, serving_glue

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from werkzeug.serving import make_server
 
 import qbeast
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.location import open_store
 from tests.helpers.buckets import client, new_bucket
 from tests.helpers.races import landing_first
 from tests.helpers.real_stores import STORES, RealStore, Started

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import qbeast
 from qbeast_core.cli.exits import FAULTS
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.location import open_store
 from tests.cli.running import run
 from tests.helpers.buckets import client, new_bucket
 from tests.helpers.deletion_vectors import delete

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from qbeast_core.io.stores.local import LocalStore
+from qbeast_core.io.store import LocalStore
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.log.values import FileChange, LiveFiles, retag

@@ -9,7 +9,7 @@ import numpy as np
 from qbeast_carbondata.damage import damaged
 from qbeast_carbondata.pages.chains import chain
 from qbeast_carbondata.pages.texts import Slices
-from qbeast_core.io.parquet.thrift import ThriftError, read_varint
+from qbeast_core.io.thrift import ThriftError, read_varint
 from qbeast_core.space.values import I64Array, U8Array
 
 # A chunk is a Thrift struct with one list of texts; its members are found all at once, not one by one.

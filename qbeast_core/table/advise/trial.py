@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 import numpy as np
 import polars as pl
 
-from qbeast_core.io.parquet.encode import encode_data_file
-from qbeast_core.io.parquet.tail import cuts_of, parse_tail
+from qbeast_core.io.encode import encode_data_file
+from qbeast_core.io.footer import cuts_of, parse_tail
 from qbeast_core.query.filters.nodes import Node
 from qbeast_core.query.plan.file_statistics import Statistics
 from qbeast_core.space.values import F64Array, I32Array, I64Array, U32Array

@@ -8,17 +8,17 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.io.parquet.footer import (
+from qbeast_core.io.footer import (
     MAGIC,
     PagesUnavailable,
     Unreadable,
     parse_footer,
+    parse_tail,
     read_footer,
     read_footer_bytes,
     stored_size,
 )
-from qbeast_core.io.parquet.tail import parse_tail
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.store import Store
 from qbeast_core.log.replay import TagCopy, parse_copy
 from qbeast_core.space.values import I32Array, U32Array
 from qbeast_core.spec.blocks import Block, dump_layout

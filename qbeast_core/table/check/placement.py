@@ -10,10 +10,9 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.io.parquet.footer import PagesUnavailable, read_page_locations
-from qbeast_core.io.parquet.tail import FileTail, cuts_of, parse_tail
-from qbeast_core.io.parquet.thrift import ThriftError
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.footer import FileTail, PagesUnavailable, cuts_of, parse_tail, read_page_locations
+from qbeast_core.io.store import Store
+from qbeast_core.io.thrift import ThriftError
 from qbeast_core.query.plan.coordinate_intervals import point_bounds
 from qbeast_core.query.plan.file_statistics import clock_slack
 from qbeast_core.space.cubes import cube_boxes, decode_cubes

@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 import polars as pl
 
-from qbeast_core.io.parquet.footer import Unreadable, read_footer, stored_size
+from qbeast_core.io.footer import Unreadable, read_footer, stored_size
 from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.deletion_vectors import FileKey, file_key, parse_vector
 from qbeast_core.log.protocol import check_writable

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.parquet.footer import Unreadable, read_footer, stored_size
+from qbeast_core.io.footer import Unreadable, read_footer, stored_size
 from qbeast_core.log.actions import Leaf, leaf_column, leaves_of
 from qbeast_core.query.plan.file_statistics import text_above, widened_bounds
 from qbeast_core.spec.blocks import WEIGHT_COLUMN, Layout

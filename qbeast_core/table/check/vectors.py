@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from qbeast_core.errors import QbeastError
-from qbeast_core.io.stores.store import map_files
+from qbeast_core.io.store import map_files
 from qbeast_core.log.deletion_vectors import parse_vector, vector_path
 from qbeast_core.space.values import I64Array
 from qbeast_core.table.check.faults import Fault

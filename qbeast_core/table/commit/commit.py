@@ -22,8 +22,8 @@ from qbeast_core.errors import (
     QbeastWarning,
     TableExistsError,
 )
-from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.address import refuse_unsafe_locking
+from qbeast_core.io.store import Store
 from qbeast_core.log.actions import (
     Action,
     AddFile,

@@ -16,15 +16,16 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.parquet.encodings import (
+from qbeast_core.io.encode import (
     choose_dictionary,
     choose_uncompressed,
     page_rows_within,
+    place_values,
     refuse_huge_values,
+    used_values,
 )
-from qbeast_core.io.parquet.few_values import place_values, used_values
-from qbeast_core.io.parquet.tail import cuts_of
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.footer import cuts_of
+from qbeast_core.io.store import Store
 from qbeast_core.log.actions import STATS_COLUMNS, AddFile, CdcFile, file_stats, leaves_of, stats_columns
 from qbeast_core.log.columns import PLAIN, StoredColumns, sample_column_of
 from qbeast_core.log.protocol import Codec, codec_of

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qbeast_core.io.parquet.pages import PageReader, PageRequest
-from qbeast_core.io.stores.location import Location
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.location import Location
+from qbeast_core.io.pages import PageReader, PageRequest
+from qbeast_core.io.store import Store
 from qbeast_core.log.columns import StoredColumns
 from qbeast_core.log.rebase import RowIdsOfFile
 from qbeast_core.log.values import PartitionTexts

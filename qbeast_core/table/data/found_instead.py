@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from qbeast_core.io.stores.local import entries_of
+from qbeast_core.io.store import entries_of
 from qbeast_core.support.suggestions import SCANS, convert_call, copy_call, write_call
 
 # The folder that makes a table of the one that it is in.

@@ -12,8 +12,8 @@ from typing import Any, Final
 import polars as pl
 
 from qbeast_core.errors import StorageError, UnsupportedTableError
-from qbeast_core.io.parquet.footer import Unreadable, read_footer_bytes
-from qbeast_core.io.parquet.other_writers import (
+from qbeast_core.io.footer import Unreadable, read_footer_bytes
+from qbeast_core.io.other_writers import (
     OldCalendar,
     arrow_schema,
     has_times,
@@ -21,7 +21,7 @@ from qbeast_core.io.parquet.other_writers import (
     scan_by_arrow,
     stored_type,
 )
-from qbeast_core.io.stores.store import Store, map_files
+from qbeast_core.io.store import Store, map_files
 from qbeast_core.space.values import I64Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.data.file_scan import FileScan, TableFiles

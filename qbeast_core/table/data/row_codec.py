@@ -15,8 +15,8 @@ from qbeast_core.log.schema import VOID
 from qbeast_core.log.values import typed_values
 
 if TYPE_CHECKING:  # workers that write files do not read any, and the other way round
-    from qbeast_core.io.parquet.encode import EncodedFile
-    from qbeast_core.io.parquet.tail import PageCuts
+    from qbeast_core.io.encode import EncodedFile
+    from qbeast_core.io.footer import PageCuts
     from qbeast_core.space.values import I32Array
     from qbeast_core.table.data.file_scan import FileScan
 
@@ -111,7 +111,7 @@ def encode_rows(
     metadata: Mapping[str, str] | None = None,
 ) -> EncodedFile:
     """Return a data file of rows without columns that files do not have. Columns have their names in the table."""
-    from qbeast_core.io.parquet.encode import encode_data_file  # noqa: PLC0415 - for writes alone
+    from qbeast_core.io.encode import encode_data_file  # noqa: PLC0415 - for writes alone
 
     name = columns.stored_name
     return encode_data_file(

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, Protocol, cast
 import orjson
 
 from qbeast_core.errors import InvalidColumnsError, TableExistsError, invalid_argument
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_core.log.rules import with_high_water_marks
 from qbeast_core.table.data.expressions import Predicate, condition_of
 from qbeast_core.table.dml.change import ChangeOptions, run_change

@@ -8,8 +8,8 @@ from typing import Final
 
 import polars as pl
 
-from qbeast_core.io.parquet.encodings import choose_dictionary, page_rows_within
-from qbeast_core.io.parquet.tail import PageCuts
+from qbeast_core.io.encode import choose_dictionary, page_rows_within
+from qbeast_core.io.footer import PageCuts
 from qbeast_core.log.actions import CHANGE_FOLDER, CdcFile
 from qbeast_core.log.columns import StoredColumns
 from qbeast_core.log.protocol import Codec, codec_of

@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.stores.machine import memory_of_machine
+from qbeast_core.io.machine import memory_of_machine
 from qbeast_core.table.data.query_batches import has_any_width
 from qbeast_core.tree.summary import SampleLimits, domain_limits
 

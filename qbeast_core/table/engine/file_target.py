@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 import polars as pl
 
-from qbeast_core.io.stores.location import Location
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.location import Location
+from qbeast_core.io.store import Store
 from qbeast_core.log.columns import StoredColumns, sample_column_of, without_values
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.table_config import SAMPLE_COLUMN

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from pyroaring import BitMap64
 
-from qbeast_core.io.parquet.footer import Unreadable, read_footer
+from qbeast_core.io.footer import Unreadable, read_footer
 from qbeast_core.log.deletion_vectors import rows_in
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS

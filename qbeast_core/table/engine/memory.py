@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.io.stores.machine import give_back_memory
+from qbeast_core.io.machine import give_back_memory
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.support.sizing import sizing

@@ -8,8 +8,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.io.stores.local import status_of
-from qbeast_core.io.stores.store import Store, map_files
+from qbeast_core.io.store import Store, map_files, status_of
 from qbeast_core.log.deletion_vectors import FileKey, file_key, file_paths, parse_vector
 from qbeast_core.log.replay import actions_of
 from qbeast_core.spec.blocks import FilePath

@@ -17,8 +17,8 @@ from qbeast_core.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from qbeast_core.io.stores.location import Location
-from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
+from qbeast_core.io.address import refuse_unsafe_locking
+from qbeast_core.io.location import Location
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns import PLAIN, StoredColumns, config_by_name
 from qbeast_core.log.protocol import WriteIntent, check_writable

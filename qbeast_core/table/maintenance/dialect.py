@@ -11,8 +11,8 @@ from typing import Final, Literal, TypeAlias, get_args
 import pyarrow as pa
 
 from qbeast_core.errors import HiddenColumnWarning, InvalidColumnsError, InvalidInputError, check_choice
-from qbeast_core.io.parquet.footer import Unreadable, read_footer, stored_size
-from qbeast_core.io.stores.store import map_files
+from qbeast_core.io.footer import Unreadable, read_footer, stored_size
+from qbeast_core.io.store import map_files
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.protocol import DELETION_VECTORS, may_hide_rows
 from qbeast_core.log.values import LastChange, retag

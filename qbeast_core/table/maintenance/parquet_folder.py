@@ -24,8 +24,8 @@ from qbeast_core.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from qbeast_core.io.parquet.footer import Unreadable, read_footer_bytes
-from qbeast_core.io.stores.store import Store, map_files
+from qbeast_core.io.footer import Unreadable, read_footer_bytes
+from qbeast_core.io.store import Store, map_files
 from qbeast_core.log.actions import AddFile, file_stats, stats_columns
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.log.values import NULL_FOLDER, typed_values

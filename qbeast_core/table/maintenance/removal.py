@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 from typing import ClassVar, Final, cast
 
 from qbeast_core.errors import InvalidInputError, TableNotFoundError, changed_before, invalid_argument
-from qbeast_core.io.stores.location import Location
-from qbeast_core.io.stores.resolve import refuse_link_out
-from qbeast_core.io.stores.store import Entry, Store, map_files
+from qbeast_core.io.address import refuse_link_out
+from qbeast_core.io.location import Location
+from qbeast_core.io.store import Entry, Store, map_files
 from qbeast_core.log.actions import CHANGE_FOLDER
 from qbeast_core.log.deletion_vectors import file_paths, parse_vector
 from qbeast_core.log.protocol import check_writable, interval_hours

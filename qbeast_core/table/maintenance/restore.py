@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final
 
 from qbeast_core.errors import NotQbeastTableError, VersionNotFoundError
-from qbeast_core.io.parquet.footer import stored_size
-from qbeast_core.io.stores.store import map_files
+from qbeast_core.io.footer import stored_size
+from qbeast_core.io.store import map_files
 from qbeast_core.log.actions import AddFile, Metadata, parse_commit
 from qbeast_core.log.columns import with_max_id
 from qbeast_core.log.deletion_vectors import FileKey, file_key, file_paths

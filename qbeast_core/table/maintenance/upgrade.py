@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
 from qbeast_core.errors import InvalidMetadataError, NotQbeastTableError, QbeastWarning, check_choice
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.replay import FLAT_KEYS, block_from_flat_tags
 from qbeast_core.log.values import FileChange, LastChange, LiveFiles, retag

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import polars as pl
 
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.store import Store
 from qbeast_core.log.actions import AddFile, CdcFile, RemoveFile, row_count
 from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
 from qbeast_core.space.values import I64Array

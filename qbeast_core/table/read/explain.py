@@ -12,9 +12,9 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from qbeast_core.io.parquet.footer import PagesUnavailable, Unreadable, read_footer
-from qbeast_core.io.parquet.pages import PageRanges, PageRequest
-from qbeast_core.io.stores.store import map_files
+from qbeast_core.io.footer import PagesUnavailable, Unreadable, read_footer
+from qbeast_core.io.pages import PageRanges, PageRequest
+from qbeast_core.io.store import map_files
 from qbeast_core.query.filters.nodes import (
     And,
     Atom,

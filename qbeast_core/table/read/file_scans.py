@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import check_whole_number
-from qbeast_core.io.parquet.pages import PageRequest
-from qbeast_core.io.parquet.tail import cuts_of
+from qbeast_core.io.footer import cuts_of
+from qbeast_core.io.pages import PageRequest
 from qbeast_core.query.index.block_table import BlockTable
 from qbeast_core.query.plan.select import Selection
 from qbeast_core.space.values import I64Array, distinct

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.io.parquet.pages import PageRequest
+from qbeast_core.io.pages import PageRequest
 from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.support.joins import own_column

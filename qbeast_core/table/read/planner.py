@@ -20,7 +20,7 @@ from qbeast_core.errors import (
     UnindexedSampleWarning,
     invalid_argument,
 )
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.store import Store
 from qbeast_core.query.filters.nodes import Node, Unknown, matches_few
 from qbeast_core.query.filters.predicate import understand
 from qbeast_core.query.index.block_table import BlockTable

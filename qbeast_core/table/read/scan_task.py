@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import QbeastError, StorageError
-from qbeast_core.io.stores.location import Location
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.location import Location
+from qbeast_core.io.store import Store
 from qbeast_core.log.columns import StoredColumns
 from qbeast_core.query.filters.terms import named_columns
 from qbeast_core.query.plan.weight_range import KeyChoice, WeightRange

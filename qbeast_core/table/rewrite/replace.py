@@ -11,7 +11,7 @@ import polars as pl
 from pyroaring import BitMap64
 
 from qbeast_core.errors import UnsupportedTableError
-from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
+from qbeast_core.io.address import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
 from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.spec.blocks import Block

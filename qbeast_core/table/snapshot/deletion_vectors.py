@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError, StorageError
-from qbeast_core.io.parquet.footer import Unreadable, read_footer
-from qbeast_core.io.stores.store import Range, Store, map_files
+from qbeast_core.io.footer import Unreadable, read_footer
+from qbeast_core.io.store import Range, Store, map_files
 from qbeast_core.log.deletion_vectors import (
     FILE_FORMAT,
     NUMBER_BYTES,

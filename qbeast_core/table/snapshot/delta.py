@@ -26,11 +26,10 @@ from qbeast_core.errors import (
     VersionNotFoundError,
     shown_cause,
 )
-from qbeast_core.io.parquet.pages import PageReader
-from qbeast_core.io.stores.local import entries_of, is_folder
-from qbeast_core.io.stores.location import Location
-from qbeast_core.io.stores.resolve import SCHEMES
-from qbeast_core.io.stores.store import Store, reason_of_failure
+from qbeast_core.io.address import SCHEMES
+from qbeast_core.io.location import Location
+from qbeast_core.io.pages import PageReader
+from qbeast_core.io.store import Store, entries_of, is_folder, reason_of_failure
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.protocol import NAMED_READER, NAMED_WRITER, check_readable, cure_of
 from qbeast_core.support.plain_text import MAX_QUOTED, for_people

@@ -23,9 +23,9 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError, QbeastError, QbeastWarning, StorageError
-from qbeast_core.io.parquet.footer import stored_size
-from qbeast_core.io.stores.store import Entry, Store, map_files
-from qbeast_core.io.stores.temporary_folder import TemporaryFolder
+from qbeast_core.io.footer import stored_size
+from qbeast_core.io.machine import TemporaryFolder
+from qbeast_core.io.store import Entry, Store, map_files
 from qbeast_core.log.columns import physical_name
 from qbeast_core.log.replay import LogState, actions_of
 from qbeast_core.log.schema import type_from_delta

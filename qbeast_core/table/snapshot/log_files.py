@@ -15,8 +15,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import CommitUnknownError, InvalidMetadataError, StorageError
-from qbeast_core.io.stores.local import status_of
-from qbeast_core.io.stores.store import Store, map_files
+from qbeast_core.io.store import Store, map_files, status_of
 from qbeast_core.log.actions import CommitInfo, commit_times, parse_commit
 from qbeast_core.log.replay import LogState, actions_of
 from qbeast_core.spec.blocks import FilePath

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Final, Generic, TypeVar
 
-from qbeast_core.io.stores.machine import memory_of_machine
+from qbeast_core.io.machine import memory_of_machine
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")

@@ -22,9 +22,8 @@ from qbeast_core.errors import (
     UnsupportedTableError,
     VersionNotFoundError,
 )
-from qbeast_core.io.stores.local import status_of
-from qbeast_core.io.stores.location import Location
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.location import Location
+from qbeast_core.io.store import Store, status_of
 from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, Protocol
 from qbeast_core.log.columns import StoredColumns, config_by_name, sample_column_of
 from qbeast_core.log.protocol import WriteIntent

@@ -19,8 +19,8 @@ from qbeast_core.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from qbeast_core.io.stores.location import Location
-from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
+from qbeast_core.io.address import refuse_unsafe_locking
+from qbeast_core.io.location import Location
 from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.rules import declared_rules
 from qbeast_core.spec.revision import ColumnSpec, parse_column_spec

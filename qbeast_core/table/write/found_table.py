@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 import polars as pl
 
 from qbeast_core.errors import NotQbeastTableError, TableExistsError, TableNotFoundError
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.support.sizing import sizing

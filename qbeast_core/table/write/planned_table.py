@@ -13,7 +13,7 @@ from qbeast_core.errors import (
     SchemaMismatchError,
     unknown_columns,
 )
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_core.log.actions import AddFile, Metadata, Txn
 from qbeast_core.log.columns import StoredColumns, with_fields, with_sample_column, without_values
 from qbeast_core.log.protocol import (

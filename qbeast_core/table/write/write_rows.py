@@ -11,8 +11,8 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 import polars as pl
 
 from qbeast_core.errors import TableExistsError
-from qbeast_core.io.stores.location import Location
-from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
+from qbeast_core.io.address import refuse_unsafe_locking
+from qbeast_core.io.location import Location
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.protocol import WriteIntent, WriteMode
 from qbeast_core.log.rules import Identity, declared_rules, with_high_water_marks

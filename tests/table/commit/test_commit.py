@@ -17,8 +17,8 @@ from qbeast_core.errors import (
     TableExistsError,
     UnsupportedTableError,
 )
-from qbeast_core.io.stores.local import LocalStore
-from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
+from qbeast_core.io.address import refuse_unsafe_locking
+from qbeast_core.io.store import LocalStore
 from qbeast_core.log.actions import Txn
 from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.table.commit.commit import commit

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from qbeast_core.io.parquet.footer import Unreadable, read_footer, read_footer_bytes
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.footer import Unreadable, read_footer, read_footer_bytes
+from qbeast_core.io.location import open_store
 
 
 @pytest.mark.parametrize("columns", [1, 30, 2_000])

@@ -15,7 +15,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.io.parquet.encodings import page_rows_within
+from qbeast_core.io.encode import page_rows_within
 from qbeast_core.table.engine.files_source import FilesSource, rows_and_bytes
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.invariants import check_invariants, read_log

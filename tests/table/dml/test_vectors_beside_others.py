@@ -13,7 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 import qbeast
-from qbeast_core.io.stores.local import LocalStore
+from qbeast_core.io.store import LocalStore
 from qbeast_core.table.dml import change
 from tests.helpers.changes import spread
 from tests.helpers.invariants import check_invariants

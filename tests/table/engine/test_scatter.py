@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_core.table.dml.change import ChangeOptions, run_change
 from qbeast_core.table.dml.matched import Delete
 from qbeast_core.table.engine.tasks.passes import PlaceTask

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.io.stores.machine import machine_bytes
+from qbeast_core.io.machine import machine_bytes
 from qbeast_core.table.engine.budget import Budget, bytes_of_text
 from qbeast_core.table.engine.spill.spill_folder import SpillFolder
 from tests.helpers.users import another_user

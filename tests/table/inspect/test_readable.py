@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.location import open_store
 from tests.helpers.examples import examples
 
 ROWS = pl.DataFrame({"id": range(60)})

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.io.stores.local import LocalStore
+from qbeast_core.io.store import LocalStore
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.tables import assert_same_rows, sampled

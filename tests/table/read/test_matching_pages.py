@@ -13,7 +13,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.io.stores.local import LocalStore
+from qbeast_core.io.store import LocalStore
 from qbeast_core.table.read import matching_pages
 from tests.helpers.small_files import resized
 

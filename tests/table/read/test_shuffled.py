@@ -372,7 +372,7 @@ def chi_square(frame: pl.DataFrame) -> float:
 
 
 def test_pages_are_read_once(tables: Callable[..., qbeast.Table], monkeypatch: pytest.MonkeyPatch) -> None:
-    from qbeast_core.io.stores.local import LocalStore  # noqa: PLC0415
+    from qbeast_core.io.store import LocalStore  # noqa: PLC0415
 
     table, read = tables(plain), []
     ranges = LocalStore.get_ranges

@@ -185,7 +185,7 @@ def test_older_checkpoint_with_sidecars_replaces_a_broken_one(tmp_path: Path, pa
 
 @pytest.mark.sweep
 def test_far_log_is_read_from_commits(table: Path, bucket: str, s3_options: dict[str, str]) -> None:
-    from qbeast_core.io.stores.location import open_store  # noqa: PLC0415 - for this test alone
+    from qbeast_core.io.location import open_store  # noqa: PLC0415 - for this test alone
 
     uri = f"s3://{bucket}/t"
     os.truncate(table / "_delta_log" / CLASSIC, 1000)

@@ -11,9 +11,8 @@ from deltalake import DeltaTable
 
 import qbeast
 from qbeast_core.errors import StorageError
-from qbeast_core.io.stores.local import LocalStore
-from qbeast_core.io.stores.remote import RemoteStore
-from qbeast_core.io.stores.store import Entry
+from qbeast_core.io.remote import RemoteStore
+from qbeast_core.io.store import Entry, LocalStore
 from qbeast_core.table.snapshot.log_copy import LogCopy
 from qbeast_core.table.snapshot.log_files import commit_path, put_commit, read_commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot

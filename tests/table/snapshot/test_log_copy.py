@@ -15,7 +15,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 
 from qbeast_core.errors import QbeastError
-from qbeast_core.io.stores.remote import RemoteStore
+from qbeast_core.io.remote import RemoteStore
 from qbeast_core.table.snapshot import delta, log_copy
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh
 from tests.helpers.handmade_log import PROTOCOL, add, metadata, remove, write_log

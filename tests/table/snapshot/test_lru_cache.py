@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.io.stores.machine import memory_of_machine
+from qbeast_core.io.machine import memory_of_machine
 from qbeast_core.table.snapshot import snapshot
 from qbeast_core.table.snapshot.lru_cache import CACHE_SHARE, LruCache
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.io.stores.location import open_store
+from qbeast_core.io.location import open_store
 from qbeast_core.log.actions import CommitInfo, commit_times
 from tests.helpers.examples import examples
 from tests.helpers.handmade_log import PROTOCOL, add, metadata, write_log

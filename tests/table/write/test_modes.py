@@ -18,7 +18,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_core.table.write import found_table as target
 from tests.helpers.invariants import check_invariants
 from tests.helpers.strategies import ROW

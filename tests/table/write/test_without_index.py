@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_core.log.columns import StoredColumns
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.table.engine.file_target import FileTarget, RowShape

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 import qbeast
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_core.table.write.append_by_tasks import begin_write, publish_parts
 from qbeast_core.table.write.options import WriteOptions
 from tests.helpers.invariants import check_invariants

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_core.space.values import BoolArray, distinct
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.dml.file_matches import live_rows

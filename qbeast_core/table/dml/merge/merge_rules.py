@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
-from qbeast_core.io.stores.location import Location
+from qbeast_core.io.location import Location
 from qbeast_core.log.rules import Identity
 from qbeast_core.table.data.file_scan import TableFiles
 from qbeast_core.table.data.row_rules import AppliedRules

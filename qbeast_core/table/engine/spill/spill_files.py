@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from qbeast_core.io.parquet.encodings import with_short_values
+from qbeast_core.io.encode import with_short_values
 from qbeast_core.space.values import I64Array, U64Array
 from qbeast_core.table.data.query_batches import within
 from qbeast_core.table.engine.spill.spill_folder import SpillFolder

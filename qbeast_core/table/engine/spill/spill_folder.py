@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.stores.temporary_folder import TemporaryFolder
+from qbeast_core.io.machine import TemporaryFolder
 
 _PREFIX: Final = "qbeast-spill-"
 

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import numpy as np
 import polars as pl
 
-from qbeast_core.io.parquet.encodings import refuse_huge_values
+from qbeast_core.io.encode import refuse_huge_values
 from qbeast_core.log.actions import AddFile
 from qbeast_core.space.values import U64Array, distinct
 from qbeast_core.support.runtime import Progress, ProgressCallback, report

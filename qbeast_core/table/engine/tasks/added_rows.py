@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
-from qbeast_core.io.stores.location import Location
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.location import Location
+from qbeast_core.io.store import Store
 from qbeast_core.log.rules import Identity
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.row_rules import with_numbers

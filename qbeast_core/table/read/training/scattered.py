@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.stores.temporary_folder import TemporaryFolder
+from qbeast_core.io.machine import TemporaryFolder
 from qbeast_core.resources import Resources, spill_folder_of
 from qbeast_core.support.runtime import LOG
 

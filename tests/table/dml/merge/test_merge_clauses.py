@@ -15,7 +15,7 @@ import pytest
 from deltalake import write_deltalake
 
 import qbeast
-from qbeast_core.io.stores.location import Location, open_store
+from qbeast_core.io.location import Location, open_store
 from qbeast_core.table.dml.merge import merge_rules
 from qbeast_core.table.dml.merge.clauses import Clauses
 from qbeast_core.table.dml.merge.merge_rules import MergedFiles, MergeRules

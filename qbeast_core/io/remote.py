@@ -14,9 +14,8 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import from_url
 
 from qbeast_core.errors import InvalidInputError, StorageError, shown_cause
-from qbeast_core.io.stores.resolve import SCHEMES, is_address, locate_file
-from qbeast_core.io.stores.s3_locking import LOCKING_SETTINGS, other_locking
-from qbeast_core.io.stores.store import Entry, Range, merge_ranges, reason_of_failure, split_blocks
+from qbeast_core.io.address import LOCKING_SETTINGS, SCHEMES, is_address, locate_file, other_locking
+from qbeast_core.io.store import Entry, Range, merge_ranges, reason_of_failure, split_blocks
 
 _CLIENT: Final = frozenset(
     {

@@ -16,10 +16,11 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.store import Store
 
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType
+
 
 _BATCH_ROWS: Final = 8_192
 

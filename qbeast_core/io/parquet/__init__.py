@@ -1,1 +1,0 @@
-"""Parquet files, down to pages."""

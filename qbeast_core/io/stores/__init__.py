@@ -1,1 +1,0 @@
-"""Files in local folders and object stores."""
