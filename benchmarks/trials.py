@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.plan.weight_range import sample_to_weights
+from qbeast_core.plan.weights import sample_to_weights
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.confidence import Interval, factor_of, interval_of, smooth_interval
 from qbeast_core.sampling.key_rows import KeySizes

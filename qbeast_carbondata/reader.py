@@ -25,10 +25,9 @@ from qbeast_carbondata.pages.statistics import decode_bounds, old_bounds
 from qbeast_carbondata.stored_file import inside
 from qbeast_carbondata.structs.index_file import BlockIndex
 from qbeast_core.io.store import map_files
-from qbeast_core.query.filters.nodes import And, Atom, Node, Nothing, Or, Unknown, column_of
-from qbeast_core.query.filters.predicate import parse_predicate
-from qbeast_core.query.filters.terms import named_columns
-from qbeast_core.query.plan.file_statistics import Statistics, evaluate
+from qbeast_core.plan.bounds import Statistics, evaluate
+from qbeast_core.plan.nodes import And, Atom, Node, Nothing, Or, Unknown, column_of, named_columns
+from qbeast_core.plan.predicate import parse_predicate
 from qbeast_core.space.values import BoolArray, I64Array
 
 # Pages of each column to decode at once: about a million rows.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from qbeast_core.errors import changing, hints_keywords
+from qbeast_core.plan.weights import Sample, Share
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.query.plan.weight_range import Sample, Share
 from qbeast_core.resources import Resources
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate

@@ -15,8 +15,8 @@ import polars as pl
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.types import DecimalType, NullType, StructType
 
-from qbeast_core.query.index.block_table import NO_REVISION
-from qbeast_core.query.plan.weight_range import Sample, WeightRange
+from qbeast_core.plan.blocks import NO_REVISION
+from qbeast_core.plan.weights import Sample, WeightRange, another_sample
 from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT, sample_values
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.spec.table_config import may_have_other_columns
@@ -27,7 +27,6 @@ from qbeast_core.table.read.explain import explain as plan_read
 from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan, sampled_by
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, max_rows, sampling_weight, warn_of_sample
 from qbeast_core.table.read.some_rows import fraction_of_matches, refuse_rows, sample_of_table
-from qbeast_core.table.read.training.splits import another_sample
 from qbeast_spark_bridge.engine.tasks import rows_of_tasks, tasks_of
 from qbeast_spark_bridge.engine.workers import is_connect, session_settings
 from qbeast_spark_bridge.predicates.predicates import keep_where, parse_where

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, changing, hints_keywords, hints_methods
-from qbeast_core.query.plan.weight_range import Sample, Share
+from qbeast_core.plan.weights import Sample, Share
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.table.data.expressions import refuse_statement
 from qbeast_core.table.data.frames import is_spark_frame

@@ -130,7 +130,7 @@ def test_modules_have_docstrings() -> None:
 def test_columns_of_expressions_are_listed_once() -> None:
     """Polars lists a column as often as an expression names it: `named_columns` does not."""
     callers = [file.name for file in map(_file, MODULES) if "root_names" in file.text]
-    assert callers == ["qbeast_core/query/filters/terms.py"]
+    assert callers == ["qbeast_core/plan/nodes.py"]
 
 
 def test_functions_without_underscore_are_used_elsewhere() -> None:

@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_carbondata.metadata.segments import LiveFile
 from qbeast_carbondata.reader import TableReader
-from qbeast_core.query.filters.nodes import Node, Nothing
+from qbeast_core.plan.nodes import Node, Nothing
 from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines
 

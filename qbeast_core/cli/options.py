@@ -95,7 +95,7 @@ def as_fraction(
 ) -> float | str | tuple[float, float] | None:
     """Read ``0.01``, ``1%``, or two of them with a colon between; the library refuses other texts."""
     from qbeast_core.errors import InvalidInputError
-    from qbeast_core.query.plan.weight_range import fractions_of
+    from qbeast_core.plan.weights import fractions_of
 
     if text is None:
         return None

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.plan.weight_range import WeightRange
+from qbeast_core.plan.weights import WeightRange
 from qbeast_core.sampling.key_rows import CountedKeys, GroupRuns, KeySizes, Repeats, SeenRows
 from qbeast_core.sampling.recognise import TOTAL, Aggregates, Quantile
 from qbeast_core.sampling.sums import (

@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 import orjson
 import polars as pl
 
-from qbeast_core.query.filters.terms import Term, named_columns
+from qbeast_core.plan.nodes import Term, named_columns
 from qbeast_core.sampling.dual import Dual
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.plain_text import excerpt

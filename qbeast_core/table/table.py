@@ -23,8 +23,8 @@ from qbeast_core.errors import (
     hints_methods,
     invalid_argument,
 )
+from qbeast_core.plan.weights import Sample, Share, another_sample, parts_of
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.query.plan.weight_range import Sample, Share
 from qbeast_core.resources import Resources
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import Revision
@@ -64,7 +64,6 @@ from qbeast_core.table.read.training.shuffled import (
     check_sizes,
     order_of,
 )
-from qbeast_core.table.read.training.splits import another_sample, parts_of
 from qbeast_core.table.snapshot.log_files import read_history
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, newest_snapshot, refresh
 

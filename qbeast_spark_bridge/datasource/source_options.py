@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.location import Location
-from qbeast_core.query.plan.weight_range import fractions_of
+from qbeast_core.plan.weights import fractions_of
 
 _READ_OPTIONS: Final = (
     *("path", "sample", "sampleBy", "where", "columns", "version", "stale", "allowAbsolutePaths"),

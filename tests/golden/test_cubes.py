@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.query.filters.nodes import Unknown
-from qbeast_core.query.filters.predicate import parse_predicate
-from qbeast_core.query.plan.select import select
-from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, sample_to_weights
+from qbeast_core.plan.nodes import Unknown
+from qbeast_core.plan.predicate import parse_predicate
+from qbeast_core.plan.select import select
+from qbeast_core.plan.weights import ALL_WEIGHTS, sample_to_weights
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.tree.grid import frame_weights
 from tests.golden.collection import FAST, Golden, each, find, load_golden

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.index.decode_tags import build_block_table
+from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.space.values import MAX_WEIGHT
 from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.data.parquet_scan import scan_files

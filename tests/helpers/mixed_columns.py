@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 
 import qbeast
 from qbeast_core.log.protocol import WriteIntent
-from qbeast_core.query.plan.weight_range import Sample
+from qbeast_core.plan.weights import Sample
 from qbeast_core.table.commit import commit
 from tests.helpers.invariants import read_log
 from tests.helpers.strategies import ROW

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 import qbeast
 from qbeast_core.errors import UnsupportedTableError
-from qbeast_core.query.plan.weight_range import Sample
+from qbeast_core.plan.weights import Sample
 from tests.helpers.invariants import check_invariants
 from tests.helpers.mixed_columns import sampled_by_files
 from tests.helpers.others import rows_of_others

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.query.plan.weight_range import Sample
+from qbeast_core.plan.weights import Sample
 from qbeast_core.table.write.write_rows import WriteResult
 from qbeast_core.tree.grid import frame_weights
 from tests.helpers.small_files import TINY, resized, small_files

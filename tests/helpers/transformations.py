@@ -9,9 +9,9 @@ from typing import Literal, get_args
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.filters.nodes import Atom, Compare, IsNull, Op, Operand
-from qbeast_core.query.index.decode_tags import fits_schema
-from qbeast_core.query.plan.coordinate_intervals import coordinate_intervals, point_bounds
+from qbeast_core.plan.bounds import coordinate_intervals, point_bounds
+from qbeast_core.plan.decode_tags import fits_schema
+from qbeast_core.plan.nodes import Atom, Compare, IsNull, Op, Operand
 from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.spec import revision as t
 from qbeast_core.spec.revision import ColumnKind, ColumnSpec, Revision
@@ -305,8 +305,8 @@ IN_MEMORY: dict[str, Callable[[Example], None]] = {
     "qbeast_core.space.coordinates": _placed,
     "qbeast_core.tree.fit": _fitted,
     "qbeast_core.tree.fit": _evolved,
-    "qbeast_core.query.plan.coordinate_intervals": _located,
-    "qbeast_core.query.index.decode_tags": _compatible,
+    "qbeast_core.plan.bounds": _located,
+    "qbeast_core.plan.decode_tags": _compatible,
     "qbeast_core.table.inspect.plot_space": _labelled,
 }
 """The check of each module, which raises an AssertionError for unexpected results."""

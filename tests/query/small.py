@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.replay import with_blocks
-from qbeast_core.query.index.block_table import BlockTable
-from qbeast_core.query.index.decode_tags import build_block_table
+from qbeast_core.plan.blocks import BlockTable
+from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.spec.revision import (
     HashTransformation,
     HashTransformer,

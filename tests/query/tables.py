@@ -17,8 +17,8 @@ import polars as pl
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from qbeast_core.query.index.block_table import BlockTable
-from qbeast_core.query.index.decode_tags import build_block_table
+from qbeast_core.plan.blocks import BlockTable
+from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.space.coordinates import coordinates_of_numbers, to_coordinates
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.space.values import NumberColumn, number_values

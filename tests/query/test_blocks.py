@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from qbeast_core.query.index.decode_tags import build_block_table
+from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.spec.revision import staging_revision
 from tests.query.small import LEAF, SCHEMA, block, file, files_frame, revision, table
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from qbeast_core.query.filters.predicate import parse_predicate, parse_rest
-from qbeast_core.query.plan.select import count_rows, match, select
-from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
+from qbeast_core.plan.predicate import parse_predicate, parse_rest
+from qbeast_core.plan.select import count_rows, match, select
+from qbeast_core.plan.weights import ALL_WEIGHTS
 from tests.helpers.examples import examples as tries
 from tests.query.filters import filters
 from tests.query.small import block, file, layout, table

@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.query.filters.predicate import parse_predicate
-from qbeast_core.query.index.decode_tags import build_block_table
-from qbeast_core.query.plan.select import select
+from qbeast_core.plan.decode_tags import build_block_table
+from qbeast_core.plan.predicate import parse_predicate
+from qbeast_core.plan.select import select
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.spec.revision import (
     CDFStringQuantilesTransformation,

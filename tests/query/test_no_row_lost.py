@@ -10,10 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from polars.io.plugins import register_io_source
 
-from qbeast_core.query.filters.nodes import Unknown
-from qbeast_core.query.filters.predicate import parse_predicate, parse_rest
-from qbeast_core.query.plan.select import Selection, files_that_may_match, select
-from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, WeightRange, sample_to_weights
+from qbeast_core.plan.nodes import Unknown
+from qbeast_core.plan.predicate import parse_predicate, parse_rest
+from qbeast_core.plan.select import Selection, files_that_may_match, select
+from qbeast_core.plan.weights import ALL_WEIGHTS, WeightRange, sample_to_weights
 from tests.helpers.examples import examples as tries
 from tests.helpers.examples import is_sweep
 from tests.query.filters import filters

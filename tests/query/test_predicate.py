@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.query.filters.nodes import (
+from qbeast_core.plan.nodes import (
     And,
     Compare,
     IsIn,
@@ -21,7 +21,7 @@ from qbeast_core.query.filters.nodes import (
     Unknown,
     keeps_order,
 )
-from qbeast_core.query.filters.predicate import parse_predicate
+from qbeast_core.plan.predicate import parse_predicate
 
 SCHEMA = pl.Schema(
     {

@@ -7,7 +7,7 @@ import math
 import polars as pl
 import pytest
 
-from qbeast_core.query.filters.nodes import (
+from qbeast_core.plan.nodes import (
     And,
     IsIn,
     IsNotNull,
@@ -18,7 +18,7 @@ from qbeast_core.query.filters.nodes import (
     StartsWith,
     Unknown,
 )
-from qbeast_core.query.filters.predicate import parse_rest
+from qbeast_core.plan.predicate import parse_rest
 
 ROWS = pl.DataFrame(
     {

@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 
 from qbeast_core.log.replay import without_copies
-from qbeast_core.query.filters.nodes import Node, Unknown
-from qbeast_core.query.filters.predicate import parse_predicate
-from qbeast_core.query.index.decode_tags import build_block_table
-from qbeast_core.query.plan.select import Selection, match, select
-from qbeast_core.query.plan.weight_range import WeightRange, sample_to_weights
+from qbeast_core.plan.decode_tags import build_block_table
+from qbeast_core.plan.nodes import Node, Unknown
+from qbeast_core.plan.predicate import parse_predicate
+from qbeast_core.plan.select import Selection, match, select
+from qbeast_core.plan.weights import WeightRange, sample_to_weights
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from tests.helpers.damage import packed
 from tests.query.small import LEAF, SCHEMA, block, file, files_frame, layout, revision, table

@@ -7,7 +7,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.query.plan.file_statistics import number_bounds
+from qbeast_core.plan.bounds import number_bounds
 from qbeast_core.space.values import NumberColumn, number_values
 from qbeast_core.tree.grid import to_index_column
 from tests.query.tables import VALUES

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, WeightRange, sample_to_weights
+from qbeast_core.plan.weights import ALL_WEIGHTS, WeightRange, sample_to_weights
 
 FRACTIONS = st.floats(0, 1)
 

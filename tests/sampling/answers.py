@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.plan.weight_range import sample_to_weights
+from qbeast_core.plan.weights import sample_to_weights
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.confidence import Interval, interval_of
 from qbeast_core.sampling.key_sample import KeySample

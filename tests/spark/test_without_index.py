@@ -9,7 +9,7 @@ import pytest
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_core.query.plan.weight_range import sample_to_weights
+from qbeast_core.plan.weights import sample_to_weights
 from tests.helpers.strategies import ROW
 from tests.spark.frames import INDEXED, every_type
 

@@ -19,7 +19,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.query.index.decode_tags import build_block_table
+from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.sums import Parts, Sums
 from qbeast_core.support.sizing import Sizing

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.query.filters.predicate import understand
+from qbeast_core.plan.predicate import understand
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.strategies import ROW, Case, cases

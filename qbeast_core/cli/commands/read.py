@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import qbeast
     from qbeast_core.cli.output_file import FileFormat
-    from qbeast_core.query.plan.weight_range import Sample
+    from qbeast_core.plan.weights import Sample
 
 _SHOWN: Final = 10
 _FORMATS: Final = ("parquet", "csv", "jsonl", "arrow")  # as in output_file.py, which loads Polars

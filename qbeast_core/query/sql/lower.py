@@ -12,7 +12,7 @@ from typing import Any, Final
 import polars as pl
 from sqlglot import exp
 
-from qbeast_core.query.filters.terms import named_columns
+from qbeast_core.plan.nodes import named_columns
 from qbeast_core.query.sql.functions import call, function_arguments, part_of_time, truncated_time
 from qbeast_core.query.sql.operators import (
     Arithmetic,

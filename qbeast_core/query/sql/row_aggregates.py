@@ -8,7 +8,7 @@ from typing import Final, NoReturn, TypeAlias
 import polars as pl
 from sqlglot import exp
 
-from qbeast_core.query.filters.terms import named_columns
+from qbeast_core.plan.nodes import named_columns
 from qbeast_core.query.sql.clauses import named_aggregate
 from qbeast_core.query.sql.lower import Lowering
 from qbeast_core.query.sql.parse import checked_part, sql_of, without_parentheses

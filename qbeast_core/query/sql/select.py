@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 from sqlglot import exp
 
-from qbeast_core.query.filters.terms import named_columns
+from qbeast_core.plan.nodes import named_columns
 from qbeast_core.query.sql.clauses import (
     Ordered,
     columns_of,

@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, invalid_argument
-from qbeast_core.query.filters.nodes import Atom, column_of
-from qbeast_core.query.plan.file_statistics import evaluate
-from qbeast_core.query.plan.select import apart, draw
-from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
+from qbeast_core.plan.bounds import evaluate
+from qbeast_core.plan.nodes import Atom, column_of
+from qbeast_core.plan.select import apart, draw
+from qbeast_core.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.values import BoolArray, F64Array
 from qbeast_core.spec.revision import ColumnSpec, parse_column_spec
 from qbeast_core.support.html import bar, html_of

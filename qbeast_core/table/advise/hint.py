@@ -13,7 +13,7 @@ import polars as pl
 
 from qbeast_core.errors import QbeastError
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.query.filters.nodes import Unknown
+from qbeast_core.plan.nodes import Unknown
 from qbeast_core.spec.revision import ColumnSpec
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.advise.advise import TableSample, facts_of, present_index, table_sample

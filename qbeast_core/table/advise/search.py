@@ -10,9 +10,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
-from qbeast_core.query.filters.nodes import Node, Unknown
-from qbeast_core.query.filters.predicate import parse_predicate
-from qbeast_core.query.filters.terms import named_columns
+from qbeast_core.plan.nodes import Node, Unknown, named_columns
+from qbeast_core.plan.predicate import parse_predicate
 from qbeast_core.space.values import F64Array
 from qbeast_core.spec.revision import ColumnKind, ColumnSpec, transformer_for
 from qbeast_core.table.advise.simulated import Opened

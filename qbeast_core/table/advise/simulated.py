@@ -13,9 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.query.filters.nodes import Atom, Node, column_of
-from qbeast_core.query.plan.coordinate_intervals import coordinate_intervals
-from qbeast_core.query.plan.file_statistics import Statistics, evaluate
+from qbeast_core.plan.bounds import Statistics, coordinate_intervals, evaluate
+from qbeast_core.plan.nodes import Atom, Node, column_of
 from qbeast_core.space.coordinates import fitted_steps, step_edges, widen
 from qbeast_core.space.values import BoolArray, F64Array, I32Array, I64Array, U32Array
 from qbeast_core.spec.revision import Transformation

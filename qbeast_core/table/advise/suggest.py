@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError, hints_keywords, invalid_argument
-from qbeast_core.query.filters.terms import named_columns
+from qbeast_core.plan.nodes import named_columns
 from qbeast_core.space.values import F64Array, I64Array
 from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines

@@ -13,8 +13,8 @@ import polars as pl
 
 from qbeast_core.io.encode import encode_data_file
 from qbeast_core.io.footer import cuts_of, parse_tail
-from qbeast_core.query.filters.nodes import Node
-from qbeast_core.query.plan.file_statistics import Statistics
+from qbeast_core.plan.bounds import Statistics
+from qbeast_core.plan.nodes import Node
 from qbeast_core.space.values import F64Array, I32Array, I64Array, U32Array
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.spec.revision import ColumnSpec, Revision, TransformerKind

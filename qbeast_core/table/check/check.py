@@ -15,7 +15,7 @@ import polars as pl
 from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.io.footer import stored_size
 from qbeast_core.io.store import Store, map_files
-from qbeast_core.query.index.block_table import BlockTable
+from qbeast_core.plan.blocks import BlockTable
 from qbeast_core.space.values import U64Array, distinct
 from qbeast_core.spec.table_config import may_have_other_columns
 from qbeast_core.support.runtime import Progress, ProgressCallback

@@ -10,8 +10,8 @@ import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.replay import SPELLED_DIFFERENTLY
-from qbeast_core.query.index.block_table import BlockTable
-from qbeast_core.query.index.decode_tags import characters_per_level
+from qbeast_core.plan.blocks import BlockTable
+from qbeast_core.plan.decode_tags import characters_per_level
 from qbeast_core.space.values import MAX_WEIGHT
 from qbeast_core.spec.blocks import BlocksDialect, FilePath, Layout, blocks_dialect, parse_layout
 from qbeast_core.spec.revision import Revision

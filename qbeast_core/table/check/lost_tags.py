@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import polars as pl
 
 from qbeast_core.log.replay import RULES, RULES_TAG, TAG_KEYS, digest_of
-from qbeast_core.query.index.decode_tags import fits_schema
+from qbeast_core.plan.decode_tags import fits_schema
 from qbeast_core.spec.blocks import BlocksDialect, dump_blocks
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.joins import own_column

@@ -13,8 +13,7 @@ from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.io.footer import FileTail, PagesUnavailable, cuts_of, parse_tail, read_page_locations
 from qbeast_core.io.store import Store
 from qbeast_core.io.thrift import ThriftError
-from qbeast_core.query.plan.coordinate_intervals import point_bounds
-from qbeast_core.query.plan.file_statistics import clock_slack
+from qbeast_core.plan.bounds import clock_slack, point_bounds
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
 from qbeast_core.space.values import MAX_WEIGHT, BoolArray, F64Array, I32Array, distinct, sample_values
 from qbeast_core.spec.blocks import WEIGHT_COLUMN, Layout, parse_layout

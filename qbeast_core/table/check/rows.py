@@ -12,7 +12,7 @@ import polars as pl
 from qbeast_core.errors import StorageError
 from qbeast_core.io.footer import Unreadable, read_footer, stored_size
 from qbeast_core.log.actions import Leaf, leaf_column, leaves_of
-from qbeast_core.query.plan.file_statistics import text_above, widened_bounds
+from qbeast_core.plan.bounds import text_above, widened_bounds
 from qbeast_core.spec.blocks import WEIGHT_COLUMN, Layout
 from qbeast_core.support.far_times import time_texts
 from qbeast_core.support.sizing import sizing

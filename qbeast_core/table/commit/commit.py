@@ -47,8 +47,8 @@ from qbeast_core.log.protocol import (
 from qbeast_core.log.rebase import PRESERVED, Rebased, rebase
 from qbeast_core.log.replay import with_adds
 from qbeast_core.log.values import FileChangePlanner
-from qbeast_core.query.index.block_table import NO_REVISION, BlockTable
-from qbeast_core.query.index.decode_tags import build_block_table, fits_schema, index_of_blocks
+from qbeast_core.plan.blocks import NO_REVISION, BlockTable
+from qbeast_core.plan.decode_tags import build_block_table, fits_schema, index_of_blocks
 from qbeast_core.support.runtime import LOG, caller_stacklevel, new_id, now_ms
 from qbeast_core.table.commit.checkpoint import checkpoint_if_due
 from qbeast_core.table.data.data_files import delete_files

@@ -12,7 +12,7 @@ from qbeast_core.io.store import Store
 from qbeast_core.log.columns import StoredColumns
 from qbeast_core.log.rebase import RowIdsOfFile
 from qbeast_core.log.values import PartitionTexts
-from qbeast_core.query.plan.draws import FileDraw
+from qbeast_core.plan.weights import FileDraw
 from qbeast_core.space.values import BoolArray, I64Array
 
 

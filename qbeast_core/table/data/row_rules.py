@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias
 import polars as pl
 
 from qbeast_core.errors import ConstraintViolationError, InvalidInputError
-from qbeast_core.query.filters.terms import named_columns
+from qbeast_core.plan.nodes import named_columns
 from qbeast_core.support.plain_text import excerpt, reason_of
 
 if TYPE_CHECKING:  # workers that check rules do not read them

@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 from qbeast_core.io.footer import Unreadable, read_footer
 from qbeast_core.log.deletion_vectors import rows_in
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
+from qbeast_core.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.values import I64Array
 from qbeast_core.table.data.file_scan import FileScan
 from qbeast_core.table.data.query_batches import has_any_width, within

@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, check_whole_number
-from qbeast_core.query.filters.terms import named_columns
-from qbeast_core.query.plan.weight_range import fractions_of
+from qbeast_core.plan.nodes import named_columns
+from qbeast_core.plan.weights import fractions_of
 from qbeast_core.sampling.jackknife import (
     MIN_REPLICATES,
     Jackknifed,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, get_arg
 import polars as pl
 
 from qbeast_core.io.location import Location
-from qbeast_core.query.filters.terms import named_columns
+from qbeast_core.plan.nodes import named_columns
 from qbeast_core.sampling.batch import JoinHow, Lookup
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
 from qbeast_core.table.data.frames import FrameLike, to_frame

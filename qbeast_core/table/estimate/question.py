@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import polars as pl
 
 from qbeast_core.errors import unknown_columns
-from qbeast_core.query.filters.predicate import conjuncts
-from qbeast_core.query.filters.terms import named_columns
-from qbeast_core.query.plan.weight_range import Sample, Share, sample_to_weights, share_of
+from qbeast_core.plan.nodes import named_columns
+from qbeast_core.plan.predicate import conjuncts
+from qbeast_core.plan.weights import Sample, Share, sample_to_weights, share_of
 from qbeast_core.query.sql.cut import HIDDEN, Cut
 from qbeast_core.resources import Resources
 from qbeast_core.sampling.key_sample import KeySample

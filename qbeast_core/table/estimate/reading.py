@@ -13,11 +13,10 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.filters.nodes import Unknown
-from qbeast_core.query.filters.predicate import parse_rest
-from qbeast_core.query.filters.terms import named_columns
-from qbeast_core.query.plan.select import RowCount, Selection, apart, count_rows, draw, match
-from qbeast_core.query.plan.weight_range import (
+from qbeast_core.plan.nodes import Unknown, named_columns
+from qbeast_core.plan.predicate import parse_rest
+from qbeast_core.plan.select import RowCount, Selection, apart, count_rows, draw, match
+from qbeast_core.plan.weights import (
     ALL_WEIGHTS,
     KeyChoice,
     Sample,

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.plan.weight_range import fractions_of, sample_to_weights
+from qbeast_core.plan.weights import fractions_of, sample_to_weights
 from qbeast_core.sampling.certain import Kept
 from qbeast_core.sampling.confidence import Interval
 from qbeast_core.sampling.key_sample import KeySample

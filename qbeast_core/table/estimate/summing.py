@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.plan.weight_range import WeightRange
+from qbeast_core.plan.weights import WeightRange
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.sums import WEIGHT, Sums
 from qbeast_core.support.sizing import sizing

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias, cast
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
-from qbeast_core.query.index.decode_tags import texts_changed
+from qbeast_core.plan.decode_tags import texts_changed
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import (
     KINDS,

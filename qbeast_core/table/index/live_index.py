@@ -13,8 +13,8 @@ import polars as pl
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.rebase import clustered_by_others, is_clustered
 from qbeast_core.log.values import typed_partitions
-from qbeast_core.query.index.block_table import NO_REVISION, BlockTable
-from qbeast_core.query.index.decode_tags import fits_schema
+from qbeast_core.plan.blocks import NO_REVISION, BlockTable
+from qbeast_core.plan.decode_tags import fits_schema
 from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.space.values import BoolArray, F64Array, I64Array, NumberColumn, distinct, number_values
 from qbeast_core.spec.blocks import WITHOUT_HIDDEN_WEIGHTS

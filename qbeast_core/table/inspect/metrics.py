@@ -9,7 +9,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from qbeast_core.errors import invalid_argument
-from qbeast_core.query.index.decode_tags import characters_per_level
+from qbeast_core.plan.decode_tags import characters_per_level
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
 from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, invalid_argument
-from qbeast_core.query.filters.predicate import parse_predicate
-from qbeast_core.query.plan.coordinate_intervals import reach
-from qbeast_core.query.plan.weight_range import Sample
+from qbeast_core.plan.bounds import reach
+from qbeast_core.plan.predicate import parse_predicate
+from qbeast_core.plan.weights import Sample
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import require
 from qbeast_core.table.index.live_index import Index

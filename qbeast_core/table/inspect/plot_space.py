@@ -12,7 +12,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from qbeast_core.query.plan.select import Selection
+from qbeast_core.plan.select import Selection
 from qbeast_core.space.values import F64Array
 from qbeast_core.spec.revision import HashTransformation, Revision, Transformation
 from qbeast_core.table.inspect.drawings import (

@@ -12,7 +12,7 @@ import polars as pl
 
 from qbeast_core.io.store import Store
 from qbeast_core.log.actions import AddFile, CdcFile, RemoveFile, row_count
-from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
+from qbeast_core.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.values import I64Array
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.table.data.file_scan import FileScan, TableFiles

@@ -15,7 +15,7 @@ from qbeast_core.errors import InvalidInputError, InvalidMetadataError, VersionN
 from qbeast_core.log.actions import Commit, Metadata, Protocol, parse_commit
 from qbeast_core.log.protocol import has_change_feed
 from qbeast_core.log.replay import newest_settings
-from qbeast_core.query.filters.terms import named_columns
+from qbeast_core.plan.nodes import named_columns
 from qbeast_core.table.data.schema import FEED_COLUMNS
 from qbeast_core.table.read.changed_files import ChangeReader, CommitChanges
 from qbeast_core.table.read.scan import lazy_frame

@@ -15,7 +15,9 @@ import polars as pl
 from qbeast_core.io.footer import PagesUnavailable, Unreadable, read_footer
 from qbeast_core.io.pages import PageRanges, PageRequest
 from qbeast_core.io.store import map_files
-from qbeast_core.query.filters.nodes import (
+from qbeast_core.plan.blocks import BlockTable
+from qbeast_core.plan.bounds import coordinate_intervals
+from qbeast_core.plan.nodes import (
     And,
     Atom,
     Compare,
@@ -25,13 +27,11 @@ from qbeast_core.query.filters.nodes import (
     Or,
     Unknown,
     column_of,
+    named_columns,
 )
-from qbeast_core.query.filters.predicate import conjuncts, disjuncts, parse_predicate
-from qbeast_core.query.filters.terms import named_columns
-from qbeast_core.query.index.block_table import BlockTable
-from qbeast_core.query.plan.coordinate_intervals import coordinate_intervals
-from qbeast_core.query.plan.select import match
-from qbeast_core.query.plan.weight_range import Sample
+from qbeast_core.plan.predicate import conjuncts, disjuncts, parse_predicate
+from qbeast_core.plan.select import match
+from qbeast_core.plan.weights import Sample
 from qbeast_core.space.values import BoolArray
 from qbeast_core.spec.revision import HashTransformation
 from qbeast_core.support.as_json import to_json

@@ -12,8 +12,8 @@ import polars as pl
 from qbeast_core.errors import check_whole_number
 from qbeast_core.io.footer import cuts_of
 from qbeast_core.io.pages import PageRequest
-from qbeast_core.query.index.block_table import BlockTable
-from qbeast_core.query.plan.select import Selection
+from qbeast_core.plan.blocks import BlockTable
+from qbeast_core.plan.select import Selection
 from qbeast_core.space.values import I64Array, distinct
 from qbeast_core.support.sizing import Sizing, sizing
 from qbeast_core.table.data.file_scan import FileScan

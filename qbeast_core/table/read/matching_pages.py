@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.io.pages import PageRequest
-from qbeast_core.query.filters.terms import named_columns
+from qbeast_core.plan.nodes import named_columns
 from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.sizing import sizing

@@ -21,12 +21,12 @@ from qbeast_core.errors import (
     invalid_argument,
 )
 from qbeast_core.io.store import Store
-from qbeast_core.query.filters.nodes import Node, Unknown, matches_few
-from qbeast_core.query.filters.predicate import understand
-from qbeast_core.query.index.block_table import BlockTable
-from qbeast_core.query.index.decode_tags import build_block_table
-from qbeast_core.query.plan.select import Matching, Selection, files_that_may_match, match
-from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, KeyChoice, Sample, WeightRange, sample_to_weights
+from qbeast_core.plan.blocks import BlockTable
+from qbeast_core.plan.decode_tags import build_block_table
+from qbeast_core.plan.nodes import Node, Unknown, matches_few
+from qbeast_core.plan.predicate import understand
+from qbeast_core.plan.select import Matching, Selection, files_that_may_match, match
+from qbeast_core.plan.weights import ALL_WEIGHTS, KeyChoice, Sample, WeightRange, sample_to_weights
 from qbeast_core.space.values import I32Array
 from qbeast_core.support.process import refuse_forked
 from qbeast_core.support.runtime import LOG, caller_stacklevel
@@ -51,9 +51,9 @@ class ScanPlan:
     selection: Selection
     weights: WeightRange
     predicate: pl.Expr | None
-    # Whether the predicate only compares values, see `qbeast_core.query.filters.predicate.understand`.
+    # Whether the predicate only compares values, see `qbeast_core.plan.predicate.understand`.
     compares_values: bool = False
-    # Whether the filter compares a column with few values, see `qbeast_core.query.filters.nodes.matches_few`.
+    # Whether the filter compares a column with few values, see `qbeast_core.plan.nodes.matches_few`.
     matches_few: bool = False
     # Keys to read, or to leave out. None: all.
     keys: KeyChoice | None = None

@@ -13,12 +13,11 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import EmptySampleWarning, InvalidInputError
-from qbeast_core.query.filters.nodes import Nothing
-from qbeast_core.query.filters.predicate import parse_rest
-from qbeast_core.query.filters.terms import named_columns
-from qbeast_core.query.plan.file_statistics import trusted_counts
-from qbeast_core.query.plan.select import RowCount, count_rows, match
-from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, Sample, fractions_of, sample_to_weights
+from qbeast_core.plan.bounds import trusted_counts
+from qbeast_core.plan.nodes import Nothing, named_columns
+from qbeast_core.plan.predicate import parse_rest
+from qbeast_core.plan.select import RowCount, count_rows, match
+from qbeast_core.plan.weights import ALL_WEIGHTS, Sample, fractions_of, sample_to_weights
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.read.file_scans import scans_of

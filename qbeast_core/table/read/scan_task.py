@@ -13,8 +13,8 @@ from qbeast_core.errors import QbeastError, StorageError
 from qbeast_core.io.location import Location
 from qbeast_core.io.store import Store
 from qbeast_core.log.columns import StoredColumns
-from qbeast_core.query.filters.terms import named_columns
-from qbeast_core.query.plan.weight_range import KeyChoice, WeightRange
+from qbeast_core.plan.nodes import named_columns
+from qbeast_core.plan.weights import KeyChoice, WeightRange
 from qbeast_core.space.values import I64Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.sizing import sizing

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, check_whole_number
-from qbeast_core.query.plan.weight_range import Sample, fraction_below
+from qbeast_core.plan.weights import Sample, fraction_below
 from qbeast_core.support.joins import own_column
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
 from qbeast_core.table.read.file_scans import scans_of

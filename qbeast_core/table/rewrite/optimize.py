@@ -18,7 +18,7 @@ from qbeast_core.errors import (
     invalid_argument,
 )
 from qbeast_core.log.protocol import WriteIntent, check_writable
-from qbeast_core.query.plan.weight_range import Share, share_of
+from qbeast_core.plan.weights import Share, share_of
 from qbeast_core.results import RewriteResult
 from qbeast_core.space.values import I64Array
 from qbeast_core.spec.revision import STAGING_REVISION_ID

@@ -55,8 +55,8 @@ from qbeast_core.log.values import (
     sound_bounds,
     statistics_by_name,
 )
-from qbeast_core.query.index.block_table import BlockTable
-from qbeast_core.query.index.decode_tags import build_block_table
+from qbeast_core.plan.blocks import BlockTable
+from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.support.process import refuse_forked

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.query.index.page_table import build_page_table
+from qbeast_core.plan.blocks import build_page_table
 from qbeast_core.spec.blocks import MAX_BOUNDS, pack_boxes
 from tests.helpers.examples import examples
 from tests.helpers.small_files import small_files

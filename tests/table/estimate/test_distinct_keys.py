@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.query.plan.weight_range import sample_to_weights
+from qbeast_core.plan.weights import sample_to_weights
 from tests.helpers.examples import examples
 from tests.helpers.tables import folder, sampled, small_files
 

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.query.plan.draws import FileDraw, Stretch
-from qbeast_core.query.plan.weight_range import ALL_WEIGHTS, WeightRange
+from qbeast_core.plan.weights import ALL_WEIGHTS, FileDraw, Stretch, WeightRange
 from qbeast_core.table.estimate.question import Limits, question_of
 from qbeast_core.table.estimate.reading import Reading
 from qbeast_core.table.read.file_scans import scan_tasks, scans_of

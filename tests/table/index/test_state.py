@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.query.index.decode_tags import decode_tags
+from qbeast_core.plan.decode_tags import decode_tags
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.tables import small_files
@@ -28,7 +28,7 @@ def table(tmp_path: Path) -> Path:
 def test_tags_of_a_version_are_decoded_once(table: Path) -> None:
     opened = qbeast.open_table(table)
     with (
-        mock.patch("qbeast_core.query.index.decode_tags.decode_tags", wraps=decode_tags) as decode,
+        mock.patch("qbeast_core.plan.decode_tags.decode_tags", wraps=decode_tags) as decode,
     ):
         opened.explain(pl.col("x") < 9)
         opened.scan(sample=0.5).collect()

@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import qbeast
-from qbeast_core.query.filters.predicate import parse_predicate
-from qbeast_core.query.plan.coordinate_intervals import reach
+from qbeast_core.plan.bounds import reach
+from qbeast_core.plan.predicate import parse_predicate
 from qbeast_core.spec.revision import CDFStringQuantilesTransformation, linear_transformation
 from qbeast_core.table.inspect.plot_space import axis_ticks
 from tests.golden.collection import Golden, each

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.query.plan.weight_range import sample_to_weights
+from qbeast_core.plan.weights import sample_to_weights
 from tests.helpers.deletion_vectors import GONE, ROWS, delete
 from tests.helpers.examples import examples
 from tests.helpers.expressions import filters, kept_rows

@@ -13,7 +13,7 @@ import pytest
 
 from qbeast_core.log.actions import Protocol
 from qbeast_core.log.columns import PLAIN
-from qbeast_core.query.index.decode_tags import build_block_table
+from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.spec.blocks import Block, dump_blocks
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.rewrite.candidates import Scope, choose_files

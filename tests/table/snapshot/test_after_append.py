@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.log.protocol import WriteIntent
-from qbeast_core.query.index.decode_tags import decode_tags
+from qbeast_core.plan.decode_tags import decode_tags
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.live_index import Index
@@ -63,7 +63,7 @@ def test_append_skips_deltalake_and_decodes_no_tag(table: Path) -> None:
     qbeast.write_table(ROWS, table, mode="append")
     with (
         mock.patch.object(DeltaSource, "newer_than") as request,
-        mock.patch("qbeast_core.query.index.decode_tags.decode_tags", wraps=decode_tags) as decoded,
+        mock.patch("qbeast_core.plan.decode_tags.decode_tags", wraps=decode_tags) as decoded,
     ):
         for _ in range(3):
             qbeast.write_table(ROWS, table, mode="append")

@@ -9,10 +9,10 @@ from typing import Final, Protocol
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.filters.nodes import Node, Operand, Unknown, all_of, any_of, is_in
-from qbeast_core.query.filters.predicate import parse_predicate
-from qbeast_core.query.plan.select import select
-from qbeast_core.query.plan.weight_range import ALL_WEIGHTS
+from qbeast_core.plan.nodes import Node, Operand, Unknown, all_of, any_of, is_in
+from qbeast_core.plan.predicate import parse_predicate
+from qbeast_core.plan.select import select
+from qbeast_core.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.table.dml.file_matches import live_rows
 from qbeast_core.table.dml.merge.match_rows import MergedPlaces

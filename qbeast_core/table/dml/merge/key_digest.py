@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from qbeast_core.errors import InputChangedError
-from qbeast_core.query.filters.nodes import Node, Nothing, Operand, Unknown, all_of, compare, is_in
+from qbeast_core.plan.nodes import Node, Nothing, Operand, Unknown, all_of, compare, is_in
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.dml.merge.merge_rules import MergeRules
 from qbeast_core.table.read.scan_task import RowFilter

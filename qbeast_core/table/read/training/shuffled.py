@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SmallBufferWarning, check_whole_number, invalid_argument
-from qbeast_core.query.filters.terms import named_columns
-from qbeast_core.query.plan.rounds import Pieces, Share, cut, deal, share_of
-from qbeast_core.query.plan.weight_range import Sample
+from qbeast_core.plan.nodes import named_columns
+from qbeast_core.plan.select import Pieces, Share, cut, deal, share_of
+from qbeast_core.plan.weights import Sample
 from qbeast_core.space.values import I64Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.runtime import caller_stacklevel

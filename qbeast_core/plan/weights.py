@@ -1,19 +1,27 @@
-"""Samples as ranges of weights (format 6 and 10), and fractions of rows as numbers, pairs or texts."""
+"""Samples as ranges of weights: fractions, disjoint parts, and rows of heavy keys, drawn one by one (format 6).
+
+Spark workers import this module without the modules that choose files.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from numbers import Real
 from typing import Final, TypeAlias, cast
 
-from qbeast_core.errors import invalid_argument
+import numpy as np
+
+from qbeast_core.errors import InvalidInputError, check_whole_number, invalid_argument
 from qbeast_core.space.values import (
     MAX_WEIGHT,
     MIN_WEIGHT,
     BoolArray,
     I32Array,
+    I64Array,
     fraction_to_weight,
     weight_to_fraction,
 )
@@ -166,3 +174,131 @@ def _percent(name: str, values: Sequence[object]) -> str:
 
 def _edge(fraction: float) -> int:
     return MAX_WEIGHT + 1 if fraction == 1.0 else fraction_to_weight(fraction)
+
+
+_WEIGHTS: Final = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Rows of one heavy key in a file."""
+
+    # First row in the file, and number of rows, at least one.
+    first: int
+    rows: int
+    # In [0, 2**32): offset of the first weight, as a part of the distance of two weights.
+    offset: int
+
+    @staticmethod
+    def of(first: int, rows: int, *, path: str) -> Stretch:
+        """Return a stretch of a file, with an offset derived from its path and first row."""
+        return Stretch(first, rows, zlib.crc32(f"{first}:{path}".encode(errors="surrogatepass")))
+
+    def weights_of(self, rows: I64Array) -> I32Array:
+        """Return the weights of some of its rows, by their indexes in the file; they ascend with these."""
+        places = ((rows - self.first).astype(np.uint64) << np.uint64(32)) + np.uint64(self.offset)
+        return ((places // np.uint64(self.rows)).astype(np.int64) + MIN_WEIGHT).astype(np.int32)
+
+    def within(self, weights: WeightRange) -> tuple[int, int]:
+        """Return the half-open range of rows of the file whose weights lie in a range."""
+        start, end = (self._below(bound - MIN_WEIGHT) for bound in (weights.from_, weights.to))
+        return self.first + start, self.first + max(start, end)
+
+    def _below(self, place: int) -> int:
+        """Return the number of rows with a weight below `place`, counted from the smallest weight."""
+        return min(max(-(-(place * self.rows - self.offset) // _WEIGHTS), 0), self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class FileDraw:
+    """How the rows of one file are drawn."""
+
+    # Rows with their own weights.
+    one_by_one: tuple[Stretch, ...] = ()
+    # Rows that a sample skips because they are read separately.
+    apart: tuple[Stretch, ...] = ()
+    # Read only the rows of `apart`.
+    only: bool = False
+
+    def of(self, rows: I64Array) -> tuple[BoolArray, BoolArray, I32Array]:
+        """Return masks of the rows that are read and that have their own weights, and these weights (0 for others)."""
+        read = np.full(len(rows), not self.only)
+        for stretch in self.apart:
+            read[_places(rows, stretch)] = self.only
+        is_drawn, weights = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int32)
+        for stretch in self.one_by_one:
+            here = _places(rows, stretch)
+            is_drawn[here] = True
+            weights[here] = stretch.weights_of(rows[here])
+        return read, is_drawn, weights
+
+
+def _places(rows: I64Array, stretch: Stretch) -> slice:
+    return slice(*np.searchsorted(rows, [stretch.first, stretch.first + stretch.rows]))
+
+
+_ROUNDING: Final = 1e-9
+# A seed turns the circle of fractions by this: the golden ratio, so that no seeds are close to each other.
+_TURN: Final = (math.sqrt(5) - 1) / 2
+
+# Fractions from and to.
+Range = tuple[float, float]
+
+
+def parts_of(shares: Mapping[str, float], seed: int) -> dict[str, list[Range]]:
+    """Return the ranges of fractions of each part: disjoint, and all rows if the shares add up to 1.
+
+    >>> parts_of({"train": 0.8, "test": 0.2}, 0)
+    {'train': [(0.0, 0.8)], 'test': [(0.8, 1.0)]}
+    >>> parts_of({"a": 0.5, "b": 0.5}, 1)
+    {'a': [(0.6180339887498949, 1.0), (0.0, 0.1180339887498949)], 'b': [(0.1180339887498949, 0.6180339887498949)]}
+    """
+    check_whole_number("seed", seed, 0)
+    mapping = cast("object", shares)  # callers without a type checker may pass anything
+    given: list[object] = list(shares.values()) if isinstance(mapping, Mapping) else []
+    values = [share for share in given if isinstance(share, int | float) and not isinstance(share, bool)]
+    if not values or len(values) < len(given) or min(values) <= 0 or sum(values) > 1 + _ROUNDING:
+        problem = (
+            'must map names to shares above 0 that add up to 1 or less, such as {"train": 0.8, "test": 0.2}'
+        )
+        invalid_argument("shares", problem, value=shares)
+    ends = [sum(values[: number + 1]) for number in range(len(values))]
+    ends[-1] = 1.0 if ends[-1] > 1 - _ROUNDING else ends[-1]
+    starts = [0.0, *ends[:-1]]
+    turn = seed * _TURN % 1
+    return {name: _turned(first, end, turn) for name, first, end in zip(shares, starts, ends, strict=True)}
+
+
+def another_sample(sample: Sample | None, seed: int) -> Sample:
+    """Return the sample of a seed: each has other rows, until all rows were in one.
+
+    >>> another_sample(0.25, 0), another_sample("25%", 2), another_sample(0.25, 5)
+    ((0.0, 0.25), (0.5, 0.75), (0.25, 0.5))
+    """
+    check_whole_number("seed", seed, 0)
+    if sample is None:
+        msg = "`seed` chooses another sample: give `sample` or `rows` too"
+        raise InvalidInputError(msg, argument="seed", value=seed)
+    first, fraction = fractions_of(sample)
+    if first > 0 or fraction > 1 / 2:
+        msg = (
+            f"`seed` needs a sample of half the rows or less that begins at 0, not {sample!r}. Give the range of other "
+            "rows instead, such as sample=(0.5, 1)"
+        )
+        raise InvalidInputError(msg, argument="seed", value=seed)
+    if fraction == 0:
+        return sample
+    number = seed % int(1 / fraction + _ROUNDING)
+    return number * fraction, min((number + 1) * fraction, 1.0)
+
+
+def _turned(first: float, end: float, turn: float) -> list[Range]:
+    """Return a range of a circle that is turned, as one or two ranges from 0 to 1."""
+    if first == 0 and end == 1:
+        return [(0.0, 1.0)]
+    first, end = first + turn, end + turn
+    if first >= 1:
+        return [(first - 1, end - 1)]
+    if end > 1:
+        return [(first, 1.0), (0.0, end - 1)]
+    return [(first, end)]

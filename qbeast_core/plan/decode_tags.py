@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidMetadataError
-from qbeast_core.query.index.block_table import NO_REVISION, BlockTable, RevisionSpace
+from qbeast_core.plan.blocks import NO_REVISION, BlockTable, RevisionSpace
 from qbeast_core.space.cubes import Cubes, cube_boxes, decode_cubes
 from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT, BoolArray, I64Array
 from qbeast_core.spec.blocks import MAX_ROWS, Block, parse_blocks

@@ -9,7 +9,9 @@ from typing import Final, Protocol
 import orjson
 import polars as pl
 
-from qbeast_core.query.filters.nodes import (
+from qbeast_core.plan.nodes import (
+    BOUNDS,
+    COMPARISONS,
     MIRRORED,
     NEGATED,
     IsNotNull,
@@ -19,14 +21,14 @@ from qbeast_core.query.filters.nodes import (
     Op,
     Operand,
     StartsWith,
+    Term,
     Unknown,
     all_of,
     any_of,
     compare,
     is_in,
+    preimage,
 )
-from qbeast_core.query.filters.preimages import preimage
-from qbeast_core.query.filters.terms import BOUNDS, COMPARISONS, Term
 
 _CONNECTIVES = {"And": True, "LogicalAnd": True, "Or": False, "LogicalOr": False}
 _COMPARING: Final = {*_CONNECTIVES, *COMPARISONS}

@@ -1,0 +1,1 @@
+"""Read planning, pure: predicates, samples, and which files and pages can match."""

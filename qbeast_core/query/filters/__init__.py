@@ -1,1 +1,0 @@
-"""Parse filters: terms, atoms and what each atom implies for its column."""

@@ -1,1 +1,0 @@
-"""Decode tags into one index table of cubes and pages."""

@@ -1,1 +1,0 @@
-"""Choose the files and pages that a read opens."""
