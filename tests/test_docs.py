@@ -21,8 +21,8 @@ import qbeast_spark_bridge
 from benchmarks import drawn
 from qbeast_core import errors
 from qbeast_core.io import footer
-from qbeast_core.query.sql import parse
 from qbeast_core.spec.blocks import LAYOUT_VERSION
+from qbeast_core.sql import parse
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index import column_choice
 from qbeast_core.table.write import options

@@ -13,12 +13,12 @@ from typing import Final, assert_never
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.sql.cut import Compared, Connected, Cut, Missing, OfGroup, Opposite, SortTerm, Test
 from qbeast_core.sampling.confidence import Interval
 from qbeast_core.sampling.dual import Dual
 from qbeast_core.sampling.recognise import Quantile, Smooth
 from qbeast_core.sampling.stopping import is_reliable
 from qbeast_core.space.values import BoolArray, F64Array, I64Array
+from qbeast_core.sql.cut import Compared, Connected, Cut, Missing, OfGroup, Opposite, SortTerm, Test
 
 # Places of values without a number: before or after all values, and before or after all nulls.
 _FIRST, _NULLS_FIRST, _VALUE, _NULLS_LAST, _LAST = -2, -1, 0, 1, 2

@@ -907,7 +907,7 @@ class Table:
         >>> table.sql("SELECT id % 3 AS rest, sum(id) FROM self GROUP BY ALL ORDER BY 2 DESC LIMIT 1").collect().rows()
         [(0, 166833)]
         """
-        from qbeast_core.query.sql.select import selected
+        from qbeast_core.sql.select import selected
 
         refuse_statement(query)
         rows = self.scan(sample=sample, sample_by=sample_by)

@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.sql.operators import Comparison, compare, is_in, like, same
-from qbeast_core.query.sql.values import (
+from qbeast_core.sql.operators import Comparison, compare, is_in, like, same
+from qbeast_core.sql.values import (
     MAX_DIGITS,
     NULL,
     InvalidSqlError,

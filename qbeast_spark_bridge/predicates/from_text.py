@@ -12,11 +12,11 @@ from typing import Any, Final
 import polars as pl
 from sqlglot import exp
 
-from qbeast_core.query.sql.functions import function_arguments
-from qbeast_core.query.sql.lower import COMPARISON_SIGNS, Lowering, names_of, type_of
-from qbeast_core.query.sql.operators import ANY, ONE, compares_floats, pattern_pieces
-from qbeast_core.query.sql.parse import case_parts, operands, without_parentheses
-from qbeast_core.query.sql.values import INTEGERS, MAX_DIGITS, Period, largest
+from qbeast_core.sql.functions import function_arguments
+from qbeast_core.sql.lower import COMPARISON_SIGNS, Lowering, names_of, type_of
+from qbeast_core.sql.operators import ANY, ONE, compares_floats, pattern_pieces
+from qbeast_core.sql.parse import case_parts, operands, without_parentheses
+from qbeast_core.sql.values import INTEGERS, MAX_DIGITS, Period, largest
 from qbeast_spark_bridge.predicates.text_functions import FUNCTIONS, cast, moved
 from qbeast_spark_bridge.predicates.typed_sql import SqlPart, align, refuse, typed_literal
 from qbeast_spark_bridge.spark_schema import quoted
@@ -30,7 +30,7 @@ _TRUTH: Final = (pl.Boolean(), pl.Null())
 def tree_to_sql(tree: exp.Expr, schema: pl.Schema) -> str:
     """Translate a condition in this library's SQL to Spark's SQL.
 
-    >>> from qbeast_core.query.sql.parse import parse_condition
+    >>> from qbeast_core.sql.parse import parse_condition
     >>> tree = parse_condition("x > 5 AND s IS NOT NULL", ["x", "s"])
     >>> tree_to_sql(tree, pl.Schema({"x": pl.Int64, "s": pl.String}))
     "((`x` > CAST('5' AS BIGINT)) AND (NOT (`s` IS NULL)))"

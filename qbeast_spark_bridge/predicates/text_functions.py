@@ -9,8 +9,8 @@ from typing import Final
 import polars as pl
 from sqlglot import exp
 
-from qbeast_core.query.sql.parse import PARTS
-from qbeast_core.query.sql.values import MAX_DIGITS, TIMESTAMP, TIMESTAMPTZ, Period
+from qbeast_core.sql.parse import PARTS
+from qbeast_core.sql.values import MAX_DIGITS, TIMESTAMP, TIMESTAMPTZ, Period
 from qbeast_spark_bridge.predicates.typed_sql import (
     DAY_MICROS,
     NAN,

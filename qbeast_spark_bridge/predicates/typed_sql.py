@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.sql.values import (
+from qbeast_core.sql.values import (
     MAX_DIGITS,
     TIMESTAMP,
     TIMESTAMPTZ,

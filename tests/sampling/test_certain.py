@@ -9,8 +9,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.query.sql.cut import Compared, Connected, Cut, Missing, OfGroup, Opposite, SortTerm, Test
 from qbeast_core.sampling.certain import Bounds, keep
+from qbeast_core.sql.cut import Compared, Connected, Cut, Missing, OfGroup, Opposite, SortTerm, Test
 from tests.helpers.examples import examples
 
 SIGNS = ("=", "<>", "<", "<=", ">", ">=")

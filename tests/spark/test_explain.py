@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_core.query.sql import parse
+from qbeast_core.sql import parse
 from qbeast_core.table.read.planner import FilterPlanner
 from qbeast_spark_bridge.datasource.source_options import ReadOptions
 from qbeast_spark_bridge.datasource.source_plan import SourcePlan

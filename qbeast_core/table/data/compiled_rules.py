@@ -13,7 +13,7 @@ from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.log.actions import Metadata, Protocol, names_text
 from qbeast_core.log.protocol import unsupported_rule
 from qbeast_core.log.rules import DeclaredRules, declared_rules
-from qbeast_core.query.sql.values import InvalidSqlError, UnknownColumnError, half_up
+from qbeast_core.sql.values import InvalidSqlError, UnknownColumnError, half_up
 from qbeast_core.support.plain_text import reason_of
 from qbeast_core.table.data.expressions import UTC_NOW
 from qbeast_core.table.data.row_rules import Check, ComputedColumn, RowRules, RuleKind
@@ -110,7 +110,7 @@ class _Compiler:
         self, feature: str, name: str, text: str, scope: pl.Schema, dtype: pl.DataType
     ) -> pl.Expr:
         # Tables without rules do without sqlglot, as workers do.
-        from qbeast_core.query.sql.spark import spark_expression  # noqa: PLC0415 -- see above
+        from qbeast_core.sql.lower import spark_expression  # noqa: PLC0415 -- see above
 
         try:
             return spark_expression(text, scope, dtype=dtype, clock=UTC_NOW)

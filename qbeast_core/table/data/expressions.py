@@ -15,7 +15,7 @@ from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, invalid_argument, unknown_columns
 from qbeast_core.plan.nodes import named_columns
-from qbeast_core.query.sql.values import InvalidSqlError, UnknownColumnError, half_up
+from qbeast_core.sql.values import InvalidSqlError, UnknownColumnError, half_up
 from qbeast_core.support.plain_text import excerpt, reason_of
 from qbeast_core.support.suggestions import did_you_mean, nearest
 
@@ -251,8 +251,8 @@ def _parsed(
     source: str, schema: pl.Schema, argument: str, dtype: pl.DataType | None
 ) -> tuple[pl.Expr, exp.Expr]:
     # Workers of Spark evaluate what was parsed before, and do without sqlglot.
-    from qbeast_core.query.sql.lower import Lowering, lowered  # noqa: PLC0415 -- see above
-    from qbeast_core.query.sql.parse import parse_condition  # noqa: PLC0415 -- as above
+    from qbeast_core.sql.lower import Lowering, lowered  # noqa: PLC0415 -- see above
+    from qbeast_core.sql.parse import parse_condition  # noqa: PLC0415 -- as above
 
     try:
         tree = parse_condition(source, schema.names())

@@ -20,7 +20,7 @@ from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.snapshot.snapshot import newest_snapshot
 
 if TYPE_CHECKING:
-    from qbeast_core.query.sql.clauses import TextJoin
+    from qbeast_core.sql.clauses import TextJoin
 
 _HOWS: Final = get_args(JoinHow)
 

@@ -16,11 +16,11 @@ from qbeast_core.errors import unknown_columns
 from qbeast_core.plan.nodes import named_columns
 from qbeast_core.plan.predicate import conjuncts
 from qbeast_core.plan.weights import Sample, Share, sample_to_weights, share_of
-from qbeast_core.query.sql.cut import HIDDEN, Cut
 from qbeast_core.resources import Resources
 from qbeast_core.sampling.key_sample import KeySample
 from qbeast_core.sampling.recognise import Aggregates, RefusedAggregate, Smooth, recognise
 from qbeast_core.sampling.stopping import Target
+from qbeast_core.sql.cut import HIDDEN, Cut
 from qbeast_core.table.data.expressions import (
     UTC_NOW,
     Predicate,
@@ -42,8 +42,8 @@ from qbeast_core.table.estimate.question_expressions import (
 from qbeast_core.table.read.planner import Planner
 
 if TYPE_CHECKING:
-    from qbeast_core.query.sql.aggregates import GroupedQuery
-    from qbeast_core.query.sql.clauses import Query
+    from qbeast_core.sql.aggregates import GroupedQuery
+    from qbeast_core.sql.clauses import Query
 
 # A function of rows that returns a number, numbers by name, or a sequence of numbers.
 Function: TypeAlias = Callable[[pl.DataFrame], object]
@@ -324,7 +324,7 @@ def _parsed(text: Expressions, schema: pl.Schema, *, is_alone: bool, per: Expres
         refuse("aggregates", "is a query: write groups and conditions in it, or pass only aggregates")
     if per is not None:
         refuse("aggregates", "is a query: write FROM (SELECT ... GROUP BY ...) instead of `per`")
-    from qbeast_core.query.sql.clauses import parse_query  # noqa: PLC0415 -- sqlglot is slow to import
+    from qbeast_core.sql.clauses import parse_query  # noqa: PLC0415 -- sqlglot is slow to import
 
     with reading_sql(text, "aggregates", schema):
         return parse_query(text, schema.names())
@@ -332,7 +332,7 @@ def _parsed(text: Expressions, schema: pl.Schema, *, is_alone: bool, per: Expres
 
 def _query_of(text: str, query: Query, schema: pl.Schema) -> GroupedQuery:
     """Return the parts of a query over the joined rows."""
-    from qbeast_core.query.sql.aggregates import lowered_query  # noqa: PLC0415 -- sqlglot is slow to import
+    from qbeast_core.sql.aggregates import lowered_query  # noqa: PLC0415 -- sqlglot is slow to import
 
     with reading_sql(text, "aggregates", schema):
         return lowered_query(query, schema, clock=UTC_NOW)
@@ -342,7 +342,7 @@ def _sql_list(text: str, argument_name: str, schema: pl.Schema) -> dict[str, pl.
     is_field = any(isinstance(schema[name], pl.Struct) and text.startswith(f"{name}.") for name in schema)
     if argument_name == "by" and text in schema and not is_field:
         return {text: pl.col(text)}
-    from qbeast_core.query.sql.aggregates import sql_list  # noqa: PLC0415 -- sqlglot is slow to import
+    from qbeast_core.sql.aggregates import sql_list  # noqa: PLC0415 -- sqlglot is slow to import
 
     with reading_sql(text, argument_name, schema):
         aggregates, null_sums = argument_name != "by", argument_name == "per"

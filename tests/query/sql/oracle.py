@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import duckdb
 import polars as pl
 
-from qbeast_core.query.sql.lower import Clock, Lowering, lowered
-from qbeast_core.query.sql.parse import parse_condition
+from qbeast_core.sql.lower import Clock, Lowering, lowered
+from qbeast_core.sql.parse import parse_condition
 
 
 @contextmanager

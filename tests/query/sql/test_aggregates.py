@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from qbeast_core.query.sql.aggregates import sql_list, sql_query
-from qbeast_core.query.sql.values import InvalidSqlError
+from qbeast_core.sql.aggregates import sql_list, sql_query
+from qbeast_core.sql.values import InvalidSqlError
 
 ROWS = pl.DataFrame(
     {"a": [1.5, None, -4.0, 8.25, 2.0], "b": [2, 3, None, -5, 7], "sum": [1, 2, 3, 4, 5], "t": list("xyxyx")}

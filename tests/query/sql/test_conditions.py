@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.sql.values import InvalidSqlError
+from qbeast_core.sql.values import InvalidSqlError
 from qbeast_core.table.data.expressions import condition_of, value_of
 from tests.helpers.examples import examples
 from tests.query.sql.hostile import FORMS, FUNCTIONS, PLACE, noise, queries

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.query.sql.values import InvalidSqlError
+from qbeast_core.sql.values import InvalidSqlError
 from tests.query.sql.oracle import sql_expression, with_rows
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 import qbeast
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.sql.spark import spark_expression
+from qbeast_core.sql.lower import spark_expression
 from qbeast_core.table.data.expressions import condition_of, value_of
 from qbeast_spark_bridge.predicates.predicates import parse_where
 

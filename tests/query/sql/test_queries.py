@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.query.sql.aggregates import sql_query
-from qbeast_core.query.sql.select import selected
-from qbeast_core.query.sql.values import InvalidSqlError, UnknownColumnError
+from qbeast_core.sql.aggregates import sql_query
+from qbeast_core.sql.select import selected
+from qbeast_core.sql.values import InvalidSqlError, UnknownColumnError
 from tests.helpers.examples import examples
 from tests.query.sql.oracle import with_rows
 from tests.query.sql.texts import ROWS, conditions, form, one_of

@@ -8,8 +8,8 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from qbeast_core.query.sql.spark import spark_expression
-from qbeast_core.query.sql.values import InvalidSqlError, UnknownColumnError
+from qbeast_core.sql.lower import spark_expression
+from qbeast_core.sql.values import InvalidSqlError, UnknownColumnError
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ROWS = pl.DataFrame(

@@ -10,9 +10,9 @@ import polars as pl
 from sqlglot import exp
 
 from qbeast_core.plan.nodes import named_columns
-from qbeast_core.query.sql.operators import arithmetic, balanced, compare
-from qbeast_core.query.sql.parse import MAX_ITEMS, PARTS
-from qbeast_core.query.sql.values import (
+from qbeast_core.sql.operators import arithmetic, balanced, compare
+from qbeast_core.sql.parse import MAX_ITEMS, PARTS
+from qbeast_core.sql.values import (
     INTEGERS,
     MAX_LENGTH,
     NULL,

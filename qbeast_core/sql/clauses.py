@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from sqlglot import exp
 
-from qbeast_core.query.sql.parse import TEXT, WRITTEN, operands, parse_statement, sql_of, without_parentheses
-from qbeast_core.query.sql.values import invalid_sql
+from qbeast_core.sql.parse import TEXT, WRITTEN, operands, parse_statement, sql_of, without_parentheses
+from qbeast_core.sql.values import invalid_sql
 
 # Nodes that names of columns may copy; more would need more memory than the text.
 _MAX_COPIED: Final = 20_000

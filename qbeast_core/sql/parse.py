@@ -18,7 +18,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from qbeast_core.query.sql.values import MAX_NUMBER, invalid_sql
+from qbeast_core.sql.values import MAX_NUMBER, invalid_sql
 
 # Enough for an IN list of a hundred thousand values.
 MAX_CHARACTERS: Final = 1_000_000

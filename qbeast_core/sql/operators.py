@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 import polars as pl
 
 from qbeast_core.plan.nodes import named_columns
-from qbeast_core.query.sql.values import (
+from qbeast_core.sql.values import (
     INTEGERS,
     MAX_DIGITS,
     NULL,

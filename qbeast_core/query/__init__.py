@@ -1,1 +1,0 @@
-"""Read planning, pure: predicates, samples, and which files and pages can match."""
