@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from qbeast_core.sampling.jackknife import PARTS, Jackknifed, Replicates, jackknife, student_factor
-from qbeast_core.sampling.key_rows import Repeats, SeenRows
+from qbeast_core.sampling.sums import Repeats, SeenRows
 from qbeast_core.space.values import F64Array
 
 USERS: Final = 20_000

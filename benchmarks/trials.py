@@ -9,13 +9,20 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.plan.weights import sample_to_weights
-from qbeast_core.sampling.batch import RowSums
-from qbeast_core.sampling.confidence import Interval, factor_of, interval_of, smooth_interval
-from qbeast_core.sampling.key_rows import KeySizes
+from qbeast_core.sampling.confidence import (
+    WIDENED,
+    Interval,
+    Target,
+    factor_of,
+    interval_of,
+    is_met,
+    is_reliable,
+    next_fraction,
+    smooth_interval,
+)
 from qbeast_core.sampling.key_sample import Calibration, Keys, KeySample
 from qbeast_core.sampling.recognise import TOTAL, Smooth, recognise
-from qbeast_core.sampling.stopping import WIDENED, Target, is_met, is_reliable, next_fraction
-from qbeast_core.sampling.sums import GROUP, WEIGHT, Sums, totals_of
+from qbeast_core.sampling.sums import GROUP, WEIGHT, KeySizes, RowSums, Sums, totals_of
 from qbeast_core.tree.keys import heaviest
 
 ASKED = {"sum": pl.col("x").sum(), "mean": pl.col("x").sum() / pl.len()}

@@ -13,10 +13,8 @@ from typing import Final, assert_never
 import numpy as np
 import polars as pl
 
-from qbeast_core.sampling.confidence import Interval
-from qbeast_core.sampling.dual import Dual
-from qbeast_core.sampling.recognise import Quantile, Smooth
-from qbeast_core.sampling.stopping import is_reliable
+from qbeast_core.sampling.confidence import Interval, is_reliable
+from qbeast_core.sampling.recognise import Dual, Quantile, Smooth
 from qbeast_core.space.values import BoolArray, F64Array, I64Array
 from qbeast_core.sql.cut import Compared, Connected, Cut, Missing, OfGroup, Opposite, SortTerm, Test
 

@@ -17,8 +17,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.sampling.confidence import ROUNDING, UNSEEN, Interval
-from qbeast_core.sampling.stopping import MAX_SHARE, MIN_KEYS
+from qbeast_core.sampling.confidence import MAX_SHARE, MIN_KEYS, ROUNDING, UNSEEN, Interval
 from qbeast_core.sampling.sums import GROUP, WEIGHT
 from qbeast_core.space.values import F64Array, I32Array, I64Array
 from qbeast_core.tree.keys import mixed

@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.plan.weights import WeightRange
-from qbeast_core.sampling.key_rows import CountedKeys, GroupRuns, KeySizes, Repeats, SeenRows
 from qbeast_core.sampling.recognise import TOTAL, Aggregates, Quantile
 from qbeast_core.sampling.sums import (
     GROUP,
@@ -19,7 +18,12 @@ from qbeast_core.sampling.sums import (
     SHOWN,
     VALUE,
     WEIGHT,
+    CountedKeys,
+    GroupRuns,
+    KeySizes,
     KeySums,
+    Repeats,
+    SeenRows,
     Sums,
     common_groups,
     numbers_of,

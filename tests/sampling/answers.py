@@ -8,11 +8,10 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.plan.weights import sample_to_weights
-from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.confidence import Interval, interval_of
 from qbeast_core.sampling.key_sample import KeySample
 from qbeast_core.sampling.recognise import Aggregates, recognise
-from qbeast_core.sampling.sums import WEIGHT
+from qbeast_core.sampling.sums import WEIGHT, RowSums
 
 
 def recognised(exprs: Mapping[str, pl.Expr], rows: pl.DataFrame, key: Sequence[str] = ()) -> Aggregates:

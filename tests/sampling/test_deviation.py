@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.sampling.key_rows import MIN_CHANCE, SeenRows
-from qbeast_core.sampling.stopping import Target, is_met, is_reliable, next_fraction
+from qbeast_core.sampling.confidence import Target, is_met, is_reliable, next_fraction
+from qbeast_core.sampling.sums import MIN_CHANCE, SeenRows
 from tests.sampling.answers import intervals
 
 KEYS = 20_000

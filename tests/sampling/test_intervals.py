@@ -9,9 +9,16 @@ import polars as pl
 import pytest
 
 from benchmarks.trials import Population
-from qbeast_core.sampling.confidence import Interval, factor_of
-from qbeast_core.sampling.dual import Dual
-from qbeast_core.sampling.stopping import MIN_KEYS, Target, is_met, is_reliable, next_fraction
+from qbeast_core.sampling.confidence import (
+    MIN_KEYS,
+    Interval,
+    Target,
+    factor_of,
+    is_met,
+    is_reliable,
+    next_fraction,
+)
+from qbeast_core.sampling.recognise import Dual
 from tests.sampling.answers import intervals, sample_of
 
 MEAN, SUM, ROWS = pl.col("x").mean(), pl.col("x").sum(), pl.len()

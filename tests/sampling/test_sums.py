@@ -9,10 +9,8 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from qbeast_core.sampling.batch import RowSums
-from qbeast_core.sampling.key_rows import KeySizes
 from qbeast_core.sampling.recognise import TOTAL
-from qbeast_core.sampling.sums import WEIGHT, KeySums, Parts, Sums, common_groups
+from qbeast_core.sampling.sums import WEIGHT, KeySizes, KeySums, Parts, RowSums, Sums, common_groups
 from qbeast_core.support.sizing import sizing
 from tests.helpers.small_files import resized
 

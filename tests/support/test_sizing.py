@@ -20,8 +20,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.plan.decode_tags import build_block_table
-from qbeast_core.sampling.batch import RowSums
-from qbeast_core.sampling.sums import Parts, Sums
+from qbeast_core.sampling.sums import Parts, RowSums, Sums
 from qbeast_core.support.sizing import Sizing
 from qbeast_core.table.dml.merge.key_digest import KeyColumn
 from qbeast_core.table.index.key_counts import count_keys

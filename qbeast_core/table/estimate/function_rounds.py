@@ -15,6 +15,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, check_whole_number
 from qbeast_core.plan.nodes import named_columns
 from qbeast_core.plan.weights import fractions_of
+from qbeast_core.sampling.confidence import MIN_KEYS, WIDENED, Target, is_met, is_reliable, next_fraction
 from qbeast_core.sampling.jackknife import (
     MIN_REPLICATES,
     Jackknifed,
@@ -24,9 +25,7 @@ from qbeast_core.sampling.jackknife import (
     student_factor,
     without_bound,
 )
-from qbeast_core.sampling.key_rows import KeySizes, Repeats, SeenRows
-from qbeast_core.sampling.stopping import MIN_KEYS, WIDENED, Target, is_met, is_reliable, next_fraction
-from qbeast_core.sampling.sums import WEIGHT
+from qbeast_core.sampling.sums import WEIGHT, KeySizes, Repeats, SeenRows
 from qbeast_core.space.values import F64Array, I32Array
 from qbeast_core.support.joins import own_column
 from qbeast_core.support.sizing import sizing

@@ -16,7 +16,7 @@ import polars as pl
 
 from qbeast_core.plan.select import Selection
 from qbeast_core.plan.weights import FileDraw, Stretch
-from qbeast_core.sampling.key_rows import Repeats
+from qbeast_core.sampling.sums import Repeats
 from qbeast_core.space.values import I32Array, distinct
 from qbeast_core.table.index.key_counts import count_other_keys
 from qbeast_core.table.read.planner import Planner

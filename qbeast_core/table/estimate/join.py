@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.io.location import Location
 from qbeast_core.plan.nodes import named_columns
-from qbeast_core.sampling.batch import JoinHow, Lookup
+from qbeast_core.sampling.sums import JoinHow, Lookup
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.estimate.question_expressions import refuse

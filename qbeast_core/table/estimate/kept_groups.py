@@ -7,10 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from qbeast_core.sampling.certain import Bounds, Kept, keep
-from qbeast_core.sampling.confidence import Interval, factor_of, interval_of
+from qbeast_core.sampling.confidence import WIDENED, Interval, factor_of, interval_of
 from qbeast_core.sampling.key_sample import KeySample
 from qbeast_core.sampling.recognise import Quantile, Smooth
-from qbeast_core.sampling.stopping import WIDENED
 from qbeast_core.sampling.sums import GROUP
 from qbeast_core.table.estimate.question import Limits, Question
 

@@ -23,9 +23,17 @@ from qbeast_core.plan.weights import (
     fractions_of,
     sample_to_weights,
 )
-from qbeast_core.sampling.key_rows import MIN_SHIFT, MIN_SHIFT_OF_SAMPLE, KeySizes, Repeats, SeenRows
 from qbeast_core.sampling.recognise import Aggregates
-from qbeast_core.sampling.sums import WEIGHT, Parts, Sums
+from qbeast_core.sampling.sums import (
+    MIN_SHIFT,
+    MIN_SHIFT_OF_SAMPLE,
+    WEIGHT,
+    KeySizes,
+    Parts,
+    Repeats,
+    SeenRows,
+    Sums,
+)
 from qbeast_core.space.values import BoolArray, distinct
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.budget import guess_row_bytes

@@ -12,9 +12,8 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.sampling.certain import Kept
-from qbeast_core.sampling.confidence import Interval
+from qbeast_core.sampling.confidence import MAX_SHARE, MIN_KEYS, Interval, is_reliable
 from qbeast_core.sampling.key_sample import KeySample
-from qbeast_core.sampling.stopping import MAX_SHARE, MIN_KEYS, is_reliable
 from qbeast_core.sampling.sums import GROUP
 from qbeast_core.space.values import BoolArray, F64Array
 from qbeast_core.support.as_json import to_json

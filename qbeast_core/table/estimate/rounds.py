@@ -13,10 +13,9 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.plan.weights import fractions_of, sample_to_weights
 from qbeast_core.sampling.certain import Kept
-from qbeast_core.sampling.confidence import Interval
+from qbeast_core.sampling.confidence import Interval, Target, is_met, next_fraction
 from qbeast_core.sampling.key_sample import KeySample
 from qbeast_core.sampling.recognise import TOTAL
-from qbeast_core.sampling.stopping import Target, is_met, next_fraction
 from qbeast_core.sampling.sums import Sums
 from qbeast_core.space.values import BoolArray
 from qbeast_core.support.sizing import sizing

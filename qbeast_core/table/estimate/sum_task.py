@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from qbeast_core.sampling.batch import RowSums
-from qbeast_core.sampling.key_rows import KeySizes
-from qbeast_core.sampling.sums import WEIGHT, Sums
+from qbeast_core.sampling.sums import WEIGHT, KeySizes, RowSums, Sums
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.estimate.question_expressions import PerKey
 from qbeast_core.table.read.scan_task import ScanTask

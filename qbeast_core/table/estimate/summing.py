@@ -14,8 +14,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.plan.weights import WeightRange
-from qbeast_core.sampling.batch import RowSums
-from qbeast_core.sampling.sums import WEIGHT, Sums
+from qbeast_core.sampling.sums import WEIGHT, RowSums, Sums
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.interfaces import Engine

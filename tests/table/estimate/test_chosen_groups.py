@@ -18,9 +18,8 @@ import pytest
 import qbeast
 from benchmarks.trials import Population
 from qbeast_core.sampling.certain import Kept
-from qbeast_core.sampling.confidence import Interval
+from qbeast_core.sampling.confidence import Interval, Target, is_met, next_fraction
 from qbeast_core.sampling.key_sample import KeySample
-from qbeast_core.sampling.stopping import Target, is_met, next_fraction
 from qbeast_core.sql.cut import Compared, Cut, SortTerm
 from qbeast_core.table.estimate.kept_groups import intervals_and_kept
 from qbeast_core.table.estimate.question import Limits, Question

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.sampling.key_rows import Repeats, SeenRows
+from qbeast_core.sampling.sums import Repeats, SeenRows
 from tests.helpers.small_files import resized
 from tests.helpers.tables import small_files
 
