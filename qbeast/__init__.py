@@ -59,9 +59,8 @@ if _typing.TYPE_CHECKING:
     from qbeast_carbondata.tables.table import CarbonTable
     from qbeast_core.api import estimate, open_table, read_table, scan_table, write_table
     from qbeast_core.api_admin import convert_table, drop_table, table_exists, upgrade_table
-    from qbeast_core.resources import Resources
     from qbeast_core.results import MetadataResult
-    from qbeast_core.support.runtime import Progress
+    from qbeast_core.support.process import Progress, Resources
     from qbeast_core.table.advise.advise import Advice
     from qbeast_core.table.advise.suggest import SuggestedColumns, suggest_columns
     from qbeast_core.table.check.faults import CheckReport
@@ -168,9 +167,9 @@ _HOMES = {
     "qbeast_carbondata.tables.explain": ("CarbonPlan",),
     "qbeast_carbondata.tables.importing": ("ImportResult",),
     "qbeast_carbondata.tables.table": ("CarbonTable",),
-    "qbeast_core.resources": ("Resources",),
+    "qbeast_core.support.process": ("Resources",),
     "qbeast_core.results": ("MetadataResult",),
-    "qbeast_core.support.runtime": ("Progress",),
+    "qbeast_core.support.process": ("Progress",),
     "qbeast_core.table.advise.advise": ("Advice",),
     "qbeast_core.table.advise.suggest": ("SuggestedColumns", "suggest_columns"),
     "qbeast_core.table.check.faults": ("CheckReport",),
@@ -205,7 +204,7 @@ if not _typing.TYPE_CHECKING:  # type checkers report a name that is missing
             return "0"
 
     def _hint_of(name: str) -> str:
-        from qbeast_core.support.suggestions import function_hint  # noqa: PLC0415 - only for an error
+        from qbeast_core.support.text import function_hint  # noqa: PLC0415 - only for an error
 
         def members() -> list[str]:
             return dir(_importlib.import_module(_MODULES["Table"]).Table)

@@ -13,9 +13,8 @@ import polars as pl
 
 from qbeast_core.errors import changing, hints_keywords
 from qbeast_core.plan.weights import Sample, Share
-from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.resources import Resources
 from qbeast_core.spec.blocks import BlocksDialect
+from qbeast_core.support.process import ProgressLike, Resources, callback_of, shows_progress
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import SparkFrame, is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode

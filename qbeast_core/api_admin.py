@@ -10,8 +10,8 @@ from qbeast_core.errors import TableNotFoundError, changing, hints_keywords
 from qbeast_core.io.location import Location
 
 if TYPE_CHECKING:
-    from qbeast_core.resources import Resources
     from qbeast_core.spec.blocks import BlocksDialect
+    from qbeast_core.support.process import Resources
     from qbeast_core.table.index.column_choice import IndexColumns
     from qbeast_core.table.maintenance.convert import ConvertResult
     from qbeast_core.table.maintenance.removal import DropResult

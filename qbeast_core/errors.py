@@ -45,13 +45,15 @@ from functools import wraps
 from types import FunctionType
 from typing import Any, ClassVar, Final, NoReturn, ParamSpec, TypeVar
 
-from qbeast_core.support.plain_text import concise, for_people, without_secrets
-from qbeast_core.support.suggestions import (
+from qbeast_core.support.text import (
     argument_names,
+    concise,
     did_you_mean,
+    for_people,
     nearest,
     similar,
     unknown_keyword,
+    without_secrets,
 )
 
 _Params = ParamSpec("_Params")

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Final, Literal
 
 import polars as pl
 
-from qbeast_core.support.html import html_of
-from qbeast_core.support.plain_text import in_lines, shortened
+from qbeast_core.support.frames import html_of
+from qbeast_core.support.text import in_lines, shortened
 
 _FEW: Final = 8
 _MAX_CHARACTERS: Final = 100

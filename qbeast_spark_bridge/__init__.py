@@ -56,7 +56,7 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> Any:
     """Import modules on first use: workers import parts of this package without a PySpark session."""
     if name not in _MODULES:
-        from qbeast_core.support.suggestions import did_you_mean  # noqa: PLC0415 - only for an error
+        from qbeast_core.support.text import did_you_mean  # noqa: PLC0415 - only for an error
 
         hint = "" if name.startswith("_") else _call_of(name) or did_you_mean([name], _MODULES)
         msg = f"module {__name__!r} has no attribute {name!r}.{hint}"

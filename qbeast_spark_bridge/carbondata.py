@@ -17,8 +17,8 @@ from qbeast_carbondata.task import carbon_tasks
 from qbeast_core.errors import changing, hints_keywords, unknown_columns
 from qbeast_core.io.location import Location
 from qbeast_core.log.schema import schema_to_delta
-from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.spec.blocks import BlocksDialect
+from qbeast_core.support.process import ProgressLike, callback_of, shows_progress
 from qbeast_core.table.engine.interfaces import Source
 from qbeast_core.table.read.file_scans import TASK_BYTES
 from qbeast_core.table.write.found_table import Mode

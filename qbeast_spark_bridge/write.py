@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from qbeast_core.errors import InvalidInputError, changing, invalid_argument
-from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.spec.blocks import BlocksDialect
+from qbeast_core.support.process import ProgressLike, callback_of, shows_progress
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode

@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.support.plain_text import HIDDEN
-from qbeast_core.support.runtime import LOG
+from qbeast_core.support.process import LOG
+from qbeast_core.support.text import HIDDEN
 from qbeast_core.table.commit import commit as commits
 
 ROWS = pl.DataFrame({"id": range(2000), "x": range(2000)})

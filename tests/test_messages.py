@@ -23,7 +23,7 @@ import qbeast
 from qbeast import read_table, scan_table, write_table
 from qbeast_core.io.store import LocalStore
 from qbeast_core.support import process
-from qbeast_core.support.plain_text import HIDDEN
+from qbeast_core.support.text import HIDDEN
 from qbeast_core.table.rewrite import optimize as optimize_module
 from tests.helpers.small_files import resized
 from tests.helpers.snippets import ROOT

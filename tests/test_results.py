@@ -13,7 +13,7 @@ import pytest
 
 import qbeast
 from qbeast_core.results import Result
-from qbeast_core.support.as_json import to_json
+from qbeast_core.support.frames import to_json
 
 RESULTS = {
     "WriteResult",

@@ -17,8 +17,8 @@ import qbeast_spark_bridge
 from qbeast_core import errors
 from qbeast_core.io.location import open_store
 from qbeast_core.io.remote import RemoteStore
-from qbeast_core.support.as_json import to_json
-from qbeast_core.support.plain_text import for_people, visible, without_secrets
+from qbeast_core.support.frames import to_json
+from qbeast_core.support.text import for_people, visible, without_secrets
 from qbeast_core.table.snapshot.delta import delta_errors
 
 SECRET = "hunter2-hunter2"  # noqa: S105 - of nobody

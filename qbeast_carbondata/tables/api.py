@@ -10,9 +10,8 @@ import polars as pl
 from qbeast_carbondata.tables.importing import ImportResult, WhichSegments, import_table
 from qbeast_carbondata.tables.table import OnUnreadable, open_carbondata
 from qbeast_core.errors import changing, hints_keywords
-from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.resources import Resources
 from qbeast_core.spec.blocks import BlocksDialect
+from qbeast_core.support.process import ProgressLike, Resources, callback_of, shows_progress
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.engine.choice import local_engine
 from qbeast_core.table.write.found_table import Mode

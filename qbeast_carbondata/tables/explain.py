@@ -12,8 +12,8 @@ import polars as pl
 from qbeast_carbondata.metadata.segments import LiveFile
 from qbeast_carbondata.reader import TableReader
 from qbeast_core.plan.nodes import Node, Nothing
-from qbeast_core.support.html import html_of
-from qbeast_core.support.plain_text import in_lines
+from qbeast_core.support.frames import html_of
+from qbeast_core.support.text import in_lines
 
 _FILES: Final = {
     "segment": pl.String,

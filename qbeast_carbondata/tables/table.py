@@ -30,9 +30,8 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.location import open_store
 from qbeast_core.io.store import checked_options, map_files
-from qbeast_core.support.html import html_of
-from qbeast_core.support.plain_text import in_lines
-from qbeast_core.support.suggestions import did_you_mean
+from qbeast_core.support.frames import html_of
+from qbeast_core.support.text import did_you_mean, in_lines
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.read.scan import lazy_frame, pushed_down
 

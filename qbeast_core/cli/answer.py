@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from qbeast_core.support.plain_text import visible
+from qbeast_core.support.text import visible
 
 if TYPE_CHECKING:
     from qbeast_core.results import Result
@@ -64,7 +64,7 @@ def answer_of(result: Result, **data: object) -> Answer:
 def print_answer(answer: Answer, settings: Settings) -> None:
     """Print an answer to the standard output, in the requested form."""
     if settings.json:
-        from qbeast_core.support.as_json import to_json  # noqa: PLC0415 - slow to import, for this option only
+        from qbeast_core.support.frames import to_json  # noqa: PLC0415 - slow to import, for this option only
 
         click.echo(to_json(answer.data))
     elif all(isinstance(part, str) for part in answer.parts):

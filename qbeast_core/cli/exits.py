@@ -17,8 +17,7 @@ import click
 from qbeast_core.cli.answer import Settings
 from qbeast_core.cli.options import option_of
 from qbeast_core.errors import QbeastError
-from qbeast_core.support.plain_text import for_people
-from qbeast_core.support.suggestions import did_you_mean, usual_arguments
+from qbeast_core.support.text import did_you_mean, for_people, usual_arguments
 
 # `qbeast check` found faults.
 FAULTS: Final = 1
@@ -125,7 +124,7 @@ def reported(settings: Settings) -> Generator[None]:
             if option not in original:
                 click.echo(f"{'option' if option.startswith('-') else 'argument'}: {option}", err=True)
             if settings.json:
-                from qbeast_core.support.as_json import to_json  # noqa: PLC0415 - slow to import, for this option only
+                from qbeast_core.support.frames import to_json  # noqa: PLC0415 - slow to import, for this option only
 
                 outcome = {"code": code, "message": message, "exit_code": exit_code}
                 click.echo(to_json({"error": {**outcome, **facts}}))

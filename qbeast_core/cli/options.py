@@ -15,7 +15,7 @@ import click
 from qbeast_core.cli.answer import Answer, Settings
 
 if TYPE_CHECKING:
-    from qbeast_core.support.runtime import ProgressCallback
+    from qbeast_core.support.process import ProgressCallback
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -301,7 +301,7 @@ def opening_options(options: dict[str, Any]) -> dict[str, Any]:
 def working(doing: str) -> Generator[ProgressCallback | None]:
     """Show progress if the standard error is a terminal; print warnings, a line each, at the end."""
     from qbeast_core.errors import QbeastWarning
-    from qbeast_core.progress import progress_bar
+    from qbeast_core.support.process import progress_bar
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", QbeastWarning)

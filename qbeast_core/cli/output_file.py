@@ -14,7 +14,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.store import is_folder, status_of
-from qbeast_core.support.plain_text import first_line
+from qbeast_core.support.text import first_line
 
 FileFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "arrow"]
 

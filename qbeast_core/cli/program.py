@@ -12,7 +12,7 @@ import click
 from qbeast_core.cli.answer import Answer, Settings, print_answer
 from qbeast_core.cli.exits import reported
 from qbeast_core.cli.options import json_option
-from qbeast_core.support.suggestions import did_you_mean
+from qbeast_core.support.text import did_you_mean
 
 # As `qbeast --help` lists them: group -> name -> module below qbeast_core.cli.commands.
 _GROUPS: Final = {

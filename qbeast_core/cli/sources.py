@@ -20,8 +20,8 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.address import GLUE
 from qbeast_core.io.store import is_folder, status_of
 from qbeast_core.log.schema import NAMES, schema_to_delta, type_of
-from qbeast_core.support.plain_text import excerpt
-from qbeast_core.support.runtime import Progress, ProgressCallback, report
+from qbeast_core.support.process import Progress, ProgressCallback, report
+from qbeast_core.support.text import excerpt
 from qbeast_core.table.data.query_batches import little_read_ahead
 
 SourceFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "arrow", "delta"]

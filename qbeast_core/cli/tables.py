@@ -20,8 +20,8 @@ from rich.text import Text
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.schema import schema_to_delta
-from qbeast_core.support.far_times import shown_times
-from qbeast_core.support.plain_text import on_one_line, visible
+from qbeast_core.support.frames import shown_times
+from qbeast_core.support.text import on_one_line, visible
 
 _MAX_CHARACTERS: Final = 40
 _GAP: Final = 2

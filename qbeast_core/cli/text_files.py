@@ -27,9 +27,9 @@ from qbeast_core.cli.text_faults import (
     refuse_others,
 )
 from qbeast_core.errors import StorageError
-from qbeast_core.support.plain_text import first_line
 from qbeast_core.support.process import require
 from qbeast_core.support.sizing import sizing
+from qbeast_core.support.text import first_line
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.spill.spill_folder import SpillFolder
 

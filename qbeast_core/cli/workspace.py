@@ -22,7 +22,7 @@ from qbeast_core.cli.text_files import TextReader, Texts
 from qbeast_core.errors import InvalidInputError, QbeastError, StorageError
 from qbeast_core.io.address import SCHEMES
 from qbeast_core.io.location import open_store
-from qbeast_core.resources import Resources, spill_folder_of
+from qbeast_core.support.process import Resources, spill_folder_of
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.choice import budget_of

@@ -16,7 +16,7 @@ from botocore.session import get_session
 
 from qbeast_core.errors import InvalidInputError, QbeastError, StorageError, TableNotFoundError, shown_cause
 from qbeast_core.io.address import parts_of_name
-from qbeast_core.support.plain_text import excerpt, first_line
+from qbeast_core.support.text import excerpt, first_line
 
 # Arguments of boto3, and the names that options of stores have for them, in lower case.
 _CREDENTIALS: Final = {

@@ -16,8 +16,8 @@ from typing import Any, Final, NoReturn
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
 from qbeast_core.io.address import GLUE, is_address, resolve_location
 from qbeast_core.io.store import LocalStore, Store, checked_options
-from qbeast_core.support.plain_text import excerpt
 from qbeast_core.support.process import require
+from qbeast_core.support.text import excerpt
 
 
 @dataclass(frozen=True)  # no slots: the store is cached

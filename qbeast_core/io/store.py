@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
 from qbeast_core.errors import StorageError, invalid_argument
 from qbeast_core.io.address import locate_file, refuse_link_out
-from qbeast_core.support.plain_text import for_people
+from qbeast_core.support.text import for_people
 
 _REMOTE_READS: Final = 64  # an object store answers slowly, but many at once
 _NO_BUCKET: Final = (

@@ -29,7 +29,7 @@ from qbeast_core.log.schema import (
 )
 from qbeast_core.spec.revision import ColumnSpec, Revision, parse_column_spec
 from qbeast_core.spec.table_config import SAMPLE_COLUMN, SAMPLE_COLUMN_READER, TableConfig, min_reader_entry
-from qbeast_core.support.joins import own_column
+from qbeast_core.support.frames import own_column
 
 MappingMode: TypeAlias = Literal["none", "name", "id"]
 

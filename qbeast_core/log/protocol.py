@@ -24,7 +24,7 @@ from qbeast_core.log.values import FileChangePlanner
 from qbeast_core.spec.blocks import BlocksDialect, FilePath
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import MIN_READER, READER_VERSION, SAMPLE_BY, TableConfig
-from qbeast_core.support.suggestions import convert_call, delta_copy_call
+from qbeast_core.support.text import convert_call, delta_copy_call
 
 # The largest change of a commit: new rows; the same rows in other files or with other tags; a new schema;
 # properties.

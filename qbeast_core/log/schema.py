@@ -10,7 +10,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
-from qbeast_core.support.suggestions import delta_copy_call
+from qbeast_core.support.text import delta_copy_call
 
 _DeltaType: TypeAlias = str | dict[str, Any]
 

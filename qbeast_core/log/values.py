@@ -15,7 +15,7 @@ from qbeast_core.log.actions import AddFile, RemoveFile
 from qbeast_core.log.columns import PLAIN, StoredColumns
 from qbeast_core.log.deletion_vectors import parse_vector
 from qbeast_core.spec.blocks import BlocksDialect
-from qbeast_core.support.far_times import has_text
+from qbeast_core.support.frames import has_text
 
 # Texts of the values of the partition columns of a file.
 PartitionTexts: TypeAlias = tuple[str | None, ...]

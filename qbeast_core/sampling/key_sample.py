@@ -29,7 +29,7 @@ from qbeast_core.sampling.sums import (
     numbers_of,
 )
 from qbeast_core.space.values import BoolArray, F64Array, I64Array
-from qbeast_core.support.joins import join_equal, own_column
+from qbeast_core.support.frames import join_equal, own_column
 from qbeast_core.support.sizing import sizing
 
 # A part is used if the sample has at least this many times the rows.

@@ -12,8 +12,8 @@ import polars as pl
 
 from qbeast_core.plan.nodes import Term, named_columns
 from qbeast_core.space.values import F64Array
-from qbeast_core.support.joins import own_column
-from qbeast_core.support.plain_text import excerpt
+from qbeast_core.support.frames import own_column
+from qbeast_core.support.text import excerpt
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ import polars as pl
 
 from qbeast_core.sampling.recognise import TOTAL
 from qbeast_core.space.values import BoolArray, F64Array, I32Array, I64Array
-from qbeast_core.support.joins import join_equal, own_column
+from qbeast_core.support.frames import join_equal, own_column
 from qbeast_core.support.sizing import sizing
 
 # Up to this many rows per key on average, keys are repeated and sorted: `argsort` is three times slower.

@@ -32,7 +32,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.support.plain_text import shortened
+from qbeast_core.support.text import shortened
 
 T = TypeVar("T")
 

@@ -31,7 +31,7 @@ from qbeast_core.sql.operators import Comparison
 from qbeast_core.sql.parse import checked_part, operands, parse_list, sql_of, without_parentheses
 from qbeast_core.sql.select import DOUBLES, SINGLE, Aggregate
 from qbeast_core.sql.values import invalid_sql
-from qbeast_core.support.plain_text import reason_of
+from qbeast_core.support.text import reason_of
 
 _MIRRORED: Final[Mapping[Comparison, Comparison]] = {
     "=": "=",

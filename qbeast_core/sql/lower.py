@@ -56,8 +56,7 @@ from qbeast_core.sql.values import (
     truth,
     unified,
 )
-from qbeast_core.support.plain_text import reason_of
-from qbeast_core.support.suggestions import did_you_mean
+from qbeast_core.support.text import did_you_mean, reason_of
 
 COMPARISON_SIGNS: Final[Mapping[type[exp.Expr], Comparison]] = {
     exp.EQ: "=",

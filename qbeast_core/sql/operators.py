@@ -36,7 +36,7 @@ from qbeast_core.sql.values import (
     truth,
     unified,
 )
-from qbeast_core.support.plain_text import OUT_OF_RANGE
+from qbeast_core.support.text import OUT_OF_RANGE
 
 Comparison: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">="]
 Arithmetic: TypeAlias = Literal["+", "-", "*", "/", "//", "%", "^"]

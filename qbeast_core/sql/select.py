@@ -30,7 +30,7 @@ from qbeast_core.sql.functions import NAMED
 from qbeast_core.sql.lower import TYPES, Clock, Lowering, lowered
 from qbeast_core.sql.parse import checked_part, is_supported, parse_statement, sql_of, without_parentheses
 from qbeast_core.sql.values import INTEGERS, MAX_DIGITS, InvalidSqlError, Value, invalid_sql, shown
-from qbeast_core.support.joins import own_column
+from qbeast_core.support.frames import own_column
 
 Aggregate: TypeAlias = Callable[[pl.Expr], pl.Expr]
 

@@ -8,10 +8,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from qbeast_core.support.plain_text import first_line
+from qbeast_core.support.text import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 # What Polars and pyarrow raise for a column; a panic is not an `Exception`.
 _FAULTS: Final = (

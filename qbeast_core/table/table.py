@@ -24,15 +24,21 @@ from qbeast_core.errors import (
     invalid_argument,
 )
 from qbeast_core.plan.weights import Sample, Share, another_sample, parts_of
-from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.resources import Resources
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import Revision
-from qbeast_core.support.html import html_of
-from qbeast_core.support.plain_text import on_one_line, reason_of, without_trees
-from qbeast_core.support.process import FORKED, is_forked, refuse_forked, require
-from qbeast_core.support.runtime import now_ms
-from qbeast_core.support.suggestions import item_hint, member_hint
+from qbeast_core.support.frames import html_of
+from qbeast_core.support.process import (
+    FORKED,
+    ProgressLike,
+    Resources,
+    callback_of,
+    is_forked,
+    now_ms,
+    refuse_forked,
+    require,
+    shows_progress,
+)
+from qbeast_core.support.text import item_hint, member_hint, on_one_line, reason_of, without_trees
 from qbeast_core.table.data.expressions import (
     UTC_NOW,
     Predicate,

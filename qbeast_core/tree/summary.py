@@ -15,7 +15,7 @@ import polars as pl
 
 from qbeast_core.space.values import I64Array, NumberColumn, U64Array, number_values
 from qbeast_core.spec.revision import INTEGER_DATA_TYPES, DataType
-from qbeast_core.support.joins import join_equal, own_column
+from qbeast_core.support.frames import join_equal, own_column
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.grid import data_type_of, map_chunks, to_index_column
 

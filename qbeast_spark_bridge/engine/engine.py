@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.actions import AddFile
-from qbeast_core.support.runtime import ProgressCallback
+from qbeast_core.support.process import ProgressCallback
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.row_rules import refuse_exhausted
 from qbeast_core.table.engine.distributed import DistributedRows

@@ -12,7 +12,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.plan.nodes import BOUNDS, COMPARISONS, MIRRORED, Term, named_columns
-from qbeast_core.support.plain_text import excerpt
+from qbeast_core.support.text import excerpt
 from qbeast_core.table.data.expressions import filter_of, text_filter
 from qbeast_spark_bridge.predicates.columns import is_column
 from qbeast_spark_bridge.predicates.typed_sql import NAN, spark_literal

@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.values import I32Array
-from qbeast_core.support.joins import own_column
+from qbeast_core.support.frames import own_column
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.dml.merge.key_digest import digest_of, key_hashes, merge_digests
 from qbeast_core.table.dml.merge.match_rows import MergedPlaces, join_source

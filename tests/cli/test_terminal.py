@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.support.plain_text import HIDDEN
+from qbeast_core.support.text import HIDDEN
 from tests.cli.running import run, run_error
 
 EVIL = "\x1b]0;title\x07\x1b[31mred\x9b2J\u202egpj.exe\r"

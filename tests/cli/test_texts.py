@@ -27,8 +27,7 @@ from qbeast_core.cli.sources import SourceOptions, read_sources
 from qbeast_core.cli.text_types import converted, inferred_types, misfits
 from qbeast_core.cli.workspace import open_workspace
 from qbeast_core.errors import InvalidInputError, StorageError
-from qbeast_core.resources import Resources
-from qbeast_core.support.runtime import Progress
+from qbeast_core.support.process import Progress, Resources
 from tests.cli.running import run, run_error
 from tests.helpers.buckets import client
 from tests.helpers.examples import examples

@@ -8,7 +8,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from qbeast_core.support.joins import join_equal
+from qbeast_core.support.frames import join_equal
 
 NAN: Final = float("nan")
 SIDES: Final = {

@@ -132,7 +132,7 @@ def estimate(
     (SELECT user, sum(price) AS spend FROM self GROUP BY user)".
     """
     from qbeast_core.cli.tables import frame_table, remark
-    from qbeast_core.support.far_times import shown_times
+    from qbeast_core.support.frames import shown_times
     from qbeast_core.table.estimate.result import readable
 
     values = _named(per) if per else None

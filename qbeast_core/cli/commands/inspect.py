@@ -23,7 +23,7 @@ from qbeast_core.cli.options import (
 
 if TYPE_CHECKING:
     import qbeast
-    from qbeast_core.support.runtime import ProgressCallback
+    from qbeast_core.support.process import ProgressCallback
     from qbeast_core.table.inspect.plot import PlotKind
 
 

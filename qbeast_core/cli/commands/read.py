@@ -227,7 +227,7 @@ def sql(table: qbeast.Table, *, query: str, **options: Any) -> Answer:
     as a window, runs in the SQL of Polars. It can read other files: do not run one from people who must not read them.
     """
     from qbeast_core.cli.tables import frame_table
-    from qbeast_core.support.far_times import shown_times
+    from qbeast_core.support.frames import shown_times
     from qbeast_core.table.data.expressions import evaluating
 
     wanted = _requested(**options)
@@ -316,7 +316,7 @@ def _on_screen(
     rows_in_all: int | None = None,
 ) -> Answer:
     from qbeast_core.cli.tables import frame_table, remark
-    from qbeast_core.support.far_times import shown_times
+    from qbeast_core.support.frames import shown_times
     from qbeast_core.table.data.expressions import evaluating
 
     limit = _SHOWN if wanted.limit is None else wanted.limit

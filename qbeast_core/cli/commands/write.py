@@ -35,7 +35,7 @@ from qbeast_core.errors import changing
 if TYPE_CHECKING:
     import polars as pl
 
-    from qbeast_core.support.runtime import ProgressCallback
+    from qbeast_core.support.process import ProgressCallback
     from qbeast_core.table.write.found_table import Mode
 
 _FORMATS: Final = ("parquet", "csv", "jsonl", "arrow", "delta")
@@ -260,8 +260,8 @@ def rows_of_sources(
     from qbeast_core.cli.sources import SourceOptions, read_sources, types_by_name
     from qbeast_core.cli.workspace import open_workspace
     from qbeast_core.errors import InvalidInputError
-    from qbeast_core.resources import Resources
-    from qbeast_core.support.plain_text import first_line
+    from qbeast_core.support.process import Resources
+    from qbeast_core.support.text import first_line
 
     reading = SourceOptions(
         types=types_by_name(options.pop("types") or {}),

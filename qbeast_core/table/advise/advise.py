@@ -18,9 +18,9 @@ from qbeast_core.plan.select import apart, draw
 from qbeast_core.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.values import BoolArray, F64Array
 from qbeast_core.spec.revision import ColumnSpec, parse_column_spec
-from qbeast_core.support.html import bar, html_of
-from qbeast_core.support.plain_text import in_lines
+from qbeast_core.support.frames import bar, html_of
 from qbeast_core.support.process import refuse_forked
+from qbeast_core.support.text import in_lines
 from qbeast_core.table.advise.search import (
     MANY_ROWS,
     MAX_OTHERS,

@@ -13,8 +13,8 @@ import polars as pl
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError, hints_keywords, invalid_argument
 from qbeast_core.plan.nodes import named_columns
 from qbeast_core.space.values import F64Array, I64Array
-from qbeast_core.support.html import html_of
-from qbeast_core.support.plain_text import in_lines
+from qbeast_core.support.frames import html_of
+from qbeast_core.support.text import in_lines
 from qbeast_core.table.advise.search import (
     FEW_ROWS,
     MANY_ROWS,

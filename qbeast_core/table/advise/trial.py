@@ -18,7 +18,7 @@ from qbeast_core.plan.nodes import Node
 from qbeast_core.space.values import F64Array, I32Array, I64Array, U32Array
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.spec.revision import ColumnSpec, Revision, TransformerKind
-from qbeast_core.support.joins import own_column
+from qbeast_core.support.frames import own_column
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.advise.simulated import IndexedRows, Opened, SimulatedTable, log_density
 from qbeast_core.table.data.data_files import FileSettings

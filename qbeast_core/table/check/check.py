@@ -18,7 +18,7 @@ from qbeast_core.io.store import Store, map_files
 from qbeast_core.plan.blocks import BlockTable
 from qbeast_core.space.values import U64Array, distinct
 from qbeast_core.spec.table_config import may_have_other_columns
-from qbeast_core.support.runtime import Progress, ProgressCallback
+from qbeast_core.support.process import Progress, ProgressCallback
 from qbeast_core.table.check.faults import OF_INDEX, OF_LAYOUT, CheckReport, Fault, fault_frame
 from qbeast_core.table.check.file_tags import read_tags
 from qbeast_core.table.check.log import check_log

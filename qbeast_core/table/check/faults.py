@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import polars as pl
 
-from qbeast_core.support.html import html_of
-from qbeast_core.support.plain_text import in_lines
+from qbeast_core.support.frames import html_of
+from qbeast_core.support.text import in_lines
 
 # An entry of the log that repairs a fault. `drop index`: the file is staged, and optimize indexes it again.
 # `drop layout`: it is read by row groups. `restore tags`: from the copy in the file. `set settings`: unreadable keys

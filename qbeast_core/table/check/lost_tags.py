@@ -17,7 +17,7 @@ from qbeast_core.log.replay import RULES, RULES_TAG, TAG_KEYS, digest_of
 from qbeast_core.plan.decode_tags import fits_schema
 from qbeast_core.spec.blocks import BlocksDialect, dump_blocks
 from qbeast_core.spec.revision import Revision
-from qbeast_core.support.joins import own_column
+from qbeast_core.support.frames import own_column
 from qbeast_core.table.check.faults import OF_INDEX, OF_LAYOUT, Fault
 from qbeast_core.table.check.file_tags import FileTags, UntaggedFile
 from qbeast_core.table.check.log import check_log

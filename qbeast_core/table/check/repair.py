@@ -22,8 +22,8 @@ from qbeast_core.results import Result
 from qbeast_core.spec.blocks import BlocksDialect, FilePath, respell_blocks
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, REVISION_PREFIX, SAMPLE_BY
-from qbeast_core.support.plain_text import in_lines
-from qbeast_core.support.runtime import ProgressCallback
+from qbeast_core.support.process import ProgressCallback
+from qbeast_core.support.text import in_lines
 from qbeast_core.table.check.check import check_and_restore
 from qbeast_core.table.check.faults import FAULT_SCHEMA, KINDS, OF_INDEX, OF_LAYOUT, OF_STATISTICS, Action
 from qbeast_core.table.check.file_tags import FileTags

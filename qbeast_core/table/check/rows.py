@@ -14,7 +14,7 @@ from qbeast_core.io.footer import Unreadable, read_footer, stored_size
 from qbeast_core.log.actions import Leaf, leaf_column, leaves_of
 from qbeast_core.plan.bounds import text_above, widened_bounds
 from qbeast_core.spec.blocks import WEIGHT_COLUMN, Layout
-from qbeast_core.support.far_times import time_texts
+from qbeast_core.support.frames import time_texts
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.check.faults import Fault
 from qbeast_core.table.check.placement import (

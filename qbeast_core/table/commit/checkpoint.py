@@ -8,7 +8,7 @@ from typing import Final
 
 from qbeast_core.errors import QbeastError, QbeastWarning
 from qbeast_core.io.store import Entry, Store
-from qbeast_core.support.runtime import caller_stacklevel
+from qbeast_core.support.process import caller_stacklevel
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.snapshot.log_copy import checkpoint_faults
 from qbeast_core.table.snapshot.log_files import commit_path, newest_checkpoint

@@ -49,7 +49,7 @@ from qbeast_core.log.replay import with_adds
 from qbeast_core.log.values import FileChangePlanner
 from qbeast_core.plan.blocks import NO_REVISION, BlockTable
 from qbeast_core.plan.decode_tags import build_block_table, fits_schema, index_of_blocks
-from qbeast_core.support.runtime import LOG, caller_stacklevel, new_id, now_ms
+from qbeast_core.support.process import LOG, caller_stacklevel, new_id, now_ms
 from qbeast_core.table.commit.checkpoint import checkpoint_if_due
 from qbeast_core.table.data.data_files import delete_files
 from qbeast_core.table.index.thresholds import breaks_order, fit_blocks, with_new_names

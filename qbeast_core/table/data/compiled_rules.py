@@ -14,7 +14,7 @@ from qbeast_core.log.actions import Metadata, Protocol, names_text
 from qbeast_core.log.protocol import unsupported_rule
 from qbeast_core.log.rules import DeclaredRules, declared_rules
 from qbeast_core.sql.values import InvalidSqlError, UnknownColumnError, half_up
-from qbeast_core.support.plain_text import reason_of
+from qbeast_core.support.text import reason_of
 from qbeast_core.table.data.expressions import UTC_NOW
 from qbeast_core.table.data.row_rules import Check, ComputedColumn, RowRules, RuleKind
 

@@ -35,7 +35,7 @@ from qbeast_core.log.schema import statistics_schema
 from qbeast_core.log.values import folder_of, partition_values
 from qbeast_core.space.values import I32Array, U32Array, sample_values
 from qbeast_core.spec.blocks import BlocksDialect, FilePath, Layout, dump_layout
-from qbeast_core.support.runtime import Progress, ProgressCallback, new_id
+from qbeast_core.support.process import Progress, ProgressCallback, new_id
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.row_codec import encode_rows
 from qbeast_core.tree.files import RowNumbers

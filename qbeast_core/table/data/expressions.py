@@ -16,8 +16,7 @@ from polars.io.plugins import register_io_source
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, invalid_argument, unknown_columns
 from qbeast_core.plan.nodes import named_columns
 from qbeast_core.sql.values import InvalidSqlError, UnknownColumnError, half_up
-from qbeast_core.support.plain_text import excerpt, reason_of
-from qbeast_core.support.suggestions import did_you_mean, nearest
+from qbeast_core.support.text import did_you_mean, excerpt, nearest, reason_of
 
 if TYPE_CHECKING:
     from sqlglot import exp

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from qbeast_core.io.store import entries_of
-from qbeast_core.support.suggestions import SCANS, convert_call, copy_call, write_call
+from qbeast_core.support.text import SCANS, convert_call, copy_call, write_call
 
 # The folder that makes a table of the one that it is in.
 LOG_DIRECTORY: Final = "_delta_log"

@@ -13,8 +13,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, QbeastError, SchemaMismatchError, shown_cause
 from qbeast_core.log.schema import unknown_types
-from qbeast_core.support.plain_text import first_line
-from qbeast_core.support.suggestions import SCANS
+from qbeast_core.support.text import SCANS, first_line
 from qbeast_core.table.data.schema import refuse_names
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from qbeast_core.io.other_writers import (
 )
 from qbeast_core.io.store import Store, map_files
 from qbeast_core.space.values import I64Array
-from qbeast_core.support.joins import own_column
+from qbeast_core.support.frames import own_column
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.query_batches import query_batches
 from qbeast_core.table.data.row_codec import RowCodec, names_by_id

@@ -13,7 +13,7 @@ import polars as pl
 
 from qbeast_core.errors import ConstraintViolationError, InvalidInputError
 from qbeast_core.plan.nodes import named_columns
-from qbeast_core.support.plain_text import excerpt, reason_of
+from qbeast_core.support.text import excerpt, reason_of
 
 if TYPE_CHECKING:  # workers that check rules do not read them
     from qbeast_core.log.rules import Identity

@@ -15,9 +15,8 @@ import polars as pl
 from qbeast_core.errors import InvalidMetadataError, invalid_argument, unknown_columns
 from qbeast_core.log.actions import Txn
 from qbeast_core.log.protocol import Brings, WriteIntent, WriteMode, check_writable, damaged_index
-from qbeast_core.progress import ProgressLike, callback_of
 from qbeast_core.space.values import BoolArray
-from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms, report
+from qbeast_core.support.process import Progress, ProgressCallback, ProgressLike, callback_of, now_ms, report
 from qbeast_core.table.data.compiled_rules import rules_of
 from qbeast_core.table.data.expressions import Value, value_of
 from qbeast_core.table.data.row_rules import RowRules, refuse_new_numbers

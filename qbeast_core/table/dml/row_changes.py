@@ -9,7 +9,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.rebase import RowIdColumns
 from qbeast_core.plan.nodes import named_columns
-from qbeast_core.support.plain_text import reason_of
+from qbeast_core.support.text import reason_of
 from qbeast_core.table.data.expressions import Condition
 from qbeast_core.table.data.row_rules import AppliedRules
 from qbeast_core.table.engine.tasks.row_change import RowImages, UniformChange

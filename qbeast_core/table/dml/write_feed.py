@@ -16,7 +16,7 @@ from qbeast_core.log.protocol import Codec, codec_of
 from qbeast_core.log.values import partition_values
 from qbeast_core.space.values import sample_values
 from qbeast_core.spec.blocks import FilePath
-from qbeast_core.support.runtime import new_id
+from qbeast_core.support.process import new_id
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.query_batches import within
 from qbeast_core.table.data.row_codec import encode_rows

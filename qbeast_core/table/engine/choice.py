@@ -12,8 +12,14 @@ from typing import Final, Literal, cast, get_args
 import polars as pl
 
 from qbeast_core.errors import check_choice, invalid_argument
-from qbeast_core.resources import EngineName, Resources, combined, spill_folder_of
-from qbeast_core.support.runtime import LOG, ProgressCallback
+from qbeast_core.support.process import (
+    LOG,
+    EngineName,
+    ProgressCallback,
+    Resources,
+    combined,
+    spill_folder_of,
+)
 from qbeast_core.table.engine.budget import MIN_MEMORY_BYTES, Budget, bytes_of_text
 from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.files_source import FilesSource, rows_and_bytes

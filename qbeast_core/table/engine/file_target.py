@@ -13,7 +13,7 @@ from qbeast_core.io.store import Store
 from qbeast_core.log.columns import StoredColumns, sample_column_of, without_values
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
-from qbeast_core.support.runtime import now_ms
+from qbeast_core.support.process import now_ms
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.data.row_rules import RowRules
 from qbeast_core.table.data.schema import fit_frame

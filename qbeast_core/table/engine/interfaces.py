@@ -16,7 +16,7 @@ import polars as pl
 from qbeast_core.log.actions import AddFile
 from qbeast_core.results import FilesResult
 from qbeast_core.spec.revision import Revision
-from qbeast_core.support.runtime import ProgressCallback
+from qbeast_core.support.process import ProgressCallback
 from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.tree.build import ExistingTree
 from qbeast_core.tree.keys import KeySketch

@@ -13,7 +13,7 @@ import polars as pl
 
 from qbeast_core.io.machine import give_back_memory
 from qbeast_core.spec.revision import Revision
-from qbeast_core.support.runtime import Progress, ProgressCallback, report
+from qbeast_core.support.process import Progress, ProgressCallback, report
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import CodedRows, FileSettings, write_data_files
 from qbeast_core.table.engine.budget import Budget

@@ -27,7 +27,7 @@ from qbeast_core.sampling.jackknife import (
 )
 from qbeast_core.sampling.sums import WEIGHT, KeySizes, Repeats, SeenRows
 from qbeast_core.space.values import F64Array, I32Array
-from qbeast_core.support.joins import own_column
+from qbeast_core.support.frames import own_column
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import Predicate, evaluating
 from qbeast_core.table.estimate.heavy_rows import NO_HEAVY_ROWS, HeavyRows

@@ -16,11 +16,11 @@ from qbeast_core.errors import unknown_columns
 from qbeast_core.plan.nodes import named_columns
 from qbeast_core.plan.predicate import conjuncts
 from qbeast_core.plan.weights import Sample, Share, sample_to_weights, share_of
-from qbeast_core.resources import Resources
 from qbeast_core.sampling.confidence import Target
 from qbeast_core.sampling.key_sample import KeySample
 from qbeast_core.sampling.recognise import Aggregates, RefusedAggregate, Smooth, recognise
 from qbeast_core.sql.cut import HIDDEN, Cut
+from qbeast_core.support.process import Resources
 from qbeast_core.table.data.expressions import (
     UTC_NOW,
     Predicate,

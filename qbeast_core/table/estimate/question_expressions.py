@@ -10,8 +10,8 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.plan.nodes import named_columns
-from qbeast_core.support.joins import own_column
-from qbeast_core.support.plain_text import excerpt
+from qbeast_core.support.frames import own_column
+from qbeast_core.support.text import excerpt
 from qbeast_core.table.data.expressions import evaluating, type_by_row
 
 # Prefix of the columns of groups of rows.

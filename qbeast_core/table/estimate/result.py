@@ -16,11 +16,9 @@ from qbeast_core.sampling.confidence import MAX_SHARE, MIN_KEYS, Interval, is_re
 from qbeast_core.sampling.key_sample import KeySample
 from qbeast_core.sampling.sums import GROUP
 from qbeast_core.space.values import BoolArray, F64Array
-from qbeast_core.support.as_json import to_json
-from qbeast_core.support.html import html_of
-from qbeast_core.support.number_texts import estimate_text, percent_text
-from qbeast_core.support.plain_text import in_lines
+from qbeast_core.support.frames import estimate_text, html_of, percent_text, to_json
 from qbeast_core.support.process import require
+from qbeast_core.support.text import in_lines
 from qbeast_core.table.estimate.question import CERTAIN, Question
 
 if TYPE_CHECKING:

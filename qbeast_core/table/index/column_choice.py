@@ -20,7 +20,7 @@ from qbeast_core.spec.revision import (
     parse_column_spec,
 )
 from qbeast_core.spec.table_config import TableConfig
-from qbeast_core.support.suggestions import did_you_mean
+from qbeast_core.support.text import did_you_mean
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.tree.grid import data_type_of
 

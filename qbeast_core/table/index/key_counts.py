@@ -15,7 +15,7 @@ from qbeast_core.errors import DesignEffectWarning, InvalidColumnsError
 from qbeast_core.log.actions import AddFile
 from qbeast_core.space.values import U64Array, distinct
 from qbeast_core.spec.revision import Revision
-from qbeast_core.support.runtime import caller_stacklevel
+from qbeast_core.support.process import caller_stacklevel
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.grid import data_type_of, frame_weights

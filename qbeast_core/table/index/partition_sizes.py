@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.errors import SmallPartitionsWarning
-from qbeast_core.support.runtime import caller_stacklevel
+from qbeast_core.support.process import caller_stacklevel
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _MIN_PARTITIONS: Final = 2

@@ -6,7 +6,7 @@ from qbeast_core.errors import InvalidMetadataError, NotQbeastTableError
 from qbeast_core.log.protocol import damaged_index
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import SAMPLE_BY
-from qbeast_core.support.suggestions import convert_call
+from qbeast_core.support.text import convert_call
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 

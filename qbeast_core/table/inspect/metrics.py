@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict
 from qbeast_core.errors import invalid_argument
 from qbeast_core.plan.decode_tags import characters_per_level
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
-from qbeast_core.support.html import html_of
-from qbeast_core.support.plain_text import in_lines
+from qbeast_core.support.frames import html_of
+from qbeast_core.support.text import in_lines
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, choose_files

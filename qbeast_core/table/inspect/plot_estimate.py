@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from qbeast_core.support.far_times import has_text, time_texts
-from qbeast_core.support.number_texts import short_text
+from qbeast_core.support.frames import has_text, short_text, time_texts
 from qbeast_core.table.inspect.drawings import FAINT, LEGEND, OPENED, new_axes, quiet, title
 
 # Inches of a list, per group; the heights of pictures end here, and labels are left out.

@@ -18,7 +18,7 @@ from qbeast_core.log.schema import Field, FieldPath, field_paths, fields_of, inn
 from qbeast_core.results import MetadataResult
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.spec.table_config import BLOCKS_DIALECT
-from qbeast_core.support.runtime import new_id
+from qbeast_core.support.process import new_id
 from qbeast_core.table.commit.commit import commit_metadata
 from qbeast_core.table.data.schema import case_problems, check_sample_column, name_problems
 from qbeast_core.table.engine.interfaces import Engine

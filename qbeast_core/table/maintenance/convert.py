@@ -26,7 +26,7 @@ from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.results import Result
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import ColumnSpec
-from qbeast_core.support.runtime import new_id, now_ms
+from qbeast_core.support.process import new_id, now_ms
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.data.file_scan import open_files
 from qbeast_core.table.data.foreign_schema import refuse_mapping, refuse_vectors

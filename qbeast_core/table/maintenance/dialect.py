@@ -28,7 +28,7 @@ from qbeast_core.spec.revision import (
     IdentityTransformation,
 )
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
-from qbeast_core.support.runtime import caller_stacklevel
+from qbeast_core.support.process import caller_stacklevel
 from qbeast_core.table.check.placement import read_layout
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.data.foreign_schema import refuse_mapping

@@ -16,8 +16,8 @@ from qbeast_core.log.rules import CONSTRAINT
 from qbeast_core.log.schema import NAMES, TypeLike, merged_schema, type_of
 from qbeast_core.results import MetadataResult
 from qbeast_core.spec.table_config import IMPORTANCE
-from qbeast_core.support.runtime import new_id
-from qbeast_core.support.suggestions import did_you_mean
+from qbeast_core.support.process import new_id
+from qbeast_core.support.text import did_you_mean
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.data.compiled_rules import RuleError, constraint_of
 from qbeast_core.table.data.row_rules import Check

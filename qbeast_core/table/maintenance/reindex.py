@@ -22,7 +22,7 @@ from qbeast_core.spec.table_config import (
     min_reader_entry,
     qbeast_spark_entries,
 )
-from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms, report
+from qbeast_core.support.process import Progress, ProgressCallback, now_ms, report
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.commit.commit import CommitOutcome, commit
 from qbeast_core.table.data.foreign_schema import refuse_taken_name

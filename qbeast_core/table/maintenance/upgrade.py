@@ -14,8 +14,8 @@ from qbeast_core.log.values import FileChange, LastChange, LiveFiles, retag
 from qbeast_core.results import Result
 from qbeast_core.spec.blocks import BlocksDialect, dump_blocks, parse_blocks
 from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
-from qbeast_core.support.runtime import caller_stacklevel
-from qbeast_core.support.suggestions import convert_call
+from qbeast_core.support.process import caller_stacklevel
+from qbeast_core.support.text import convert_call
 from qbeast_core.table.commit.commit import commit_metadata
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 

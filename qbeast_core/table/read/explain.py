@@ -34,10 +34,9 @@ from qbeast_core.plan.select import match
 from qbeast_core.plan.weights import Sample
 from qbeast_core.space.values import BoolArray
 from qbeast_core.spec.revision import HashTransformation
-from qbeast_core.support.as_json import to_json
-from qbeast_core.support.html import bar, html_of
-from qbeast_core.support.plain_text import in_lines
+from qbeast_core.support.frames import bar, html_of, to_json
 from qbeast_core.support.process import refuse_forked
+from qbeast_core.support.text import in_lines
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.row_codec import RowCodec
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys

@@ -13,7 +13,7 @@ import polars as pl
 from qbeast_core.io.pages import PageRequest
 from qbeast_core.plan.nodes import named_columns
 from qbeast_core.space.values import BoolArray, I64Array
-from qbeast_core.support.joins import own_column
+from qbeast_core.support.frames import own_column
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.data.row_codec import RowCodec

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import polars as pl
 
-from qbeast_core.support.joins import own_column
+from qbeast_core.support.frames import own_column
 
 # -1: the rows were removed; 1: they were added.
 SignedRows: TypeAlias = tuple[int, pl.DataFrame]

@@ -28,10 +28,9 @@ from qbeast_core.plan.predicate import understand
 from qbeast_core.plan.select import Matching, Selection, files_that_may_match, match
 from qbeast_core.plan.weights import ALL_WEIGHTS, KeyChoice, Sample, WeightRange, sample_to_weights
 from qbeast_core.space.values import I32Array
-from qbeast_core.support.process import refuse_forked
-from qbeast_core.support.runtime import LOG, caller_stacklevel
+from qbeast_core.support.process import LOG, caller_stacklevel, refuse_forked
 from qbeast_core.support.sizing import sizing
-from qbeast_core.support.suggestions import did_you_mean
+from qbeast_core.support.text import did_you_mean
 from qbeast_core.table.data.file_scan import TableFiles
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns
 from qbeast_core.table.index.unindexed import index_call, latest_revision

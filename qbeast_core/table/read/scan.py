@@ -18,8 +18,8 @@ from qbeast_core.plan.nodes import Nothing, named_columns
 from qbeast_core.plan.predicate import parse_rest
 from qbeast_core.plan.select import RowCount, count_rows, match
 from qbeast_core.plan.weights import ALL_WEIGHTS, Sample, fractions_of, sample_to_weights
-from qbeast_core.support.joins import own_column
-from qbeast_core.support.runtime import caller_stacklevel
+from qbeast_core.support.frames import own_column
+from qbeast_core.support.process import caller_stacklevel
 from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.planner import Planner, ScanPlan, log_read, warn_of_full_read
 from qbeast_core.table.read.scan_task import read_scans

@@ -16,7 +16,7 @@ from qbeast_core.log.columns import StoredColumns
 from qbeast_core.plan.nodes import named_columns
 from qbeast_core.plan.weights import KeyChoice, WeightRange
 from qbeast_core.space.values import I64Array
-from qbeast_core.support.joins import own_column
+from qbeast_core.support.frames import own_column
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.file_scan import FileScan, TableFiles, open_files
 from qbeast_core.table.data.parquet_scan import scan_files, whole_batches

@@ -10,7 +10,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, check_whole_number
 from qbeast_core.plan.weights import Sample, fraction_below
-from qbeast_core.support.joins import own_column
+from qbeast_core.support.frames import own_column
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
 from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.planner import Planner

@@ -22,7 +22,7 @@ from qbeast_core.plan.weights import Share, share_of
 from qbeast_core.results import RewriteResult
 from qbeast_core.space.values import I64Array
 from qbeast_core.spec.revision import STAGING_REVISION_ID
-from qbeast_core.support.runtime import Progress, ProgressCallback, report
+from qbeast_core.support.process import Progress, ProgressCallback, report
 from qbeast_core.table.commit.commit import CommitOutcome
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.memory import MEMORY

@@ -15,7 +15,7 @@ from qbeast_core.log.actions import AddFile, with_wide_bounds
 from qbeast_core.log.deletion_vectors import dump_vectors, row_set
 from qbeast_core.log.protocol import MarkedFile, WriteIntent
 from qbeast_core.log.values import removes_of
-from qbeast_core.support.runtime import LOG
+from qbeast_core.support.process import LOG
 from qbeast_core.table.commit.commit import CommitOutcome, discarding, publish
 from qbeast_core.table.data.data_files import delete_files
 from qbeast_core.table.index.key_counts import warn_if_growing

@@ -16,7 +16,7 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.spec.blocks import Block
 from qbeast_core.spec.revision import Revision
-from qbeast_core.support.runtime import LOG, Progress, ProgressCallback, new_id, now_ms, report
+from qbeast_core.support.process import LOG, Progress, ProgressCallback, new_id, now_ms, report
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import delete_data_files, delete_files_named
 from qbeast_core.table.engine.files_source import FilesSource, all_rows, live_scans

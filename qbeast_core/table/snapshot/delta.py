@@ -32,9 +32,8 @@ from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store, entries_of, is_folder, reason_of_failure
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.protocol import NAMED_READER, NAMED_WRITER, check_readable, cure_of
-from qbeast_core.support.plain_text import MAX_QUOTED, for_people
 from qbeast_core.support.process import FORKED
-from qbeast_core.support.suggestions import write_call
+from qbeast_core.support.text import MAX_QUOTED, for_people, write_call
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead, log_instead
 from qbeast_core.table.snapshot.log_copy import (
     LogCopy,

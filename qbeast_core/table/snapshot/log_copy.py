@@ -30,7 +30,7 @@ from qbeast_core.log.columns import physical_name
 from qbeast_core.log.replay import LogState, actions_of
 from qbeast_core.log.schema import type_from_delta
 from qbeast_core.log.values import partition_texts, typed_values
-from qbeast_core.support.runtime import caller_stacklevel
+from qbeast_core.support.process import caller_stacklevel
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.snapshot.log_files import (

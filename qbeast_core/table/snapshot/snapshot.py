@@ -59,8 +59,7 @@ from qbeast_core.plan.blocks import BlockTable
 from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.spec.table_config import TableConfig
-from qbeast_core.support.process import refuse_forked
-from qbeast_core.support.runtime import LOG
+from qbeast_core.support.process import LOG, refuse_forked
 from qbeast_core.table.data.file_scan import TableFiles
 from qbeast_core.table.data.foreign_schema import visible_columns
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta

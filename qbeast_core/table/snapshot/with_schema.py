@@ -12,7 +12,7 @@ from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns import StoredColumns, config_by_name, with_fields
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.schema import schema_from_delta
-from qbeast_core.support.runtime import caller_stacklevel, new_id
+from qbeast_core.support.process import caller_stacklevel, new_id
 from qbeast_core.table.data.foreign_schema import visible_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
 

@@ -12,7 +12,7 @@ from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns import StoredColumns
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.table_config import SAMPLE_BY, TableConfig
-from qbeast_core.support.suggestions import did_you_mean
+from qbeast_core.support.text import did_you_mean
 from qbeast_core.table.data.schema import listed_names
 from qbeast_core.tree.grid import can_be_hashed
 

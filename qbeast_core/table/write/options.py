@@ -19,8 +19,8 @@ from qbeast_core.log.protocol import CHANGE_FEED, COMPRESSION, DELETION_VECTORS,
 from qbeast_core.space.values import NumberColumn, number_values
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.table_config import MAX_IMPORTANCE
-from qbeast_core.support.runtime import ProgressCallback
-from qbeast_core.support.suggestions import did_you_mean
+from qbeast_core.support.process import ProgressCallback
+from qbeast_core.support.text import did_you_mean
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.snapshot.snapshot import Snapshot

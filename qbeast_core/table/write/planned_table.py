@@ -30,7 +30,7 @@ from qbeast_core.log.schema import merged_schema, noted_fields, schema_to_delta,
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import ColumnSpec
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries, stored_importance
-from qbeast_core.support.runtime import new_id, now_ms
+from qbeast_core.support.process import new_id, now_ms
 from qbeast_core.table.data.compiled_rules import rules_of
 from qbeast_core.table.data.foreign_schema import (
     refuse_lost_columns,

@@ -21,7 +21,7 @@ from qbeast_core.spec.table_config import (
     TableConfig,
     qbeast_spark_entries,
 )
-from qbeast_core.support.runtime import now_ms
+from qbeast_core.support.process import now_ms
 from qbeast_core.table.data.schema import refuse_names
 from qbeast_core.table.index.column_choice import check_columns
 from qbeast_core.table.write.key_columns import partition_columns, sampling_key, with_sampling_key

@@ -18,8 +18,7 @@ from qbeast_core.log.protocol import WriteIntent, WriteMode
 from qbeast_core.log.rules import Identity, declared_rules, with_high_water_marks
 from qbeast_core.results import FilesResult
 from qbeast_core.spec.revision import Revision
-from qbeast_core.support.process import refuse_forked
-from qbeast_core.support.runtime import LOG, Progress, now_ms, report
+from qbeast_core.support.process import LOG, Progress, now_ms, refuse_forked, report
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.data.row_rules import drawn_for, with_numbers

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import qbeast
 from qbeast_core.cli.program import program
-from qbeast_core.support.far_times import shown_times
+from qbeast_core.support.frames import shown_times
 from tests.helpers import damage as d
 
 TIME = pl.Datetime("us", "UTC")

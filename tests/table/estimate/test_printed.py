@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 
 import qbeast
 from benchmarks import data, pictures
-from qbeast_core.support.number_texts import estimate_text, exact_text
+from qbeast_core.support.frames import estimate_text, exact_text
 from qbeast_core.table.estimate.result import readable
 from qbeast_core.table.inspect.plot_estimate import draw_estimate
 from tests.cli.running import run, run_json

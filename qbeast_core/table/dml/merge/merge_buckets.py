@@ -17,7 +17,7 @@ import polars as pl
 
 from qbeast_core.io.location import Location
 from qbeast_core.space.values import BoolArray, distinct
-from qbeast_core.support.joins import own_column
+from qbeast_core.support.frames import own_column
 from qbeast_core.table.dml.file_matches import live_rows
 from qbeast_core.table.dml.merge.frame_source import (
     MAX_ROWS_MATCHED,

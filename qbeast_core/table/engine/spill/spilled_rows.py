@@ -15,7 +15,7 @@ import polars as pl
 from qbeast_core.io.encode import refuse_huge_values
 from qbeast_core.log.actions import AddFile
 from qbeast_core.space.values import U64Array, distinct
-from qbeast_core.support.runtime import Progress, ProgressCallback, report
+from qbeast_core.support.process import Progress, ProgressCallback, report
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import FileSettings, delete_data_files
 from qbeast_core.table.data.query_batches import has_any_width

@@ -16,7 +16,7 @@ import polars as pl
 from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.space.values import distinct
 from qbeast_core.spec.revision import Revision
-from qbeast_core.support.runtime import new_id
+from qbeast_core.support.process import new_id
 from qbeast_core.table.data.data_files import CodedRows, FileSettings, delete_data_files, write_data_files
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.file_target import FileTarget

@@ -17,8 +17,8 @@ from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.values import I32Array, I64Array
 from qbeast_core.spec.blocks import Block
 from qbeast_core.spec.revision import Revision
-from qbeast_core.support.joins import own_column
-from qbeast_core.support.runtime import new_id
+from qbeast_core.support.frames import own_column
+from qbeast_core.support.process import new_id
 from qbeast_core.table.data.file_scan import FileScan, TableFiles
 from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.tasks.store_files import settings_for, store_arranged

@@ -18,8 +18,7 @@ import polars as pl
 
 from qbeast_core.errors import StorageError
 from qbeast_core.io.machine import TemporaryFolder
-from qbeast_core.resources import Resources, spill_folder_of
-from qbeast_core.support.runtime import LOG
+from qbeast_core.support.process import LOG, Resources, spill_folder_of
 
 # The number of a bucket is a byte: numpy sorts these fastest.
 MAX_BUCKETS: Final = 1 << 8

@@ -19,8 +19,8 @@ from qbeast_core.plan.nodes import named_columns
 from qbeast_core.plan.select import Pieces, Share, cut, deal, share_of
 from qbeast_core.plan.weights import Sample
 from qbeast_core.space.values import I64Array
-from qbeast_core.support.joins import own_column
-from qbeast_core.support.runtime import caller_stacklevel
+from qbeast_core.support.frames import own_column
+from qbeast_core.support.process import caller_stacklevel
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
 from qbeast_core.table.data.file_scan import FileScan

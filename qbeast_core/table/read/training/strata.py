@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.errors import check_whole_number, invalid_argument
-from qbeast_core.support.joins import own_column
+from qbeast_core.support.frames import own_column
 from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.planner import Planner, different_names, log_read
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sampling_weight
