@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.estimate.question import Function
     from qbeast_core.table.estimate.question_expressions import Expressions
     from qbeast_core.table.estimate.result import Estimate
-    from qbeast_core.table.index.column_choice import IndexColumns
+    from qbeast_core.table.index.revision import IndexColumns
     from qbeast_core.table.write.found_table import Mode
     from qbeast_core.table.write.key_columns import PartitionBy, SampleBy
     from qbeast_core.table.write.options import ColumnStats, Compression

@@ -12,7 +12,7 @@ from qbeast_core.io.location import Location
 if TYPE_CHECKING:
     from qbeast_core.spec.blocks import BlocksDialect
     from qbeast_core.support.process import Resources
-    from qbeast_core.table.index.column_choice import IndexColumns
+    from qbeast_core.table.index.revision import IndexColumns
     from qbeast_core.table.maintenance.convert import ConvertResult
     from qbeast_core.table.maintenance.removal import DropResult
     from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult

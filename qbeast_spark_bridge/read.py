@@ -20,7 +20,7 @@ from qbeast_core.plan.weights import Sample, WeightRange, another_sample
 from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT, sample_values
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.spec.table_config import may_have_other_columns
-from qbeast_core.table.data.foreign_schema import taken_name
+from qbeast_core.table.data.schema import taken_name
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.explain import explain as plan_read

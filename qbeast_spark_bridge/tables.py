@@ -20,7 +20,7 @@ from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.dml.merge.clauses import Clauses
 from qbeast_core.table.dml.merge.merge import Merge
 from qbeast_core.table.engine.interfaces import CallEngine
-from qbeast_core.table.index.column_choice import IndexColumns
+from qbeast_core.table.index.revision import IndexColumns
 from qbeast_core.table.maintenance.convert import ConvertResult
 from qbeast_core.table.maintenance.convert import convert as convert_table
 from qbeast_core.table.read.explain import Plan

@@ -14,7 +14,7 @@ from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.dml.replace_where import replace_where
-from qbeast_core.table.index.column_choice import IndexColumns
+from qbeast_core.table.index.revision import IndexColumns
 from qbeast_core.table.write.found_table import Mode
 from qbeast_core.table.write.key_columns import PartitionBy, SampleBy
 from qbeast_core.table.write.options import ColumnStats, Compression, WriteOptions, metadata_of

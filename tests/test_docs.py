@@ -24,7 +24,7 @@ from qbeast_core.io import footer
 from qbeast_core.spec.blocks import LAYOUT_VERSION
 from qbeast_core.sql import parse
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.index import column_choice
+from qbeast_core.table.index import revision as column_choice
 from qbeast_core.table.write import options
 from qbeast_core.tree import grid
 from tests.carbondata.collection import table_path

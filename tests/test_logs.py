@@ -14,7 +14,7 @@ import pytest
 import qbeast
 from qbeast_core.support.process import LOG
 from qbeast_core.support.text import HIDDEN
-from qbeast_core.table.commit import commit as commits
+from qbeast_core.table import commit as commits
 
 ROWS = pl.DataFrame({"id": range(2000), "x": range(2000)})
 

@@ -15,8 +15,8 @@ from qbeast_carbondata.metadata.open_table import Segment
 from qbeast_carbondata.reader import PAGE_ROWS, PAGES_AT_ONCE
 from qbeast_carbondata.tables.table import CarbonTable
 from qbeast_core.errors import InvalidColumnsError, changed_before, invalid_argument
-from qbeast_core.table.data.foreign_schema import lost_columns
-from qbeast_core.table.data.query_batches import within
+from qbeast_core.table.data.frames import within
+from qbeast_core.table.data.schema import lost_columns
 from qbeast_core.table.engine.interfaces import Engine, Source
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write_rows import WriteResult, write_rows

@@ -22,7 +22,7 @@ from qbeast_core.io.store import is_folder, status_of
 from qbeast_core.log.schema import NAMES, schema_to_delta, type_of
 from qbeast_core.support.process import Progress, ProgressCallback, report
 from qbeast_core.support.text import excerpt
-from qbeast_core.table.data.query_batches import little_read_ahead
+from qbeast_core.table.data.frames import little_read_ahead
 
 SourceFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "arrow", "delta"]
 

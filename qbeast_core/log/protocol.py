@@ -4,7 +4,7 @@ Supported features are listed; all others are refused by name. A feature that bi
 readers.
 
 `qbeast_core.log.rebase` decides what depends on the table after these commits (schema, configuration, revisions),
-`qbeast_core.table.index.thresholds` decides by the thresholds of cubes.
+`qbeast_core.table.index.revision` decides by the thresholds of cubes.
 """
 
 from __future__ import annotations

@@ -49,9 +49,8 @@ from qbeast_core.table.data.expressions import (
     reading_sql,
     refuse_statement,
 )
-from qbeast_core.table.index.key_counts import counts_of
+from qbeast_core.table.index.counts import counts_of, latest_revision, refuse_unindexed
 from qbeast_core.table.index.live_index import Index
-from qbeast_core.table.index.unindexed import latest_revision, refuse_unindexed
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
 from qbeast_core.table.read.planner import Planner, planner_of_estimate, sampled_by
@@ -101,7 +100,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.estimate.question import Function
     from qbeast_core.table.estimate.question_expressions import Expressions
     from qbeast_core.table.estimate.result import Estimate
-    from qbeast_core.table.index.column_choice import IndexColumns
+    from qbeast_core.table.index.revision import IndexColumns
     from qbeast_core.table.inspect.metrics import Metrics
     from qbeast_core.table.inspect.plot import PlotKind
     from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease
@@ -664,7 +663,7 @@ class Table:
         lazy = self.scan(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
 
         def batches() -> Iterator[pl.DataFrame]:
-            from qbeast_core.table.data.query_batches import batches_within, query_batches
+            from qbeast_core.table.data.frames import batches_within, query_batches
 
             with evaluating(where):
                 if batch_rows is not None:
@@ -811,7 +810,7 @@ class Table:
         >>> qbeast.open_table("ids").to_arrow("id < 3").num_rows
         3
         """
-        from qbeast_core.table.data.query_batches import arrow_stream
+        from qbeast_core.table.data.frames import arrow_stream
 
         with evaluating(where):
             lazy = self.scan(where, columns=columns, sample=sample, sample_by=sample_by)
@@ -871,7 +870,7 @@ class Table:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return all rows as a stream of Arrow batches, each read when the consumer requests it."""
-        from qbeast_core.table.data.query_batches import arrow_stream
+        from qbeast_core.table.data.frames import arrow_stream
 
         return arrow_stream(self.scan()).__arrow_c_stream__(requested_schema)
 

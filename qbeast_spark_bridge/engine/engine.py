@@ -17,7 +17,7 @@ from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.actions import AddFile
 from qbeast_core.support.process import ProgressCallback
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.row_rules import refuse_exhausted
+from qbeast_core.table.data.rules import refuse_exhausted
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.file_target import FileTarget, RowShape
 from qbeast_core.table.engine.files_source import FilesSource, all_rows, needs_row_ids
@@ -26,7 +26,7 @@ from qbeast_core.table.engine.tasks.added_rows import AddedRows
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
 from qbeast_core.table.engine.tasks.store_files import PlainTask
-from qbeast_core.table.index.column_choice import refuse_collations
+from qbeast_core.table.index.revision import refuse_collations
 from qbeast_core.table.read.file_scans import scan_tasks, scans_of
 from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbeast_core.errors import StorageError
 from qbeast_core.io.location import Location
-from qbeast_core.table.data.data_files import delete_files
+from qbeast_core.table.data.files import delete_files
 from qbeast_core.table.dml.fit_rows import FitRows, Outside
 from qbeast_core.table.engine.interfaces import Source
 from qbeast_core.table.engine.tasks.added_rows import AddedRows, StoredPart, StoredRows, stored_by

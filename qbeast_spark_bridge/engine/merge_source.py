@@ -15,7 +15,7 @@ from qbeast_core.errors import InvalidInputError, StorageError
 from qbeast_core.io.store import Store
 from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.data_files import delete_files
+from qbeast_core.table.data.files import delete_files
 from qbeast_core.table.dml.file_matches import live_rows
 from qbeast_core.table.dml.merge.frame_source import MergeMatches, scan_plan
 from qbeast_core.table.dml.merge.key_digest import KeyColumn, KeyDigest, key_filter, key_nodes, merge_digests

@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from qbeast_core.table.data.data_files import delete_data_files
+from qbeast_core.table.data.files import delete_data_files
 from qbeast_core.table.engine.tasks.append_task import AppendedPart, AppendTask
 from qbeast_spark_bridge.worker.call import grouped
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from qbeast_core.space.values import I32Array
 from qbeast_core.support.frames import own_column
-from qbeast_core.table.data.file_scan import FileScan, TableFiles
+from qbeast_core.table.data.scan import FileScan, TableFiles
 from qbeast_core.table.dml.merge.key_digest import digest_of, key_hashes, merge_digests
 from qbeast_core.table.dml.merge.match_rows import MergedPlaces, join_source
 from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergeRules, NewKeys

@@ -18,7 +18,7 @@ from qbeast_core.errors import InvalidInputError, StorageError
 from qbeast_core.io.encode import in_files
 from qbeast_core.io.location import Location
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.found_instead import LOG_DIRECTORY
+from qbeast_core.table.data.schema import LOG_DIRECTORY
 from qbeast_spark_bridge.worker.call import grouped
 
 _BATCH_ROWS: Final = 1 << 17

@@ -12,8 +12,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.space.coordinates import to_coordinates
-from qbeast_core.table.data.file_scan import FileScan
-from qbeast_core.table.data.parquet_scan import scan_files
+from qbeast_core.table.data.scan import FileScan, scan_files
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.tree.grid import frame_weights, to_index_column
 from tests.golden.blocks import assert_above_its_ancestors, assert_holds_its_rows

@@ -7,8 +7,7 @@ import polars as pl
 
 from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.space.values import MAX_WEIGHT
-from qbeast_core.table.data.file_scan import FileScan
-from qbeast_core.table.data.parquet_scan import scan_files
+from qbeast_core.table.data.scan import FileScan, scan_files
 from qbeast_core.tree.grid import frame_weights
 from tests.golden.blocks import assert_holds_its_rows
 from tests.golden.calendars import jvm_points

@@ -9,7 +9,7 @@ from typing import Any
 
 from qbeast_core.io.store import LocalStore
 from qbeast_core.log.protocol import WriteIntent
-from qbeast_core.table.commit.commit import commit
+from qbeast_core.table.commit import commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.intents import data_file
 

@@ -15,7 +15,7 @@ from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.spec.blocks import Block
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.commit.commit import CommitOutcome, commit
+from qbeast_core.table.commit import CommitOutcome, commit
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 
 SCHEMA = schema_to_delta(pl.Schema({"price": pl.Float64}))

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 import qbeast
 from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.plan.weights import Sample
-from qbeast_core.table.commit import commit
+from qbeast_core.table import commit
 from tests.helpers.invariants import read_log
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows, sampled, small_files

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from qbeast_core.table.commit import commit as commit_module
+from qbeast_core.table import commit as commit_module
 
 __all__ = ["landing_first"]
 

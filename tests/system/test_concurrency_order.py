@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.commit import commit as commit_module
+from qbeast_core.table import commit as commit_module
 from qbeast_core.table.write.append_by_tasks import begin_append, publish_parts
 from tests.helpers.examples import examples
 from tests.helpers.scattering import scatter

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 import qbeast
 from qbeast_core.errors import CommitConflictError
 from qbeast_core.spec.blocks import FilePath
-from qbeast_core.table.commit import commit as commit_module
+from qbeast_core.table import commit as commit_module
 from tests.helpers.deletion_vectors import bitmap, z85
 from tests.helpers.examples import is_sweep
 from tests.helpers.tables import sampled, small_files

@@ -15,7 +15,7 @@ from qbeast_core.io.store import LocalStore
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.log.values import FileChange, LiveFiles, retag
-from qbeast_core.table.commit.commit import commit
+from qbeast_core.table.commit import commit
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from tests.helpers.at_once import Job, ours, run
 from tests.helpers.handmade_log import replay

@@ -16,8 +16,8 @@ from deltalake import write_deltalake
 
 import qbeast
 import qbeast_core
-from qbeast_core.table.index.choose_revision import growth_of
 from qbeast_core.table.index.live_index import Index
+from qbeast_core.table.index.revision import growth_of
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.cli.running import run_json
 from tests.helpers.tables import assert_same_rows
@@ -162,7 +162,7 @@ READS: Stations = {
     "qbeast_core.table.read": _read,
     "qbeast_core.table.read.explain": _unused,
     "qbeast_core.table.check": _checked,
-    "qbeast_core.table.index.choose_revision": _grown,
+    "qbeast_core.table.index.revision": _grown,
     "qbeast_core.table.inspect.metrics": _counted,
     "qbeast_core.table.inspect.plot_space": _drawn,
     "qbeast_core.cli": _command_line,

@@ -31,8 +31,8 @@ from qbeast_core.table.advise.search import (
 )
 from qbeast_core.table.advise.trial import ColumnSet, Dimension, importance_of
 from qbeast_core.table.data.expressions import Predicate, filter_of
-from qbeast_core.table.data.foreign_schema import lost_columns
 from qbeast_core.table.data.frames import FrameLike, to_frame
+from qbeast_core.table.data.schema import lost_columns
 from qbeast_core.tree.grid import frame_weights
 from qbeast_core.tree.keys import CLUSTERED, design_effect
 

@@ -21,7 +21,7 @@ from qbeast_core.spec.revision import ColumnSpec, Revision, TransformerKind
 from qbeast_core.support.frames import own_column
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.advise.simulated import IndexedRows, Opened, SimulatedTable, log_density
-from qbeast_core.table.data.data_files import FileSettings
+from qbeast_core.table.data.files import FileSettings
 from qbeast_core.tree.build import assign_rows
 from qbeast_core.tree.files import pack_cubes, rows_by_file, rows_per_file
 from qbeast_core.tree.fit import IndexWish, default_cube_size, first_revision

@@ -26,15 +26,12 @@ from qbeast_core.table.check.lost_tags import LostTags, fitting_tags, proven_tag
 from qbeast_core.table.check.placement import Placement
 from qbeast_core.table.check.rows import FileCheck, check_file
 from qbeast_core.table.check.vectors import missing_vectors, vector_faults
-from qbeast_core.table.data.file_scan import FileScan, TableFiles
-from qbeast_core.table.data.foreign_schema import lost_key_columns, taken_name
-from qbeast_core.table.data.found_instead import LOG_DIRECTORY
-from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files, whole_batches
+from qbeast_core.table.data.scan import SCAN_ERRORS, FileScan, TableFiles, scan_files, whole_batches
+from qbeast_core.table.data.schema import LOG_DIRECTORY, lost_key_columns, taken_name
 from qbeast_core.table.engine.interfaces import AnswerT, Engine, ItemT
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.read.file_scans import file_at
-from qbeast_core.table.snapshot.log_copy import checkpoint_faults
-from qbeast_core.table.snapshot.log_files import COMMIT, commit_damage, commit_path
+from qbeast_core.table.snapshot.log_files import COMMIT, checkpoint_faults, commit_damage, commit_path
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _FILES_AT_ONCE: Final = 4  # each holds a slice of rows, and Polars has threads of its own

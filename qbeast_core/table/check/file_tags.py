@@ -25,8 +25,7 @@ from qbeast_core.spec.blocks import Block, dump_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.check.rows import FileCheck
-from qbeast_core.table.data.file_scan import TableFiles
-from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files
+from qbeast_core.table.data.scan import SCAN_ERRORS, TableFiles, scan_files
 from qbeast_core.tree.grid import frame_weights, grid_columns
 from qbeast_core.tree.keys import dump_keys, keys_of_file
 from qbeast_core.tree.pages import FileShape

@@ -17,7 +17,7 @@ from qbeast_core.spec.blocks import BlocksDialect, FilePath, Layout, blocks_dial
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import REVISION_PREFIX, SAMPLE_COLUMN
 from qbeast_core.table.check.faults import NO_FAULTS, Fault, fault_frame, faults_at
-from qbeast_core.table.data.foreign_schema import lost_key_columns, taken_name
+from qbeast_core.table.data.schema import lost_key_columns, taken_name
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.snapshot.snapshot import Snapshot
 

@@ -23,7 +23,7 @@ from qbeast_core.table.check.file_tags import FileTags, UntaggedFile
 from qbeast_core.table.check.log import check_log
 from qbeast_core.table.check.rows import FileCheck
 from qbeast_core.table.index.live_index import Index
-from qbeast_core.table.index.thresholds import blocks_in_order
+from qbeast_core.table.index.revision import blocks_in_order
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.keys import KEYS_TAG
 

@@ -30,8 +30,7 @@ from qbeast_core.table.check.file_tags import FileTags
 from qbeast_core.table.check.log import check_log
 from qbeast_core.table.check.lost_tags import LostTags, fitting_tags, tag_texts, with_tags
 from qbeast_core.table.check.vectors import readable_vectors
-from qbeast_core.table.commit.checkpoint import replace_checkpoints
-from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
+from qbeast_core.table.commit import CommitOutcome, commit_metadata, replace_checkpoints
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.snapshot.snapshot import Snapshot
 

@@ -29,8 +29,7 @@ from qbeast_core.table.check.placement import (
     row_range,
     sample_column_values,
 )
-from qbeast_core.table.data.file_scan import FileScan, TableFiles
-from qbeast_core.table.data.parquet_scan import SCAN_ERRORS, scan_files
+from qbeast_core.table.data.scan import SCAN_ERRORS, FileScan, TableFiles, scan_files
 from qbeast_core.tree.grid import frame_weights
 
 _EXACT_DIGITS: Final = 15

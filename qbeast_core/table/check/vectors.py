@@ -9,7 +9,7 @@ from qbeast_core.io.store import map_files
 from qbeast_core.log.deletion_vectors import parse_vector, vector_path
 from qbeast_core.space.values import I64Array
 from qbeast_core.table.check.faults import Fault
-from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
+from qbeast_core.table.snapshot.hidden_rows import deleted_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 

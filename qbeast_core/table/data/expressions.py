@@ -21,6 +21,7 @@ from qbeast_core.support.text import did_you_mean, excerpt, nearest, reason_of
 if TYPE_CHECKING:
     from sqlglot import exp
 
+
 # A boolean Polars expression, or the text of an SQL condition.
 Predicate: TypeAlias = pl.Expr | str
 

@@ -17,9 +17,8 @@ from qbeast_core.log.actions import Txn
 from qbeast_core.log.protocol import Brings, WriteIntent, WriteMode, check_writable, damaged_index
 from qbeast_core.space.values import BoolArray
 from qbeast_core.support.process import Progress, ProgressCallback, ProgressLike, callback_of, now_ms, report
-from qbeast_core.table.data.compiled_rules import rules_of
 from qbeast_core.table.data.expressions import Value, value_of
-from qbeast_core.table.data.row_rules import RowRules, refuse_new_numbers
+from qbeast_core.table.data.rules import RowRules, refuse_new_numbers, rules_of
 from qbeast_core.table.data.schema import refuse_sample_column
 from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan, ChangeResult
 from qbeast_core.table.dml.feed import keeps_feed, refuse_feed_column, write_feed
@@ -30,8 +29,7 @@ from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies, replace_rows
-from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
-from qbeast_core.table.snapshot.with_schema import with_schema
+from qbeast_core.table.snapshot.snapshot import Snapshot, refresh, with_schema
 from qbeast_core.table.write.options import check_txn, is_applied, metadata_of
 
 _NOTHING: Final = ChangePlan(matches=NO_MATCHES)

@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.results import RewriteResult
 from qbeast_core.space.values import BoolArray
-from qbeast_core.table.commit.commit import CommitOutcome
+from qbeast_core.table.commit import CommitOutcome
 from qbeast_core.table.dml.file_matches import FileMatches
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.rewrite.replace import Replaced, Replacement

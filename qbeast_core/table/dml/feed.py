@@ -14,7 +14,7 @@ from qbeast_core.log.actions import CHANGE_FOLDER, CdcFile
 from qbeast_core.log.deletion_vectors import rows_in
 from qbeast_core.log.protocol import CHANGE_FEED, has_change_feed
 from qbeast_core.support.process import new_id
-from qbeast_core.table.data.data_files import delete_data_files, delete_files_named
+from qbeast_core.table.data.files import delete_data_files, delete_files_named
 from qbeast_core.table.data.schema import CHANGE_TYPE
 from qbeast_core.table.dml.change_plan import ChangePlan
 from qbeast_core.table.dml.write_feed import FeedPart, WriteFeed

@@ -11,7 +11,7 @@ from pyroaring import BitMap64
 from qbeast_core.log.deletion_vectors import row_set
 from qbeast_core.support.frames import own_column
 from qbeast_core.table.data.expressions import evaluating
-from qbeast_core.table.data.file_scan import FileScan, TableFiles
+from qbeast_core.table.data.scan import FileScan, TableFiles
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
 
 # Maximum number of files that one process reads at the same time.

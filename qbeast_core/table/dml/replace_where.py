@@ -28,10 +28,9 @@ from qbeast_core.table.engine.tasks.added_rows import (
     StoredRows,
     as_bytes,
 )
-from qbeast_core.table.index.column_choice import resolve_specs
-from qbeast_core.table.index.key_counts import counts_of
-from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.snapshot.with_schema import with_metadata
+from qbeast_core.table.index.counts import counts_of
+from qbeast_core.table.index.revision import resolve_specs
+from qbeast_core.table.snapshot.snapshot import Snapshot, with_metadata
 from qbeast_core.table.write.found_table import find_target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options
 from qbeast_core.table.write.planned_table import PlannedTable, prepare

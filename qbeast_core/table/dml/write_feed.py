@@ -17,9 +17,8 @@ from qbeast_core.log.values import partition_values
 from qbeast_core.space.values import sample_values
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.support.process import new_id
-from qbeast_core.table.data.file_scan import FileScan, TableFiles
-from qbeast_core.table.data.query_batches import within
-from qbeast_core.table.data.row_codec import encode_rows
+from qbeast_core.table.data.frames import within
+from qbeast_core.table.data.scan import FileScan, TableFiles, encode_rows
 from qbeast_core.table.data.schema import CHANGE_TYPE
 from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows

@@ -10,7 +10,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.machine import memory_of_machine
-from qbeast_core.table.data.query_batches import has_any_width
+from qbeast_core.table.data.frames import has_any_width
 from qbeast_core.tree.summary import SampleLimits, domain_limits
 
 # Minimum budget to move rows.

@@ -17,7 +17,7 @@ from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT, I32Array, I64Array, U32Array, U64Array, distinct
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import Progress, ProgressCallback, report
-from qbeast_core.table.data.data_files import delete_data_files
+from qbeast_core.table.data.files import delete_data_files
 from qbeast_core.table.engine.budget import guess_row_bytes
 from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.interfaces import PlannedRows, Rows, unindexed_rows

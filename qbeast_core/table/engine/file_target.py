@@ -15,7 +15,7 @@ from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from qbeast_core.support.process import now_ms
 from qbeast_core.table.data.frames import FrameLike, to_frame
-from qbeast_core.table.data.row_rules import RowRules
+from qbeast_core.table.data.rules import RowRules
 from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.tree.summary import with_stored_values
 

@@ -19,8 +19,8 @@ from qbeast_core.log.deletion_vectors import rows_in
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.values import I64Array
-from qbeast_core.table.data.file_scan import FileScan
-from qbeast_core.table.data.query_batches import has_any_width, within
+from qbeast_core.table.data.frames import has_any_width, within
+from qbeast_core.table.data.scan import FileScan
 from qbeast_core.table.engine.budget import guess_row_bytes
 from qbeast_core.table.engine.file_target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows

@@ -15,7 +15,7 @@ from qbeast_core.io.machine import give_back_memory
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import Progress, ProgressCallback, report
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.data_files import CodedRows, FileSettings, write_data_files
+from qbeast_core.table.data.files import CodedRows, FileSettings, write_data_files
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.files_source import FilesSource

@@ -12,13 +12,18 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
-from qbeast_core.table.data.frames import ArrowStream, FrameLike, is_pandas, opened, reading_rows, to_frame
-from qbeast_core.table.data.query_batches import (
+from qbeast_core.table.data.frames import (
+    ArrowStream,
+    FrameLike,
     batches_within,
     has_any_width,
+    is_pandas,
     little_read_ahead,
+    opened,
+    reading_rows,
     slices_within,
     takes_slices,
+    to_frame,
     within,
 )
 from qbeast_core.table.engine.budget import guess_row_bytes

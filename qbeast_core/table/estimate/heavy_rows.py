@@ -18,7 +18,7 @@ from qbeast_core.plan.select import Selection
 from qbeast_core.plan.weights import FileDraw, Stretch
 from qbeast_core.sampling.sums import Repeats
 from qbeast_core.space.values import I32Array, distinct
-from qbeast_core.table.index.key_counts import count_other_keys
+from qbeast_core.table.index.counts import count_other_keys
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.snapshot.hidden_rows import HiddenRows
 from qbeast_core.tree.keys import MAX_COUNTERS, HeavyKeys, heaviest, parse_heavy

@@ -15,7 +15,7 @@ from qbeast_core.sampling.sums import JoinHow, Lookup
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.estimate.question_expressions import refuse
-from qbeast_core.table.index.unindexed import index_call
+from qbeast_core.table.index.counts import index_call
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.snapshot.snapshot import newest_snapshot
 

@@ -48,7 +48,7 @@ from qbeast_core.table.estimate.heavy_rows import (
 from qbeast_core.table.estimate.join import Joined
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.summing import Summing
-from qbeast_core.table.index.key_counts import counts_of
+from qbeast_core.table.index.counts import counts_of
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan

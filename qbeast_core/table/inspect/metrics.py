@@ -13,7 +13,7 @@ from qbeast_core.plan.decode_tags import characters_per_level
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
 from qbeast_core.support.frames import html_of
 from qbeast_core.support.text import in_lines
-from qbeast_core.table.index.key_counts import counts_of
+from qbeast_core.table.index.counts import counts_of
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, choose_files
 from qbeast_core.table.rewrite.grouping import opened_shares, shares_text

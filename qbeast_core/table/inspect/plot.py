@@ -14,8 +14,8 @@ from qbeast_core.plan.predicate import parse_predicate
 from qbeast_core.plan.weights import Sample
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import require
+from qbeast_core.table.index.counts import latest_revision
 from qbeast_core.table.index.live_index import Index
-from qbeast_core.table.index.unindexed import latest_revision
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.planner import Planner
 

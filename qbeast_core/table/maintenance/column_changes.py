@@ -19,15 +19,14 @@ from qbeast_core.results import MetadataResult
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.spec.table_config import BLOCKS_DIALECT
 from qbeast_core.support.process import new_id
-from qbeast_core.table.commit.commit import commit_metadata
+from qbeast_core.table.commit import commit_metadata
 from qbeast_core.table.data.schema import case_problems, check_sample_column, name_problems
 from qbeast_core.table.engine.interfaces import Engine
-from qbeast_core.table.index.unindexed import refuse_unindexed
+from qbeast_core.table.index.counts import refuse_unindexed
 from qbeast_core.table.maintenance.metadata import result_of
 from qbeast_core.table.maintenance.widen import rewrite_all
 from qbeast_core.table.rewrite.publish import with_attempts
-from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
-from qbeast_core.table.snapshot.with_schema import with_metadata
+from qbeast_core.table.snapshot.snapshot import Snapshot, refresh, with_metadata
 
 _CONSTRAINT: Final = "delta.constraints."
 _INVARIANT: Final = "delta.invariants"

@@ -27,14 +27,12 @@ from qbeast_core.results import Result
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import ColumnSpec
 from qbeast_core.support.process import new_id, now_ms
-from qbeast_core.table.commit.commit import commit
-from qbeast_core.table.data.file_scan import open_files
-from qbeast_core.table.data.foreign_schema import refuse_mapping, refuse_vectors
-from qbeast_core.table.data.found_instead import log_instead
-from qbeast_core.table.data.schema import listed_names
+from qbeast_core.table.commit import commit
+from qbeast_core.table.data.scan import open_files
+from qbeast_core.table.data.schema import listed_names, log_instead, refuse_mapping, refuse_vectors
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.index.column_choice import (
+from qbeast_core.table.index.revision import (
     column_texts,
     refuse_collations,
     resolve_specs,

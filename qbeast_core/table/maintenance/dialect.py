@@ -30,10 +30,10 @@ from qbeast_core.spec.revision import (
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
 from qbeast_core.support.process import caller_stacklevel
 from qbeast_core.table.check.placement import read_layout
-from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
-from qbeast_core.table.data.foreign_schema import refuse_mapping
-from qbeast_core.table.index.column_choice import check_columns
-from qbeast_core.table.index.unindexed import latest_revision
+from qbeast_core.table.commit import CommitOutcome, commit_metadata
+from qbeast_core.table.data.schema import refuse_mapping
+from qbeast_core.table.index.counts import latest_revision
+from qbeast_core.table.index.revision import check_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 # The release of qbeast-spark that has to read the table. 0.8 is its unreleased main branch.

@@ -18,14 +18,12 @@ from qbeast_core.results import MetadataResult
 from qbeast_core.spec.table_config import IMPORTANCE
 from qbeast_core.support.process import new_id
 from qbeast_core.support.text import did_you_mean
-from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
-from qbeast_core.table.data.compiled_rules import RuleError, constraint_of
-from qbeast_core.table.data.row_rules import Check
+from qbeast_core.table.commit import CommitOutcome, commit_metadata
+from qbeast_core.table.data.rules import Check, RuleError, constraint_of
 from qbeast_core.table.data.schema import name_problems, refuse_feed_columns
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan import scan
-from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
+from qbeast_core.table.snapshot.snapshot import Snapshot, warn_of_added_columns
 from qbeast_core.table.write.key_columns import with_importance
 from qbeast_core.table.write.options import check_importance
 

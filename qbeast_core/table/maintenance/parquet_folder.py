@@ -30,10 +30,9 @@ from qbeast_core.log.actions import AddFile, file_stats, stats_columns
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.log.values import NULL_FOLDER, typed_values
 from qbeast_core.spec.blocks import WEIGHT_COLUMN, FilePath
-from qbeast_core.table.data.file_scan import FileScan, TableFiles
-from qbeast_core.table.data.found_instead import hive_copy
 from qbeast_core.table.data.frames import replaced_types
-from qbeast_core.table.data.parquet_scan import scan_files
+from qbeast_core.table.data.scan import FileScan, TableFiles, scan_files
+from qbeast_core.table.data.schema import hive_copy
 
 _SHOWN: Final = 5
 # Types of partition columns that only folders name.

@@ -24,20 +24,19 @@ from qbeast_core.spec.table_config import (
 )
 from qbeast_core.support.process import Progress, ProgressCallback, now_ms, report
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.commit.commit import CommitOutcome, commit
-from qbeast_core.table.data.foreign_schema import refuse_taken_name
-from qbeast_core.table.data.schema import refuse_sample_column
+from qbeast_core.table.commit import CommitOutcome, commit
+from qbeast_core.table.data.schema import refuse_sample_column, refuse_taken_name
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.tasks.passes import SummariseTask
-from qbeast_core.table.index.column_choice import (
+from qbeast_core.table.index.counts import latest_revision
+from qbeast_core.table.index.live_index import Index
+from qbeast_core.table.index.revision import (
     IndexColumns,
     check_columns,
     refuse_collations,
     specs_of_overwrite,
 )
-from qbeast_core.table.index.live_index import Index
-from qbeast_core.table.index.unindexed import latest_revision
 from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize

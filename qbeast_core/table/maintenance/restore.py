@@ -18,7 +18,7 @@ from qbeast_core.log.values import FileChange, LastChange, LiveFiles
 from qbeast_core.results import Result
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.spec.table_config import HIGHEST_REVISION_ID
-from qbeast_core.table.commit.commit import commit_metadata
+from qbeast_core.table.commit import commit_metadata
 from qbeast_core.table.snapshot.log_files import read_log
 from qbeast_core.table.snapshot.snapshot import Snapshot, read_live_files
 

@@ -16,7 +16,7 @@ from qbeast_core.spec.blocks import BlocksDialect, dump_blocks, parse_blocks
 from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
 from qbeast_core.support.process import caller_stacklevel
 from qbeast_core.support.text import convert_call
-from qbeast_core.table.commit.commit import commit_metadata
+from qbeast_core.table.commit import commit_metadata
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 
 Copies: TypeAlias = Literal["keep", "drop"]

@@ -15,11 +15,11 @@ from qbeast_core.log.actions import AddFile, CdcFile, RemoveFile, row_count
 from qbeast_core.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.values import I64Array
 from qbeast_core.spec.blocks import FilePath
-from qbeast_core.table.data.file_scan import FileScan, TableFiles
+from qbeast_core.table.data.scan import FileScan, TableFiles
 from qbeast_core.table.data.schema import CHANGE_TYPE, FEED_COLUMNS
 from qbeast_core.table.read.net_rows import SignedRows, net_rows
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
-from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
+from qbeast_core.table.snapshot.hidden_rows import deleted_rows
 
 _MAX_FILE_BYTES: Final = 1 << 50
 

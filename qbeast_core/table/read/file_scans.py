@@ -16,7 +16,7 @@ from qbeast_core.plan.blocks import BlockTable
 from qbeast_core.plan.select import Selection
 from qbeast_core.space.values import I64Array, distinct
 from qbeast_core.support.sizing import Sizing, sizing
-from qbeast_core.table.data.file_scan import FileScan
+from qbeast_core.table.data.scan import FileScan
 from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.snapshot.snapshot import Snapshot

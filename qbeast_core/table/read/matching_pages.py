@@ -15,8 +15,7 @@ from qbeast_core.plan.nodes import named_columns
 from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.support.frames import own_column
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.file_scan import FileScan, TableFiles
-from qbeast_core.table.data.row_codec import RowCodec
+from qbeast_core.table.data.scan import FileScan, RowCodec, TableFiles
 
 _MATCHES: Final = own_column("matches")
 

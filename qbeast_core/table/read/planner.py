@@ -31,9 +31,9 @@ from qbeast_core.space.values import I32Array
 from qbeast_core.support.process import LOG, caller_stacklevel, refuse_forked
 from qbeast_core.support.sizing import sizing
 from qbeast_core.support.text import did_you_mean
-from qbeast_core.table.data.file_scan import TableFiles
-from qbeast_core.table.data.foreign_schema import refuse_lost_columns
-from qbeast_core.table.index.unindexed import index_call, latest_revision
+from qbeast_core.table.data.scan import TableFiles
+from qbeast_core.table.data.schema import refuse_lost_columns
+from qbeast_core.table.index.counts import index_call, latest_revision
 from qbeast_core.table.read.scan_task import RowFilter
 from qbeast_core.table.snapshot.hidden_rows import HiddenRows
 from qbeast_core.table.snapshot.snapshot import Snapshot

@@ -18,9 +18,7 @@ from qbeast_core.plan.weights import KeyChoice, WeightRange
 from qbeast_core.space.values import I64Array
 from qbeast_core.support.frames import own_column
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.file_scan import FileScan, TableFiles, open_files
-from qbeast_core.table.data.parquet_scan import scan_files, whole_batches
-from qbeast_core.table.data.row_codec import RowCodec
+from qbeast_core.table.data.scan import FileScan, RowCodec, TableFiles, open_files, scan_files, whole_batches
 from qbeast_core.tree.grid import frame_weights
 
 # Column with the weights of drawn rows.

@@ -23,11 +23,11 @@ from qbeast_core.results import RewriteResult
 from qbeast_core.space.values import I64Array
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.support.process import Progress, ProgressCallback, report
-from qbeast_core.table.commit.commit import CommitOutcome
+from qbeast_core.table.commit import CommitOutcome
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.memory import MEMORY
+from qbeast_core.table.index.counts import refuse_unindexed
 from qbeast_core.table.index.live_index import STAGED, Index
-from qbeast_core.table.index.unindexed import refuse_unindexed
 from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, Choice, Scope, choose_files
 from qbeast_core.table.rewrite.grouping import opened_shares, shares_text
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts

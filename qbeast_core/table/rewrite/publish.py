@@ -16,12 +16,11 @@ from qbeast_core.log.deletion_vectors import dump_vectors, row_set
 from qbeast_core.log.protocol import MarkedFile, WriteIntent
 from qbeast_core.log.values import removes_of
 from qbeast_core.support.process import LOG
-from qbeast_core.table.commit.commit import CommitOutcome, discarding, publish
-from qbeast_core.table.data.data_files import delete_files
-from qbeast_core.table.index.key_counts import warn_if_growing
+from qbeast_core.table.commit import CommitOutcome, discarding, publish
+from qbeast_core.table.data.files import delete_files
+from qbeast_core.table.index.counts import warn_if_growing
 from qbeast_core.table.rewrite.replace import Replaced
-from qbeast_core.table.snapshot.snapshot import Snapshot, live_adds, refresh
-from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
+from qbeast_core.table.snapshot.snapshot import Snapshot, live_adds, refresh, warn_of_added_columns
 
 # Maximum number of versions that a change is planned on.
 MAX_ATTEMPTS: Final = 12

@@ -34,16 +34,19 @@ from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.protocol import NAMED_READER, NAMED_WRITER, check_readable, cure_of
 from qbeast_core.support.process import FORKED
 from qbeast_core.support.text import MAX_QUOTED, for_people, write_call
-from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead, log_instead
-from qbeast_core.table.snapshot.log_copy import (
+from qbeast_core.table.data.schema import LOG_DIRECTORY, found_instead, log_instead
+from qbeast_core.table.snapshot.log_files import (
+    LAST_CHECKPOINT,
+    SIDECARS,
     LogCopy,
+    LogFiles,
     checkpoint_faults,
+    commit_path,
     copy_log,
     sound_copies,
     text_rewriter,
     warn_of_faults,
 )
-from qbeast_core.table.snapshot.log_files import LAST_CHECKPOINT, SIDECARS, LogFiles, commit_path
 
 _STATS: Final = ("min", "max", "null_count")
 _NOTHING: Final = pl.Struct([])

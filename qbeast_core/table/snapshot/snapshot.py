@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import warnings
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
-from typing import Any, Final
+from threading import Lock
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 import polars as pl
 
 from qbeast_core.errors import (
+    AddedColumnWarning,
     InvalidInputError,
     QbeastError,
     StorageError,
@@ -23,9 +26,10 @@ from qbeast_core.errors import (
     VersionNotFoundError,
 )
 from qbeast_core.io.location import Location
+from qbeast_core.io.machine import memory_of_machine
 from qbeast_core.io.store import Store, status_of
 from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, Protocol
-from qbeast_core.log.columns import StoredColumns, config_by_name, sample_column_of
+from qbeast_core.log.columns import StoredColumns, config_by_name, sample_column_of, with_fields
 from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.log.rebase import (
     RowIdColumns,
@@ -59,13 +63,66 @@ from qbeast_core.plan.blocks import BlockTable
 from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.spec.table_config import TableConfig
-from qbeast_core.support.process import LOG, refuse_forked
-from qbeast_core.table.data.file_scan import TableFiles
-from qbeast_core.table.data.foreign_schema import visible_columns
+from qbeast_core.support.process import LOG, caller_stacklevel, new_id, refuse_forked
+from qbeast_core.table.data.scan import TableFiles
+from qbeast_core.table.data.schema import visible_columns
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta
 from qbeast_core.table.snapshot.hidden_rows import HiddenRows, VectorCache, logged_counts
 from qbeast_core.table.snapshot.log_files import commit_path, fingerprint, read_log, version_at
-from qbeast_core.table.snapshot.lru_cache import LruCache
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+ValueT = TypeVar("ValueT")
+
+# Maximum share of the memory of the machine, or of its cgroup.
+CACHE_SHARE: Final = 1 / 16
+
+
+class LruCache(Generic[KeyT, ValueT]):
+    """The values that were stored or read last. Safe to share between threads.
+
+    >>> cache = LruCache[str, str](max_items=2, size_of=len, max_bytes=4)
+    >>> for name in ("ab", "cd", "e", "too long"):
+    ...     cache.put(name, name)
+    >>> [cache.get(name) for name in ("ab", "cd", "e", "too long")]
+    [None, 'cd', 'e', None]
+    """
+
+    def __init__(
+        self, max_items: int, size_of: Callable[[ValueT], int], *, max_bytes: int | None = None
+    ) -> None:
+        self._max_items, self._size_of, self._max_bytes = max_items, size_of, max_bytes
+        self._lock = Lock()
+        self._items: OrderedDict[KeyT, tuple[ValueT, int]] = OrderedDict()
+
+    @property
+    def max_bytes(self) -> int:
+        """Maximum size of all values together."""
+        return int(memory_of_machine() * CACHE_SHARE) if self._max_bytes is None else self._max_bytes
+
+    def get(self, key: KeyT) -> ValueT | None:
+        """Return the value of a key, or None. Measure its size again, because values may grow."""
+        with self._lock:
+            value, _ = self._items.get(key, (None, 0))
+            if value is not None:
+                self._store(key, value)
+        return value
+
+    def put(self, key: KeyT, value: ValueT) -> None:
+        """Set the value of a key."""
+        with self._lock:
+            self._store(key, value)
+
+    def _store(self, key: KeyT, value: ValueT) -> None:
+        size, max_bytes = self._size_of(value), self.max_bytes
+        self._items.pop(key, None)
+        if size > max_bytes:
+            return
+        self._items[key] = value, size
+        total = sum(size for _, size in self._items.values())
+        while len(self._items) > self._max_items or total > max_bytes:
+            _, (_, freed) = self._items.popitem(last=False)
+            total -= freed
+
 
 _CACHED_TABLES: Final = 8
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -536,3 +593,36 @@ def version_or_time(version: object, argument: str = "version") -> tuple[int | N
 
 def _zoned(moment: datetime) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def with_schema(snapshot: Snapshot, schema_json: str) -> Snapshot:
+    """Return a version with another schema; the version itself if the schema is the same."""
+    return with_metadata(snapshot, with_fields(snapshot.metadata, schema_json, new_id))
+
+
+def with_metadata(snapshot: Snapshot, metadata: Metadata) -> Snapshot:
+    """Return a version with other metadata; the version itself if they are the same."""
+    if metadata == snapshot.metadata:
+        return snapshot
+    columns = StoredColumns.of(metadata, snapshot.protocol.writer_features)
+    return replace(
+        snapshot,
+        metadata=metadata,
+        config=config_by_name(metadata.configuration, columns),
+        columns=columns,
+        schema=visible_columns(schema_from_delta(metadata.schema_string, path=snapshot.uri)),
+        schema_json=metadata.schema_string,
+    )
+
+
+def warn_of_added_columns(before: Snapshot, schema: pl.Schema) -> None:
+    """Warn if columns were added to a table with rows that qbeast-spark may optimize."""
+    added = [name for name in schema if name not in before.schema]
+    if not added or not before.files.height or dialect_of(before) != "qbeast-spark":
+        return
+    message = (
+        f"column(s) {added} were added to {before.uri!r}. qbeast-spark 0.7.1 ignores the schema of the table when it "
+        "optimizes files, and their values become null then. Do not optimize this table with it; Table.optimize() "
+        "keeps them."
+    )
+    warnings.warn(message, AddedColumnWarning, stacklevel=caller_stacklevel())

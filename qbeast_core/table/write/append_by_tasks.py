@@ -24,16 +24,14 @@ from qbeast_core.io.location import Location
 from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.rules import declared_rules
 from qbeast_core.spec.revision import ColumnSpec, parse_column_spec
-from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding
-from qbeast_core.table.data.data_files import delete_files
+from qbeast_core.table.commit import CommitOutcome, commit, discarding
+from qbeast_core.table.data.files import delete_files
 from qbeast_core.table.data.frames import to_frame
-from qbeast_core.table.data.row_rules import drawn_for
+from qbeast_core.table.data.rules import drawn_for
 from qbeast_core.table.engine.tasks.append_task import AppendedPart, AppendTask
-from qbeast_core.table.index.column_choice import resolve_specs
-from qbeast_core.table.index.key_counts import warn_if_growing
+from qbeast_core.table.index.counts import warn_if_growing, warn_if_small
 from qbeast_core.table.index.live_index import Index
-from qbeast_core.table.index.partition_sizes import warn_if_small
-from qbeast_core.table.index.thresholds import fit_blocks
+from qbeast_core.table.index.revision import fit_blocks, resolve_specs
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.found_table import find_target, find_target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.index.choose_revision import ChosenRevision
+from qbeast_core.table.index.revision import ChosenRevision
 from qbeast_core.table.write.planned_table import PlannedTable
 from qbeast_core.tree.keys import CLUSTERED
 

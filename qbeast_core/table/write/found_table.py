@@ -17,7 +17,7 @@ from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.support.sizing import sizing
 from qbeast_core.support.text import convert_call
-from qbeast_core.table.data.found_instead import LOG_DIRECTORY, log_instead
+from qbeast_core.table.data.schema import LOG_DIRECTORY, log_instead
 from qbeast_core.table.snapshot.log_files import commit_path
 from qbeast_core.table.snapshot.snapshot import Snapshot, newest_snapshot
 

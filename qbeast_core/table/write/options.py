@@ -30,7 +30,7 @@ from qbeast_core.tree.fit import ColumnBounds
 from qbeast_core.tree.grid import to_index_column
 
 if TYPE_CHECKING:
-    from qbeast_core.table.index.column_choice import IndexColumns
+    from qbeast_core.table.index.revision import IndexColumns
 
 # Compression of the files of a new table.
 Compression: TypeAlias = Literal["zstd", "snappy", "none"]

@@ -31,29 +31,26 @@ from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import ColumnSpec
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries, stored_importance
 from qbeast_core.support.process import new_id, now_ms
-from qbeast_core.table.data.compiled_rules import rules_of
-from qbeast_core.table.data.foreign_schema import (
-    refuse_lost_columns,
-    refuse_mapping,
-    refuse_taken_name,
-    refuse_vectors,
-)
-from qbeast_core.table.data.row_rules import RowRules
+from qbeast_core.table.data.rules import RowRules, rules_of
 from qbeast_core.table.data.schema import (
     check_sample_column,
     fit_frame,
     refuse_feed_columns,
+    refuse_lost_columns,
+    refuse_mapping,
     refuse_sample_column,
+    refuse_taken_name,
+    refuse_vectors,
 )
 from qbeast_core.table.engine.file_target import FileTarget, RowShape
-from qbeast_core.table.index.column_choice import (
+from qbeast_core.table.index.live_index import Index
+from qbeast_core.table.index.revision import (
     check_columns,
     refuse_collations,
     resolve_specs,
     specs_of_overwrite,
     specs_of_table,
 )
-from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.key_columns import (
     partition_columns,

@@ -23,7 +23,7 @@ from qbeast_core.spec.table_config import (
 )
 from qbeast_core.support.process import now_ms
 from qbeast_core.table.data.schema import refuse_names
-from qbeast_core.table.index.column_choice import check_columns
+from qbeast_core.table.index.revision import check_columns
 from qbeast_core.table.write.key_columns import partition_columns, sampling_key, with_sampling_key
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.tree.fit import default_cube_size

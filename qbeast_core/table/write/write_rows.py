@@ -19,27 +19,26 @@ from qbeast_core.log.rules import Identity, declared_rules, with_high_water_mark
 from qbeast_core.results import FilesResult
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import LOG, Progress, now_ms, refuse_forked, report
-from qbeast_core.table.commit.commit import CommitOutcome, publish
-from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.data.row_rules import drawn_for, with_numbers
+from qbeast_core.table.commit import CommitOutcome, publish
+from qbeast_core.table.data.files import delete_data_files
+from qbeast_core.table.data.rules import drawn_for, with_numbers
 from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.interfaces import Engine, PlannedRows, Rows, Source
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.row_sources import FrameSource, OneShotSource, required_columns
 from qbeast_core.table.engine.tasks.store_files import rows_of
-from qbeast_core.table.index.choose_revision import ChosenRevision, choose_revision
-from qbeast_core.table.index.key_counts import (
+from qbeast_core.table.index.counts import (
     KeyCounts,
     count_keys,
     counts_of,
     keys_of_write,
     warn_if_clustered,
     warn_if_one_key,
+    warn_if_small,
     with_write,
 )
-from qbeast_core.table.index.partition_sizes import warn_if_small
-from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
+from qbeast_core.table.index.revision import ChosenRevision, choose_revision
+from qbeast_core.table.snapshot.snapshot import Snapshot, warn_of_added_columns
 from qbeast_core.table.write.first_write import hint_of_first_write
 from qbeast_core.table.write.found_table import find_target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options, is_applied

@@ -24,7 +24,7 @@ from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns import PHYSICAL_NAME, StoredColumns
 from qbeast_core.log.replay import digest_of, parse_copy
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.data import data_files
+from qbeast_core.table.data import files as data_files
 from tests.helpers import damage as d
 from tests.helpers.examples import examples
 from tests.helpers.faults import DATA_FAULTS, LOG_FAULTS

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 import qbeast
-from qbeast_core.table.data import data_files
+from qbeast_core.table.data import files as data_files
 from tests.golden.collection import Golden, each
 from tests.helpers import damage as d
 from tests.helpers.faults import DATA_FAULTS, INDEXED, LOG_FAULTS, ORDER

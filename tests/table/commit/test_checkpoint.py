@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.io.store import Entry
-from qbeast_core.table.commit.checkpoint import outweighs_checkpoint
+from qbeast_core.table.commit import outweighs_checkpoint
 from qbeast_core.table.snapshot.log_files import commit_path
 from tests.helpers.examples import examples
 

@@ -21,7 +21,7 @@ from qbeast_core.io.address import refuse_unsafe_locking
 from qbeast_core.io.store import LocalStore
 from qbeast_core.log.actions import Txn
 from qbeast_core.log.protocol import WriteIntent
-from qbeast_core.table.commit.commit import commit
+from qbeast_core.table.commit import commit
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh
 from tests.helpers.handmade_log import PROTOCOL, add, features, metadata, remove, write_log
 from tests.helpers.intents import METADATA, append, block, create, data_file, revision, revisions_of

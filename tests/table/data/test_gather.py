@@ -9,7 +9,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.table.data.data_files import CodedRows, FileSettings, RowSource
+from qbeast_core.table.data.files import CodedRows, FileSettings, RowSource
 from tests.helpers.examples import examples
 from tests.helpers.strategies import VALUES, frames_of
 

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table.data.query_batches import query_batches
+from qbeast_core.table.data.frames import query_batches
 
 ROWS = pl.DataFrame({"a": range(50_000)})
 

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table.commit import commit as commit_module
+from qbeast_core.table import commit as commit_module
 from qbeast_core.table.dml import change as change_module
 from qbeast_core.table.dml.change import Change, ChangeOptions, run_change
 from qbeast_core.table.dml.matched import Delete, Update

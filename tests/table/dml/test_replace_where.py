@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.commit import commit
+from qbeast_core.table import commit
 from tests.helpers.change_feed import check_feed
 from tests.helpers.change_races import beside
 from tests.helpers.examples import examples

@@ -27,8 +27,8 @@ from qbeast_core.errors import (
 )
 from qbeast_core.spec.blocks import Block
 from qbeast_core.table.engine.tasks import append_task as append_part
-from qbeast_core.table.index import thresholds as fit_blocks
-from qbeast_core.table.index.thresholds import blocks_in_order
+from qbeast_core.table.index import revision as fit_blocks
+from qbeast_core.table.index.revision import blocks_in_order
 from qbeast_core.table.write import append_by_tasks as append_commit
 from qbeast_core.table.write.append_by_tasks import begin_append, publish_parts
 from qbeast_core.tree.grid import frame_weights

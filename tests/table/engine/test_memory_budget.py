@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.data.query_batches import little_read_ahead, slices_within, takes_slices
+from qbeast_core.table.data.frames import little_read_ahead, slices_within, takes_slices
 from qbeast_core.table.engine.row_sources import open_source
 from qbeast_core.table.engine.spill.spill_files import sampled
 from tests.helpers.examples import examples

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.table.index import key_counts
-from qbeast_core.table.index.key_counts import KeyCounts, count_keys
+from qbeast_core.table.index import counts as key_counts
+from qbeast_core.table.index.counts import KeyCounts, count_keys
 from qbeast_core.tree.keys import KeySketch, dump_keys
 from tests.helpers.examples import examples
 from tests.helpers.small_files import resized

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.spec.blocks import Block
-from qbeast_core.table.index.thresholds import blocks_in_order
+from qbeast_core.table.index.revision import blocks_in_order
 from tests.helpers.examples import examples
 
 LAST = 2**31 - 1

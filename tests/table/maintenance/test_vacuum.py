@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 import qbeast
 from qbeast_core.log.protocol import WriteIntent
-from qbeast_core.table.commit.commit import commit
+from qbeast_core.table.commit import commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.appends import copy_of
 from tests.golden.collection import find

@@ -13,8 +13,8 @@ from polars.testing import assert_frame_equal
 import qbeast
 from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.plan.decode_tags import decode_tags
-from qbeast_core.table.commit.commit import commit
-from qbeast_core.table.index.key_counts import counts_of
+from qbeast_core.table.commit import commit
+from qbeast_core.table.index.counts import counts_of
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.snapshot.delta import DeltaSource
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, newest_snapshot, read_live_files

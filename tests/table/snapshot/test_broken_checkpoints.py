@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.errors import QbeastWarning
-from qbeast_core.table.snapshot import log_copy
+from qbeast_core.table.snapshot import log_files as log_copy
 from tests.golden.delta_tables import copied
 from tests.helpers.handmade_log import PROTOCOL, add, metadata, write_log
 

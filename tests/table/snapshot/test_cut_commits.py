@@ -13,8 +13,7 @@ import qbeast
 from qbeast_core.errors import StorageError
 from qbeast_core.io.remote import RemoteStore
 from qbeast_core.io.store import Entry, LocalStore
-from qbeast_core.table.snapshot.log_copy import LogCopy
-from qbeast_core.table.snapshot.log_files import commit_path, put_commit, read_commit
+from qbeast_core.table.snapshot.log_files import LogCopy, commit_path, put_commit, read_commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.handmade_log import PROTOCOL, add, metadata, remove, write_log
 

@@ -16,7 +16,8 @@ from moto.s3.models import s3_backends
 
 from qbeast_core.errors import QbeastError
 from qbeast_core.io.remote import RemoteStore
-from qbeast_core.table.snapshot import delta, log_copy
+from qbeast_core.table.snapshot import delta
+from qbeast_core.table.snapshot import log_files as log_copy
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh
 from tests.helpers.handmade_log import PROTOCOL, add, metadata, remove, write_log
 from tests.helpers.small_files import resized

@@ -9,7 +9,7 @@ import pytest
 
 from qbeast_core.io.store import LocalStore
 from qbeast_core.log.protocol import WriteIntent
-from qbeast_core.table.commit.commit import commit
+from qbeast_core.table.commit import commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot, refresh
 from tests.helpers.handmade_log import PROTOCOL, add, metadata, write_log
 from tests.helpers.intents import append, create, data_file

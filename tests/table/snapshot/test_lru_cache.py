@@ -12,7 +12,7 @@ import pytest
 import qbeast
 from qbeast_core.io.machine import memory_of_machine
 from qbeast_core.table.snapshot import snapshot
-from qbeast_core.table.snapshot.lru_cache import CACHE_SHARE, LruCache
+from qbeast_core.table.snapshot.snapshot import CACHE_SHARE, LruCache
 
 
 def test_grown_items_evict_others_on_access() -> None:
@@ -56,7 +56,7 @@ def test_bound_is_a_share_of_memory() -> None:
 def test_table_larger_than_cache_is_written_and_read(tmp_path: Path) -> None:
     rows, path = pl.DataFrame({"id": range(100)}), tmp_path / "t"
     with (
-        mock.patch("qbeast_core.table.snapshot.lru_cache.memory_of_machine", return_value=320),
+        mock.patch("qbeast_core.table.snapshot.snapshot.memory_of_machine", return_value=320),
         mock.patch.object(snapshot, "load_snapshot", wraps=snapshot.load_snapshot) as loaded,
     ):
         for _ in range(3):

@@ -170,7 +170,7 @@ def test_overwrite_drops_the_index_and_its_settings(tmp_path: Path) -> None:
 
 
 def test_concurrent_changes_of_the_index_lose_no_row(tmp_path: Path) -> None:
-    from qbeast_core.table.commit import commit as committing  # noqa: PLC0415 - patched
+    from qbeast_core.table import commit as committing  # noqa: PLC0415 - patched
 
     qbeast.write_table(ROWS, tmp_path, columns=[])
     put, other = committing.put_commit, [lambda: qbeast.open_table(tmp_path).reindex([ROW])]

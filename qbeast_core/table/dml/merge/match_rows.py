@@ -15,7 +15,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.deletion_vectors import row_set
 from qbeast_core.space.values import I64Array
 from qbeast_core.support.frames import join_equal, own_column
-from qbeast_core.table.data.file_scan import FileScan, TableFiles
+from qbeast_core.table.data.scan import FileScan, TableFiles
 from qbeast_core.table.dml.find_rows import AT_ONCE, PLACE
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
 from qbeast_core.table.read.scan_task import RowFilter, read_scans

@@ -16,7 +16,7 @@ from qbeast_core.log.protocol import WriteMode
 from qbeast_core.log.rules import with_high_water_marks
 from qbeast_core.log.schema import merged_schema
 from qbeast_core.space.values import BoolArray
-from qbeast_core.table.data.row_rules import RowRules, drawn_for
+from qbeast_core.table.data.rules import RowRules, drawn_for
 from qbeast_core.table.data.schema import case_problems, name_problems, refuse_sample_column
 from qbeast_core.table.dml.change import Change, assignments_of, required_columns, rules_of_version
 from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan
@@ -30,8 +30,7 @@ from qbeast_core.table.engine.choice import LocalEngine
 from qbeast_core.table.engine.interfaces import Engine
 from qbeast_core.table.engine.row_sources import RowsLike, open_source
 from qbeast_core.table.rewrite.replace import Replacement
-from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.snapshot.with_schema import with_schema
+from qbeast_core.table.snapshot.snapshot import Snapshot, with_schema
 
 _RENAMED: Final = {
     "numCopiedRows": "numTargetRowsCopied",

@@ -13,8 +13,8 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.io.location import Location
 from qbeast_core.log.rules import Identity
-from qbeast_core.table.data.file_scan import TableFiles
-from qbeast_core.table.data.row_rules import AppliedRules
+from qbeast_core.table.data.rules import AppliedRules
+from qbeast_core.table.data.scan import TableFiles
 from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
 from qbeast_core.table.dml.merge.match_rows import ROW, SOURCE_ROW, MatchRows, Verdict, judge

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from qbeast_core.io.encode import with_short_values
 from qbeast_core.space.values import I64Array, U64Array
-from qbeast_core.table.data.query_batches import within
+from qbeast_core.table.data.frames import within
 from qbeast_core.table.engine.spill.spill_folder import SpillFolder
 from qbeast_core.table.engine.tasks.added_rows import as_bytes
 

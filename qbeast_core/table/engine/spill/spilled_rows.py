@@ -17,8 +17,8 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.space.values import U64Array, distinct
 from qbeast_core.support.process import Progress, ProgressCallback, report
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.data_files import FileSettings, delete_data_files
-from qbeast_core.table.data.query_batches import has_any_width
+from qbeast_core.table.data.files import FileSettings, delete_data_files
+from qbeast_core.table.data.frames import has_any_width
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.file_target import FileTarget

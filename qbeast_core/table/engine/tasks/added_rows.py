@@ -14,7 +14,7 @@ from qbeast_core.io.location import Location
 from qbeast_core.io.store import Store
 from qbeast_core.log.rules import Identity
 from qbeast_core.support.process import new_id
-from qbeast_core.table.data.row_rules import with_numbers
+from qbeast_core.table.data.rules import with_numbers
 
 # Suffix of temporary files of rows, after the UUID of the operation and of the file. A vacuum removes such files.
 SUFFIX = ".rows.arrow"

@@ -17,7 +17,7 @@ from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.space.values import distinct
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import new_id
-from qbeast_core.table.data.data_files import CodedRows, FileSettings, delete_data_files, write_data_files
+from qbeast_core.table.data.files import CodedRows, FileSettings, delete_data_files, write_data_files
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.tasks.store_files import PlainTask, rows_of, settings_for, store_arranged

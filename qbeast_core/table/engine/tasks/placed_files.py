@@ -17,7 +17,7 @@ from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.space.values import MAX_WEIGHT, BoolArray, I32Array, I64Array, U64Array
 from qbeast_core.spec.blocks import Block
 from qbeast_core.support.process import new_id
-from qbeast_core.table.data.data_files import FileSettings, arrange_rows, store_file
+from qbeast_core.table.data.files import FileSettings, arrange_rows, store_file
 from qbeast_core.table.engine.tasks.passes import PlaceTask, nodes_and_weights
 from qbeast_core.table.engine.tasks.store_files import settings_for
 from qbeast_core.tree.grid import GRID_BITS, child_codes, grid_columns

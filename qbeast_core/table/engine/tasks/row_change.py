@@ -19,7 +19,7 @@ from qbeast_core.spec.blocks import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.frames import own_column
 from qbeast_core.support.process import new_id
-from qbeast_core.table.data.file_scan import FileScan, TableFiles
+from qbeast_core.table.data.scan import FileScan, TableFiles
 from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.table.engine.tasks.store_files import settings_for, store_arranged
 from qbeast_core.table.read.scan_task import RowFilter, read_scans

@@ -13,7 +13,7 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.log.replay import FileIndex
 from qbeast_core.space.values import I32Array
 from qbeast_core.support.process import new_id
-from qbeast_core.table.data.data_files import FileSettings, arrange_rows, delete_data_files, store_file
+from qbeast_core.table.data.files import FileSettings, arrange_rows, delete_data_files, store_file
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.file_target import FileTarget
 from qbeast_core.tree.files import rows_per_file

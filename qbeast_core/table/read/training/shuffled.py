@@ -23,8 +23,8 @@ from qbeast_core.support.frames import own_column
 from qbeast_core.support.process import caller_stacklevel
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
-from qbeast_core.table.data.file_scan import FileScan
-from qbeast_core.table.data.query_batches import has_any_width
+from qbeast_core.table.data.frames import has_any_width
+from qbeast_core.table.data.scan import FileScan
 from qbeast_core.table.read.file_scans import all_pages, scans_of
 from qbeast_core.table.read.planner import Planner, log_read
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, heights, sampling_weight, warn_of_sample

@@ -37,14 +37,15 @@ from qbeast_core.space.values import I32Array, U32Array, sample_values
 from qbeast_core.spec.blocks import BlocksDialect, FilePath, Layout, dump_layout
 from qbeast_core.support.process import Progress, ProgressCallback, new_id
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.row_codec import encode_rows
+from qbeast_core.table.data.scan import encode_rows
 from qbeast_core.tree.files import RowNumbers
 from qbeast_core.tree.grid import grid_columns, workers
 from qbeast_core.tree.keys import KEYS_TAG, dump_keys, keys_of_file
 from qbeast_core.tree.pages import FileShape, Grain, arrange
 
-if TYPE_CHECKING:  # workers that write a file planned elsewhere need no tree
+if TYPE_CHECKING:
     from qbeast_core.tree.files import IndexPlan
+
 
 SentT = TypeVar("SentT")
 

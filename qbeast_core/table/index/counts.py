@@ -1,4 +1,4 @@
-"""How often index keys repeat in live files, and the design effect of a table: counts of older versions are reused."""
+"""Repeated index keys and the design effect of a table, small partitions, and tables without an index."""
 
 from __future__ import annotations
 
@@ -11,12 +11,21 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import DesignEffectWarning, InvalidColumnsError
+from qbeast_core.errors import (
+    DesignEffectWarning,
+    InvalidColumnsError,
+    InvalidMetadataError,
+    NotQbeastTableError,
+    SmallPartitionsWarning,
+)
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.protocol import damaged_index
 from qbeast_core.space.values import U64Array, distinct
 from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.table_config import SAMPLE_BY
 from qbeast_core.support.process import caller_stacklevel
 from qbeast_core.support.sizing import sizing
+from qbeast_core.support.text import convert_call
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.grid import data_type_of, frame_weights
 from qbeast_core.tree.keys import (
@@ -246,3 +255,66 @@ def _indexable(name: str, dtype: pl.DataType) -> bool:
     except InvalidColumnsError:
         return False
     return True
+
+
+_MIN_PARTITIONS: Final = 2
+
+
+def warn_if_small(before: Snapshot | None, after: Snapshot) -> None:
+    """Warn if a write makes a table whose median partition has fewer rows than one cube.
+
+    Later writes do not warn again. A table that fits in one cube has no use for a tree anyway.
+    """
+    median = _small_median(after)
+    if median is None or (before is not None and _small_median(before) is not None):
+        return
+    latest, columns = after.config.latest, list(after.columns.partitions)
+    size = 0 if latest is None else latest.desired_cube_size
+    msg = (
+        f"half of the partitions of {columns} have {median:,.0f} rows or fewer, less than one cube ({size:,} rows): "
+        "the index cannot skip rows inside of them, and each has files of its own. The rows are written and complete. "
+        "Partition by fewer values, for example by month instead of day, or index these columns instead."
+    )
+    warnings.warn(msg, SmallPartitionsWarning, stacklevel=caller_stacklevel())
+
+
+def _small_median(snapshot: Snapshot) -> float | None:
+    """Return the rows of the median partition if they are fewer than a cube has. None: they are enough."""
+    latest = snapshot.config.latest
+    if not snapshot.columns.partitions or latest is None:
+        return None
+    rows = (
+        snapshot.files.group_by("partition")
+        .agg(pl.col("num_records").fill_null(0).cast(pl.Int64).sum())
+        .get_column("num_records")
+    )
+    size, median = latest.desired_cube_size, rows.median()
+    if len(rows) < _MIN_PARTITIONS or int(rows.sum()) <= size or not isinstance(median, float):
+        return None
+    return median if median < size else None
+
+
+def index_call(snapshot: Snapshot) -> str:
+    """Return the call that begins an index, without moving data."""
+    return "Table.reindex([...])" if snapshot.config.is_left_unindexed else convert_call(snapshot.uri)
+
+
+def latest_revision(snapshot: Snapshot) -> Revision:
+    """Return the newest revision that can be read. Raise if the table has no index."""
+    refuse_unindexed(snapshot)
+    config = snapshot.config
+    if config.latest is None or SAMPLE_BY in config.faults:
+        raise InvalidMetadataError(damaged_index(config, path=snapshot.uri))
+    return config.latest
+
+
+def refuse_unindexed(snapshot: Snapshot) -> None:
+    """Raise if a table has no index, for an operation that needs one."""
+    if snapshot.config.is_indexed:
+        return
+    uri = snapshot.uri
+    what = (
+        "a table without index" if snapshot.config.is_left_unindexed else "a Delta table without Qbeast index"
+    )
+    msg = f"{uri!r} is {what}, and this needs one. Index it, which moves no data: {index_call(snapshot)}."
+    raise NotQbeastTableError(msg, path=uri)

@@ -1,1 +1,0 @@
-"""One optimistic commit: conflicts, retries, checkpoints."""
