@@ -21,7 +21,7 @@ from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.table import Table, open_version
 
 if TYPE_CHECKING:
-    from qbeast_core.table.engine.row_sources import RowsLike
+    from qbeast_core.table.engine.sources import RowsLike
     from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.question import Function
     from qbeast_core.table.estimate.question_expressions import Expressions
@@ -205,8 +205,8 @@ def write_table(
     >>> result.version, result.rows, result.transformers
     (1, 3, {'fare': 'linear', 'km': 'linear'})
     """
-    from qbeast_core.table.engine.choice import local_engine
-    from qbeast_core.table.engine.row_sources import open_source
+    from qbeast_core.table.engine.local import local_engine
+    from qbeast_core.table.engine.sources import open_source
     from qbeast_core.table.write.options import WriteOptions, metadata_of
     from qbeast_core.table.write.write_rows import write_rows
 

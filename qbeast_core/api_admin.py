@@ -94,7 +94,7 @@ def convert_table(
     >>> qbeast.read_table("plain", sample=0.1).height
     81
     """
-    from qbeast_core.table.engine.choice import local_engine
+    from qbeast_core.table.engine.local import local_engine
     from qbeast_core.table.maintenance.convert import convert
     from qbeast_core.table.write.options import WriteOptions, metadata_of
 

@@ -19,7 +19,7 @@ from qbeast_core.io.location import Location
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.support.process import ProgressLike, callback_of, shows_progress
-from qbeast_core.table.engine.interfaces import Source
+from qbeast_core.table.engine.engine import Source
 from qbeast_core.table.read.file_scans import TASK_BYTES
 from qbeast_core.table.write.found_table import Mode
 from qbeast_core.table.write.options import WriteOptions, metadata_of

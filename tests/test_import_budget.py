@@ -79,7 +79,7 @@ WORKERS = {
     "carbondata": ("qbeast_spark_bridge.worker.read_task", "qbeast_carbondata.task"),
     "change in place": (
         "qbeast_spark_bridge.worker.transport",
-        "qbeast_core.table.engine.tasks.row_change",
+        "qbeast_core.table.engine.row_change",
     ),
     "convert": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.maintenance.parquet_folder"),
 }

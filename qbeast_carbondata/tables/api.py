@@ -13,7 +13,7 @@ from qbeast_core.errors import changing, hints_keywords
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.support.process import ProgressLike, Resources, callback_of, shows_progress
 from qbeast_core.table.data.expressions import Predicate
-from qbeast_core.table.engine.choice import local_engine
+from qbeast_core.table.engine.local import local_engine
 from qbeast_core.table.write.found_table import Mode
 from qbeast_core.table.write.options import WriteOptions, metadata_of
 

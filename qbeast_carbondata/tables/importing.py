@@ -17,7 +17,7 @@ from qbeast_carbondata.tables.table import CarbonTable
 from qbeast_core.errors import InvalidColumnsError, changed_before, invalid_argument
 from qbeast_core.table.data.frames import within
 from qbeast_core.table.data.schema import lost_columns
-from qbeast_core.table.engine.interfaces import Engine, Source
+from qbeast_core.table.engine.engine import Engine, Source
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write_rows import WriteResult, write_rows
 
@@ -53,7 +53,7 @@ class ImportResult(WriteResult):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CarbonSource:
-    """Rows of some segments of a table, in batches; a `qbeast_core.table.engine.interfaces.Source`."""
+    """Rows of some segments of a table, in batches; a `qbeast_core.table.engine.engine.Source`."""
 
     table: CarbonTable
     segments: tuple[Segment, ...]

@@ -139,7 +139,7 @@ def _as_numbers(
 
 def _as_bytes(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
     """Read ``2GiB``, ``512MB`` or a plain number of bytes."""
-    from qbeast_core.table.engine.budget import bytes_of_text
+    from qbeast_core.table.engine.engine import bytes_of_text
 
     return None if text is None else bytes_of_text(text, argument="--memory")
 

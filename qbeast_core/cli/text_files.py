@@ -30,8 +30,8 @@ from qbeast_core.errors import StorageError
 from qbeast_core.support.process import require
 from qbeast_core.support.sizing import sizing
 from qbeast_core.support.text import first_line
-from qbeast_core.table.engine.budget import Budget
-from qbeast_core.table.engine.spill.spill_folder import SpillFolder
+from qbeast_core.table.engine.engine import Budget
+from qbeast_core.table.engine.spill import SpillFolder
 
 _MIN_MEMORY_BYTES: Final = 256 << 20  # of DuckDB: its buffers of files and of row groups
 _MAX_LINE_BYTES: Final = 16 << 20

@@ -24,9 +24,9 @@ from qbeast_core.io.address import SCHEMES
 from qbeast_core.io.location import open_store
 from qbeast_core.support.process import Resources, spill_folder_of
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.engine.budget import Budget
-from qbeast_core.table.engine.choice import budget_of
-from qbeast_core.table.engine.spill.spill_folder import SpillFolder
+from qbeast_core.table.engine.engine import Budget
+from qbeast_core.table.engine.local import budget_of
+from qbeast_core.table.engine.spill import SpillFolder
 
 _SHARE: Final = 16  # of the budget: these bytes come on top of the rows that are read from them
 _TIMEOUT_S: Final = 60.0

@@ -93,9 +93,9 @@ if TYPE_CHECKING:
         WhenNew,
         WhenNotMatchedBySource,
     )
-    from qbeast_core.table.engine.choice import LocalEngine
-    from qbeast_core.table.engine.interfaces import CallEngine, Engine
-    from qbeast_core.table.engine.row_sources import RowsLike
+    from qbeast_core.table.engine.engine import CallEngine, Engine
+    from qbeast_core.table.engine.local import LocalEngine
+    from qbeast_core.table.engine.sources import RowsLike
     from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.question import Function
     from qbeast_core.table.estimate.question_expressions import Expressions
@@ -197,7 +197,7 @@ class Table:
         spill_dir: str | os.PathLike[str] | None = None,
     ) -> AbstractContextManager[CallEngine]:
         """Return the engine of one call, for a `with` block."""
-        from qbeast_core.table.engine.choice import local_engine
+        from qbeast_core.table.engine.local import local_engine
 
         return local_engine(resources, memory_bytes, spill_dir)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from qbeast_core.table.engine.tasks.append_task import AppendedPart
+    from qbeast_core.table.engine.files import AppendedPart
     from qbeast_core.table.write.options import Compression
 
 
@@ -134,7 +134,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
 
 def _optimize(location: Location) -> None:
     """Index the rows that wait for it, in this process."""
-    from qbeast_core.table.engine.choice import local_engine
+    from qbeast_core.table.engine.local import local_engine
     from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
     from qbeast_core.table.snapshot.snapshot import load_snapshot
 

@@ -19,13 +19,10 @@ from qbeast_core.support.process import ProgressCallback
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.rules import refuse_exhausted
 from qbeast_core.table.engine.distributed import DistributedRows
-from qbeast_core.table.engine.file_target import FileTarget, RowShape
-from qbeast_core.table.engine.files_source import FilesSource, all_rows, needs_row_ids
-from qbeast_core.table.engine.interfaces import AnswerT, ItemT, ResultT, Rows, Source
-from qbeast_core.table.engine.tasks.added_rows import AddedRows
-from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
-from qbeast_core.table.engine.tasks.placed_files import PlacedFile
-from qbeast_core.table.engine.tasks.store_files import PlainTask
+from qbeast_core.table.engine.engine import AnswerT, FileTarget, ItemT, ResultT, Rows, RowShape, Source
+from qbeast_core.table.engine.files import PlacedFile, PlaceTask, PlainTask, SummaryTask
+from qbeast_core.table.engine.row_change import AddedRows
+from qbeast_core.table.engine.sources import FilesSource, all_rows, needs_row_ids
 from qbeast_core.table.index.revision import refuse_collations
 from qbeast_core.table.read.file_scans import scan_tasks, scans_of
 from qbeast_core.table.read.planner import Planner, ScanPlan
@@ -104,7 +101,7 @@ class SparkSource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkEngine:
-    """Process rows by Spark tasks; see `qbeast_core.table.engine.interfaces.Engine`."""
+    """Process rows by Spark tasks; see `qbeast_core.table.engine.engine.Engine`."""
 
     spark: SparkSession
 

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 )
 
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.engine.tasks.passes import SummaryTask
+from qbeast_core.table.engine.files import SummaryTask
 from qbeast_core.tree.summary import (
     KEY_BITS,
     IndexSummary,

@@ -20,8 +20,8 @@ from qbeast_core.table.dml.file_matches import live_rows
 from qbeast_core.table.dml.merge.frame_source import MergeMatches, scan_plan
 from qbeast_core.table.dml.merge.key_digest import KeyColumn, KeyDigest, key_filter, key_nodes, merge_digests
 from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedFiles, MergeRules
-from qbeast_core.table.engine.interfaces import Engine
-from qbeast_core.table.engine.tasks.added_rows import StoredRows, stored_by
+from qbeast_core.table.engine.engine import Engine
+from qbeast_core.table.engine.row_change import StoredRows, stored_by
 from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.snapshot.snapshot import Snapshot

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from qbeast_core.table.data.files import delete_data_files
-from qbeast_core.table.engine.tasks.append_task import AppendedPart, AppendTask
+from qbeast_core.table.engine.files import AppendedPart, AppendTask
 from qbeast_spark_bridge.worker.call import grouped
 
 # Arrow bytes that a task indexes at once. Larger values make larger files and need more memory.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from qbeast_core.table.engine.tasks.passes import PlaceTask
+    from qbeast_core.table.engine.files import PlaceTask
 
 # Bytes of rows that a worker gathers before it processes them.
 BUFFER_BYTES: Final = 64 << 20

@@ -14,11 +14,9 @@ from qbeast_core.io.location import Location
 from qbeast_core.space.values import U64Array
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.dml.fit_rows import FitRows, Outside
-from qbeast_core.table.engine.file_target import RowShape
-from qbeast_core.table.engine.tasks.added_rows import StoredPart, store_rows
-from qbeast_core.table.engine.tasks.passes import PlaceTask
-from qbeast_core.table.engine.tasks.placed_files import write_file
-from qbeast_core.table.engine.tasks.store_files import PlainTask
+from qbeast_core.table.engine.engine import RowShape
+from qbeast_core.table.engine.files import PlaceTask, PlainTask, write_file
+from qbeast_core.table.engine.row_change import StoredPart, store_rows
 from qbeast_spark_bridge.worker.transport import (
     BUFFER_BYTES,
     batch_of,

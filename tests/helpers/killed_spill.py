@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 import qbeast
-from qbeast_core.table.engine.spill import spill_files as files
+from qbeast_core.table.engine import spill as files
 from tests.helpers.small_files import small_files
 
 __all__ = ["OPERATIONS", "more", "rows", "run"]

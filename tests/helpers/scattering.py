@@ -13,13 +13,10 @@ import polars as pl
 
 from qbeast_core.log.actions import AddFile
 from qbeast_core.table.engine.distributed import DistributedRows
-from qbeast_core.table.engine.file_target import FileTarget
-from qbeast_core.table.engine.files_source import FilesSource
-from qbeast_core.table.engine.interfaces import Source
-from qbeast_core.table.engine.tasks.added_rows import NO_ROWS
-from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
-from qbeast_core.table.engine.tasks.placed_files import PlacedFile, write_file
-from qbeast_core.table.engine.tasks.store_files import PlainTask
+from qbeast_core.table.engine.engine import FileTarget, Source
+from qbeast_core.table.engine.files import PlacedFile, PlaceTask, PlainTask, SummaryTask, write_file
+from qbeast_core.table.engine.row_change import NO_ROWS
+from qbeast_core.table.engine.sources import FilesSource
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write_rows import WriteResult, write_rows
 from qbeast_core.tree.summary import IndexSummary, SampleLimits, domain_limits, merge_summaries

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from qbeast_core.table.engine.tasks.passes import PlaceTask
+    from qbeast_core.table.engine.files import PlaceTask
 
 ROWS = 2_000
 SLOW_SECONDS = 15.0

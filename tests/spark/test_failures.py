@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_core.table.engine.tasks.added_rows import SUFFIX
+from qbeast_core.table.engine.row_change import SUFFIX
 from qbeast_spark_bridge.session import ensure_java
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.tables import assert_same_rows, small_files

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_core.table.engine.tasks.added_rows import SUFFIX
+from qbeast_core.table.engine.row_change import SUFFIX
 from tests.helpers.changes import changes, written
 from tests.helpers.races import landing_first
 from tests.helpers.small_files import resized

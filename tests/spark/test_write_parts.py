@@ -19,8 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.engine.tasks.passes import PlaceTask
-from qbeast_core.table.engine.tasks.placed_files import PlacedFile
+from qbeast_core.table.engine.files import PlacedFile, PlaceTask
 from qbeast_spark_bridge.engine.workers import worker_errors
 from qbeast_spark_bridge.worker import call as worker_call
 from qbeast_spark_bridge.worker import transport as batches

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from qbeast_core.log.schema import schema_to_delta
-from qbeast_core.table.engine.tasks.passes import SummaryTask
+from qbeast_core.table.engine.files import SummaryTask
 from qbeast_core.tree.grid import frame_weights
 from qbeast_core.tree.summary import KEY_COLUMN, IndexSummary, summarise
 from qbeast_spark_bridge.engine import first_pass as pass_one

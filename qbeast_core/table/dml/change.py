@@ -24,8 +24,8 @@ from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan, ChangeResul
 from qbeast_core.table.dml.feed import keeps_feed, refuse_feed_column, write_feed
 from qbeast_core.table.dml.file_matches import NO_MATCHES, hides_rows
 from qbeast_core.table.dml.row_changes import Assignments
-from qbeast_core.table.engine.interfaces import Engine
-from qbeast_core.table.engine.memory import MEMORY
+from qbeast_core.table.engine.engine import Engine
+from qbeast_core.table.engine.local import MEMORY
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies, replace_rows

@@ -18,8 +18,8 @@ from qbeast_core.table.data.files import delete_data_files, delete_files_named
 from qbeast_core.table.data.schema import CHANGE_TYPE
 from qbeast_core.table.dml.change_plan import ChangePlan
 from qbeast_core.table.dml.write_feed import FeedPart, WriteFeed
-from qbeast_core.table.engine.files_source import FilesSource
-from qbeast_core.table.engine.interfaces import Engine
+from qbeast_core.table.engine.engine import Engine
+from qbeast_core.table.engine.sources import FilesSource
 from qbeast_core.table.read.file_scans import scan_of_rows, scans_of
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.rewrite.replace import Replaced

@@ -11,7 +11,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.table.data.expressions import Condition
 from qbeast_core.table.data.frames import FrameLike
-from qbeast_core.table.engine.file_target import RowShape
+from qbeast_core.table.engine.engine import RowShape
 
 
 class Outside(NamedTuple):

@@ -15,7 +15,7 @@ from qbeast_core.table.dml.change import Change, assignments_of, rules_of_versio
 from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan
 from qbeast_core.table.dml.file_matches import find_matches
 from qbeast_core.table.dml.row_changes import DeletedRows, UpdatedRows
-from qbeast_core.table.engine.interfaces import Engine
+from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.rewrite.replace import Replacement
 from qbeast_core.table.snapshot.snapshot import Snapshot
 

@@ -17,10 +17,9 @@ from qbeast_core.table.dml.change import ChangeOptions, run_change
 from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan, ChangeResult
 from qbeast_core.table.dml.fit_rows import FitRows, Outside
 from qbeast_core.table.dml.matched import Delete
-from qbeast_core.table.engine.choice import LocalEngine
-from qbeast_core.table.engine.interfaces import Engine, Source
-from qbeast_core.table.engine.row_sources import FrameSource, required_columns
-from qbeast_core.table.engine.tasks.added_rows import (
+from qbeast_core.table.engine.engine import Engine, Source
+from qbeast_core.table.engine.local import LocalEngine
+from qbeast_core.table.engine.row_change import (
     SUFFIX,
     AddedRows,
     FrameRows,
@@ -28,6 +27,7 @@ from qbeast_core.table.engine.tasks.added_rows import (
     StoredRows,
     as_bytes,
 )
+from qbeast_core.table.engine.sources import FrameSource, required_columns
 from qbeast_core.table.index.counts import counts_of
 from qbeast_core.table.index.revision import resolve_specs
 from qbeast_core.table.snapshot.snapshot import Snapshot, with_metadata

@@ -12,7 +12,7 @@ from qbeast_core.plan.nodes import named_columns
 from qbeast_core.support.text import reason_of
 from qbeast_core.table.data.expressions import Condition
 from qbeast_core.table.data.rules import AppliedRules
-from qbeast_core.table.engine.tasks.row_change import RowImages, UniformChange
+from qbeast_core.table.engine.row_change import RowImages, UniformChange
 
 
 @dataclass(frozen=True, slots=True, eq=False)

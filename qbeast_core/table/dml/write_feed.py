@@ -20,9 +20,8 @@ from qbeast_core.support.process import new_id
 from qbeast_core.table.data.frames import within
 from qbeast_core.table.data.scan import FileScan, TableFiles, encode_rows
 from qbeast_core.table.data.schema import CHANGE_TYPE
-from qbeast_core.table.engine.file_target import FileTarget
-from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
-from qbeast_core.table.engine.tasks.row_change import RowChange
+from qbeast_core.table.engine.engine import FileTarget
+from qbeast_core.table.engine.row_change import NO_ROWS, AddedRows, RowChange
 from qbeast_core.table.read.scan_task import RowFilter, read_scans
 from qbeast_core.tree.grid import frame_weights
 

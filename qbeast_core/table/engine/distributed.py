@@ -18,11 +18,15 @@ from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT, I32Array, I64Array,
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import Progress, ProgressCallback, report
 from qbeast_core.table.data.files import delete_data_files
-from qbeast_core.table.engine.budget import guess_row_bytes
-from qbeast_core.table.engine.file_target import FileTarget
-from qbeast_core.table.engine.interfaces import PlannedRows, Rows, unindexed_rows
-from qbeast_core.table.engine.tasks.passes import PlaceTask, SpacePart, SummaryTask, sort_keys
-from qbeast_core.table.engine.tasks.placed_files import PlacedFile, with_blocks
+from qbeast_core.table.engine.engine import FileTarget, PlannedRows, Rows, guess_row_bytes, unindexed_rows
+from qbeast_core.table.engine.files import (
+    PlacedFile,
+    PlaceTask,
+    SpacePart,
+    SummaryTask,
+    sort_keys,
+    with_blocks,
+)
 from qbeast_core.tree.build import ExistingLevel, ExistingTree, TreeBuilder, partitions_of
 from qbeast_core.tree.files import pack_cubes, rows_per_file, smallest_block_rows
 from qbeast_core.tree.grid import GRID_BITS, frame_weights, grid_columns
@@ -60,7 +64,7 @@ class Workers(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DistributedRows:
-    """The rows of a source that workers move; see `qbeast_core.table.engine.interfaces.Rows`.
+    """The rows of a source that workers move; see `qbeast_core.table.engine.engine.Rows`.
 
     Workers read the rows once to summarise them, and once to place them.
     """

@@ -29,7 +29,7 @@ from qbeast_core.table.data.expressions import (
     reading_sql,
     type_by_row,
 )
-from qbeast_core.table.engine.choice import budget_of
+from qbeast_core.table.engine.local import budget_of
 from qbeast_core.table.estimate.join import Joined, Joins, joins_of, joins_of_text
 from qbeast_core.table.estimate.question_expressions import (
     Expressions,

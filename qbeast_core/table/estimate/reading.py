@@ -36,8 +36,7 @@ from qbeast_core.sampling.sums import (
 )
 from qbeast_core.space.values import BoolArray, distinct
 from qbeast_core.table.data.expressions import evaluating
-from qbeast_core.table.engine.budget import guess_row_bytes
-from qbeast_core.table.engine.interfaces import Engine
+from qbeast_core.table.engine.engine import Engine, guess_row_bytes
 from qbeast_core.table.estimate.heavy_rows import (
     NO_HEAVY_ROWS,
     HeavyRows,

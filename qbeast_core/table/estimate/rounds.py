@@ -19,7 +19,7 @@ from qbeast_core.sampling.recognise import TOTAL
 from qbeast_core.sampling.sums import Sums
 from qbeast_core.space.values import BoolArray
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.engine.interfaces import Engine
+from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.estimate.kept_groups import intervals_and_kept
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.reading import Reading, Window

@@ -17,7 +17,7 @@ from qbeast_core.plan.weights import WeightRange
 from qbeast_core.sampling.sums import WEIGHT, RowSums, Sums
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import evaluating
-from qbeast_core.table.engine.interfaces import Engine
+from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.question_expressions import PerKey
 from qbeast_core.table.estimate.sum_task import RangeSums, TaskSums, TooLarge, gathered, sums_of

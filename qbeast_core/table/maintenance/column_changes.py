@@ -21,7 +21,7 @@ from qbeast_core.spec.table_config import BLOCKS_DIALECT
 from qbeast_core.support.process import new_id
 from qbeast_core.table.commit import commit_metadata
 from qbeast_core.table.data.schema import case_problems, check_sample_column, name_problems
-from qbeast_core.table.engine.interfaces import Engine
+from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.index.counts import refuse_unindexed
 from qbeast_core.table.maintenance.metadata import result_of
 from qbeast_core.table.maintenance.widen import rewrite_all

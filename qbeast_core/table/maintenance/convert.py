@@ -30,8 +30,8 @@ from qbeast_core.support.process import new_id, now_ms
 from qbeast_core.table.commit import commit
 from qbeast_core.table.data.scan import open_files
 from qbeast_core.table.data.schema import listed_names, log_instead, refuse_mapping, refuse_vectors
-from qbeast_core.table.engine.interfaces import Engine
-from qbeast_core.table.engine.memory import MEMORY
+from qbeast_core.table.engine.engine import Engine
+from qbeast_core.table.engine.local import MEMORY
 from qbeast_core.table.index.revision import (
     column_texts,
     refuse_collations,

@@ -26,9 +26,9 @@ from qbeast_core.support.process import Progress, ProgressCallback, now_ms, repo
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.commit import CommitOutcome, commit
 from qbeast_core.table.data.schema import refuse_sample_column, refuse_taken_name
-from qbeast_core.table.engine.interfaces import Engine
-from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.tasks.passes import SummariseTask
+from qbeast_core.table.engine.engine import Engine
+from qbeast_core.table.engine.files import SummariseTask
+from qbeast_core.table.engine.local import MEMORY
 from qbeast_core.table.index.counts import latest_revision
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.index.revision import (

@@ -21,7 +21,7 @@ from qbeast_core.log.values import NEVER_MS
 from qbeast_core.results import Result
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.table.data.schema import LOG_DIRECTORY
-from qbeast_core.table.engine.tasks.added_rows import SUFFIX
+from qbeast_core.table.engine.row_change import SUFFIX
 from qbeast_core.table.snapshot.log_files import read_log
 from qbeast_core.table.snapshot.snapshot import Snapshot, has_old_layout, read_live_files, refresh
 

@@ -29,7 +29,7 @@ from qbeast_core.log.schema import (
 from qbeast_core.results import MetadataResult
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from qbeast_core.table.commit import CommitOutcome, commit_metadata
-from qbeast_core.table.engine.interfaces import Engine
+from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.maintenance.metadata import result_of, types_of
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts

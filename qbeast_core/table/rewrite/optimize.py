@@ -24,8 +24,8 @@ from qbeast_core.space.values import I64Array
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.support.process import Progress, ProgressCallback, report
 from qbeast_core.table.commit import CommitOutcome
-from qbeast_core.table.engine.interfaces import Engine
-from qbeast_core.table.engine.memory import MEMORY
+from qbeast_core.table.engine.engine import Engine
+from qbeast_core.table.engine.local import MEMORY
 from qbeast_core.table.index.counts import refuse_unindexed
 from qbeast_core.table.index.live_index import STAGED, Index
 from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, Choice, Scope, choose_files

@@ -19,12 +19,11 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import LOG, Progress, ProgressCallback, new_id, now_ms, report
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.files import delete_data_files, delete_files_named
-from qbeast_core.table.engine.files_source import FilesSource, all_rows, live_scans
-from qbeast_core.table.engine.interfaces import Engine, Rows
-from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
-from qbeast_core.table.engine.tasks.row_change import ChangeFile, FileToChange, RowChange
-from qbeast_core.table.engine.tasks.store_files import rows_of
+from qbeast_core.table.engine.engine import Engine, Rows
+from qbeast_core.table.engine.files import rows_of
+from qbeast_core.table.engine.local import MEMORY
+from qbeast_core.table.engine.row_change import NO_ROWS, AddedRows, ChangeFile, FileToChange, RowChange
+from qbeast_core.table.engine.sources import FilesSource, all_rows, live_scans
 from qbeast_core.table.index.live_index import NO_BLOCKS, Index, new_blocks
 from qbeast_core.table.index.revision import choose_revision, wish_of_table
 from qbeast_core.table.read.planner import Planner

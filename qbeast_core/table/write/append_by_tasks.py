@@ -28,7 +28,7 @@ from qbeast_core.table.commit import CommitOutcome, commit, discarding
 from qbeast_core.table.data.files import delete_files
 from qbeast_core.table.data.frames import to_frame
 from qbeast_core.table.data.rules import drawn_for
-from qbeast_core.table.engine.tasks.append_task import AppendedPart, AppendTask
+from qbeast_core.table.engine.files import AppendedPart, AppendTask
 from qbeast_core.table.index.counts import warn_if_growing, warn_if_small
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.index.revision import fit_blocks, resolve_specs

@@ -42,7 +42,7 @@ from qbeast_core.table.data.schema import (
     refuse_taken_name,
     refuse_vectors,
 )
-from qbeast_core.table.engine.file_target import FileTarget, RowShape
+from qbeast_core.table.engine.engine import FileTarget, RowShape
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.index.revision import (
     check_columns,

@@ -22,11 +22,10 @@ from qbeast_core.support.process import LOG, Progress, now_ms, refuse_forked, re
 from qbeast_core.table.commit import CommitOutcome, publish
 from qbeast_core.table.data.files import delete_data_files
 from qbeast_core.table.data.rules import drawn_for, with_numbers
-from qbeast_core.table.engine.file_target import FileTarget
-from qbeast_core.table.engine.interfaces import Engine, PlannedRows, Rows, Source
-from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.row_sources import FrameSource, OneShotSource, required_columns
-from qbeast_core.table.engine.tasks.store_files import rows_of
+from qbeast_core.table.engine.engine import Engine, FileTarget, PlannedRows, Rows, Source
+from qbeast_core.table.engine.files import rows_of
+from qbeast_core.table.engine.local import MEMORY
+from qbeast_core.table.engine.sources import FrameSource, OneShotSource, required_columns
 from qbeast_core.table.index.counts import (
     KeyCounts,
     count_keys,

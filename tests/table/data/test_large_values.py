@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.io.encode import page_rows_within
-from qbeast_core.table.engine.files_source import FilesSource, rows_and_bytes
+from qbeast_core.table.engine.sources import FilesSource, rows_and_bytes
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.small_files import resized

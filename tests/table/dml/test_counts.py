@@ -20,10 +20,11 @@ from qbeast_core.table.dml.matched import Delete, Update
 from qbeast_core.table.dml.merge.clauses import Clauses
 from qbeast_core.table.dml.merge.frame_source import FrameMergeSource
 from qbeast_core.table.dml.merge.merge import Merge
-from qbeast_core.table.engine import distributed, memory
-from qbeast_core.table.engine.interfaces import Engine
-from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.row_sources import FrameSource
+from qbeast_core.table.engine import distributed
+from qbeast_core.table.engine import local as memory
+from qbeast_core.table.engine.engine import Engine
+from qbeast_core.table.engine.local import MEMORY
+from qbeast_core.table.engine.sources import FrameSource
 from qbeast_core.table.index import live_index as state_module
 from qbeast_core.table.read import scan_task
 from qbeast_core.table.rewrite import optimize as optimize_module

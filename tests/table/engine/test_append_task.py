@@ -26,7 +26,7 @@ from qbeast_core.errors import (
     TableNotFoundError,
 )
 from qbeast_core.spec.blocks import Block
-from qbeast_core.table.engine.tasks import append_task as append_part
+from qbeast_core.table.engine import files as append_part
 from qbeast_core.table.index import revision as fit_blocks
 from qbeast_core.table.index.revision import blocks_in_order
 from qbeast_core.table.write import append_by_tasks as append_commit

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.table.data.frames import little_read_ahead, slices_within, takes_slices
-from qbeast_core.table.engine.row_sources import open_source
-from qbeast_core.table.engine.spill.spill_files import sampled
+from qbeast_core.table.engine.sources import open_source
+from qbeast_core.table.engine.spill import sampled
 from tests.helpers.examples import examples
 from tests.helpers.tables import assert_same_rows, folder
 

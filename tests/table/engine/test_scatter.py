@@ -16,8 +16,7 @@ import qbeast
 from qbeast_core.io.location import Location
 from qbeast_core.table.dml.change import ChangeOptions, run_change
 from qbeast_core.table.dml.matched import Delete
-from qbeast_core.table.engine.tasks.passes import PlaceTask
-from qbeast_core.table.engine.tasks.placed_files import PlacedFile
+from qbeast_core.table.engine.files import PlacedFile, PlaceTask
 from qbeast_core.table.maintenance.convert import convert
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.options import WriteOptions

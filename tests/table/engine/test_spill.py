@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.engine import budget, choice
-from qbeast_core.table.engine.spill import spill_files
-from qbeast_core.table.engine.spill.spill_folder import SpillFolder
+from qbeast_core.table.engine import engine as budget
+from qbeast_core.table.engine import local as choice
+from qbeast_core.table.engine import spill as spill_files
+from qbeast_core.table.engine.spill import SpillFolder
 from qbeast_core.tree.summary import SampleLimits
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants

@@ -14,14 +14,14 @@ import pytest
 
 import qbeast
 from qbeast_core.io.machine import machine_bytes
-from qbeast_core.table.engine.budget import Budget, bytes_of_text
-from qbeast_core.table.engine.spill.spill_folder import SpillFolder
+from qbeast_core.table.engine.engine import Budget, bytes_of_text
+from qbeast_core.table.engine.spill import SpillFolder
 from tests.helpers.users import another_user
 
 KILLED = """
     import os, signal, sys
     from pathlib import Path
-    from qbeast_core.table.engine.spill.spill_folder import SpillFolder
+    from qbeast_core.table.engine.spill import SpillFolder
     folder = SpillFolder(sys.argv[1])
     Path(folder.new_path()).write_bytes(b"rows")
     print(folder.path.name, flush=True)

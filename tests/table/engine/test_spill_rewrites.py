@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table.engine import budget, choice
+from qbeast_core.table.engine import engine as budget
+from qbeast_core.table.engine import local as choice
 from tests.contract.engines import ENGINES
 from tests.contract.scenarios import SCENARIOS, check
 from tests.helpers.small_files import resized

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table.engine.tasks import row_change
+from qbeast_core.table.engine import row_change
 from tests.helpers.invariants import check_invariants
 from tests.helpers.tables import assert_same_rows, small_files
 

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.table.engine import memory
+from qbeast_core.table.engine import local as memory
 from qbeast_core.table.rewrite import optimize
 from tests.helpers.change_races import BOUNDS, check_no_orphans, grown, rows
 from tests.helpers.invariants import check_invariants, read_log

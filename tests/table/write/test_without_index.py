@@ -18,8 +18,8 @@ import qbeast
 from qbeast_core.io.location import Location
 from qbeast_core.log.columns import StoredColumns
 from qbeast_core.log.schema import schema_to_delta
-from qbeast_core.table.engine.file_target import FileTarget, RowShape
-from qbeast_core.table.engine.tasks.store_files import PlainTask
+from qbeast_core.table.engine.engine import FileTarget, RowShape
+from qbeast_core.table.engine.files import PlainTask
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.examples import examples
 from tests.helpers.small_files import resized

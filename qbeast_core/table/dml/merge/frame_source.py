@@ -17,9 +17,8 @@ from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.table.dml.file_matches import live_rows
 from qbeast_core.table.dml.merge.match_rows import MergedPlaces
 from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedRows, MergeRules, NewKeys
-from qbeast_core.table.engine.interfaces import Engine
-from qbeast_core.table.engine.tasks.added_rows import AddedRows, FrameRows
-from qbeast_core.table.engine.tasks.row_change import RowChange
+from qbeast_core.table.engine.engine import Engine
+from qbeast_core.table.engine.row_change import AddedRows, FrameRows, RowChange
 from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.snapshot.hidden_rows import UNKNOWN

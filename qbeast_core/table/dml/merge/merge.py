@@ -26,9 +26,9 @@ from qbeast_core.table.dml.merge.frame_source import MergeMatches, MergeSource
 from qbeast_core.table.dml.merge.merge_buckets import local_merge_source
 from qbeast_core.table.dml.merge.merge_rules import MergeRules, fit_source, fitted_columns
 from qbeast_core.table.dml.row_changes import Assignments
-from qbeast_core.table.engine.choice import LocalEngine
-from qbeast_core.table.engine.interfaces import Engine
-from qbeast_core.table.engine.row_sources import RowsLike, open_source
+from qbeast_core.table.engine.engine import Engine
+from qbeast_core.table.engine.local import LocalEngine
+from qbeast_core.table.engine.sources import RowsLike, open_source
 from qbeast_core.table.rewrite.replace import Replacement
 from qbeast_core.table.snapshot.snapshot import Snapshot, with_schema
 

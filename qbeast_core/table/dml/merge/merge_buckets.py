@@ -36,12 +36,11 @@ from qbeast_core.table.dml.merge.key_digest import (
 )
 from qbeast_core.table.dml.merge.match_rows import MergedPlaces, join_source
 from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedFiles, MergeRules, NewKeys
-from qbeast_core.table.engine.choice import LocalEngine
-from qbeast_core.table.engine.interfaces import Engine, Source
-from qbeast_core.table.engine.row_sources import FrameSource
-from qbeast_core.table.engine.spill.spill_files import PlacedBatch, SpilledRange, identity, map_ahead
-from qbeast_core.table.engine.spill.spilled_rows import Spill
-from qbeast_core.table.engine.tasks.added_rows import SUFFIX, StoredPart, StoredRows, as_bytes
+from qbeast_core.table.engine.engine import Engine, Source
+from qbeast_core.table.engine.local import LocalEngine
+from qbeast_core.table.engine.row_change import SUFFIX, StoredPart, StoredRows, as_bytes
+from qbeast_core.table.engine.sources import FrameSource
+from qbeast_core.table.engine.spill import PlacedBatch, Spill, SpilledRange, identity, map_ahead
 from qbeast_core.table.read.file_scans import scans_of
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan_task import read_scans

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.table.engine import budget
+from qbeast_core.table.engine import engine as budget
 from tests.helpers.changes import changes
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants

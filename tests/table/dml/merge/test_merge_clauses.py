@@ -20,7 +20,7 @@ from qbeast_core.table.dml.merge import merge_rules
 from qbeast_core.table.dml.merge.clauses import Clauses
 from qbeast_core.table.dml.merge.merge_rules import MergedFiles, MergeRules
 from qbeast_core.table.dml.row_changes import Assignments
-from qbeast_core.table.engine.tasks.added_rows import store_rows
+from qbeast_core.table.engine.row_change import store_rows
 from tests.helpers.changes import changes, spread
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import ROW

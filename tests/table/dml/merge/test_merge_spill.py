@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table.engine import choice
+from qbeast_core.table.engine import local as choice
 from tests.helpers.tables import SPILL, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")

@@ -1,1 +1,0 @@
-"""Temporary files that sort rows which do not fit in memory."""

@@ -1,1 +1,0 @@
-"""Tasks that engines send to workers. They can be pickled and do not open the log."""
