@@ -30,7 +30,7 @@ settings.register_profile("sweep", _COMMON, max_examples=200)
 pytest_plugins = ["tests.helpers.budget"]
 
 # What needs a package that only a sweep installs has no doctests elsewhere.
-collect_ignore = [] if find_spec("torch") else ["qbeast_core/table/read/training/torch_dataset.py"]
+collect_ignore = [] if find_spec("torch") else ["qbeast_core/table/read/torch_dataset.py"]
 
 
 def _no_fork() -> NoReturn:

@@ -76,8 +76,8 @@ if _typing.TYPE_CHECKING:
     from qbeast_core.table.maintenance.restore import RestoreResult
     from qbeast_core.table.maintenance.upgrade import UpgradeResult
     from qbeast_core.table.read.explain import Plan
-    from qbeast_core.table.read.scan_task import ScanTask
-    from qbeast_core.table.read.training.shuffled import ShuffledBatches
+    from qbeast_core.table.read.shuffled import ShuffledBatches
+    from qbeast_core.table.read.tasks import ScanTask
     from qbeast_core.table.rewrite.optimize import OptimizeResult
     from qbeast_core.table.table import Table
     from qbeast_core.table.write.write_rows import WriteResult
@@ -185,8 +185,8 @@ _HOMES = {
     "qbeast_core.table.maintenance.restore": ("RestoreResult",),
     "qbeast_core.table.maintenance.upgrade": ("UpgradeResult",),
     "qbeast_core.table.read.explain": ("Plan",),
-    "qbeast_core.table.read.scan_task": ("ScanTask",),
-    "qbeast_core.table.read.training.shuffled": ("ShuffledBatches",),
+    "qbeast_core.table.read.tasks": ("ScanTask",),
+    "qbeast_core.table.read.shuffled": ("ShuffledBatches",),
     "qbeast_core.table.rewrite.optimize": ("OptimizeResult",),
     "qbeast_core.table.table": ("Table",),
     "qbeast_core.table.write.write_rows": ("WriteResult",),

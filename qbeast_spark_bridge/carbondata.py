@@ -20,7 +20,7 @@ from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.support.process import ProgressLike, callback_of, shows_progress
 from qbeast_core.table.engine.engine import Source
-from qbeast_core.table.read.file_scans import TASK_BYTES
+from qbeast_core.table.read.planner import TASK_BYTES
 from qbeast_core.table.write.found_table import Mode
 from qbeast_core.table.write.options import WriteOptions, metadata_of
 from qbeast_spark_bridge.catalog import plan_views

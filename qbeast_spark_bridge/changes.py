@@ -7,8 +7,7 @@ from datetime import date
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from qbeast_core.table.data.schema import FEED_COLUMNS
-from qbeast_core.table.read.changed_files import ChangeTask
-from qbeast_core.table.read.changes import change_reader, commits_between
+from qbeast_core.table.read.changes import ChangeTask, change_reader, commits_between
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_spark_bridge.engine.tasks import arrow_schema
 from qbeast_spark_bridge.spark_schema import nullable_schema, spark_schema

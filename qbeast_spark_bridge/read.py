@@ -25,8 +25,15 @@ from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.explain import explain as plan_read
 from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan, sampled_by
-from qbeast_core.table.read.scan import SAMPLING_WEIGHT, max_rows, sampling_weight, warn_of_sample
-from qbeast_core.table.read.some_rows import fraction_of_matches, refuse_rows, sample_of_table
+from qbeast_core.table.read.scan import (
+    SAMPLING_WEIGHT,
+    fraction_of_matches,
+    max_rows,
+    refuse_rows,
+    sample_of_table,
+    sampling_weight,
+    warn_of_sample,
+)
 from qbeast_spark_bridge.engine.tasks import rows_of_tasks, tasks_of
 from qbeast_spark_bridge.engine.workers import is_connect, session_settings
 from qbeast_spark_bridge.predicates.predicates import keep_where, parse_where

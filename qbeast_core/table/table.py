@@ -52,12 +52,9 @@ from qbeast_core.table.data.expressions import (
 from qbeast_core.table.index.counts import counts_of, latest_revision, refuse_unindexed
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.read.explain import Plan, explain
-from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
-from qbeast_core.table.read.planner import Planner, planner_of_estimate, sampled_by
-from qbeast_core.table.read.scan import SAMPLING_WEIGHT, known_rows, scan, warn_of_sample
-from qbeast_core.table.read.scan_task import ScanTask
-from qbeast_core.table.read.some_rows import sample_of_rows
-from qbeast_core.table.read.training.shuffled import (
+from qbeast_core.table.read.planner import TASK_BYTES, Planner, planner_of_estimate, sampled_by, scan_tasks
+from qbeast_core.table.read.scan import SAMPLING_WEIGHT, known_rows, sample_of_rows, scan, warn_of_sample
+from qbeast_core.table.read.shuffled import (
     BATCH_BYTES,
     BUFFER_BYTES,
     SHUFFLED_ROWS,
@@ -69,6 +66,7 @@ from qbeast_core.table.read.training.shuffled import (
     check_sizes,
     order_of,
 )
+from qbeast_core.table.read.tasks import ScanTask
 from qbeast_core.table.snapshot.log_files import read_history
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, newest_snapshot, refresh
 
@@ -108,7 +106,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.maintenance.removal import VacuumResult
     from qbeast_core.table.maintenance.restore import RestoreResult
     from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
-    from qbeast_core.table.read.training.torch_dataset import TorchDataset
+    from qbeast_core.table.read.torch_dataset import TorchDataset
     from qbeast_core.table.rewrite.optimize import Into, OptimizeResult
 
 _ResultT = TypeVar("_ResultT")
@@ -434,7 +432,7 @@ class Table:
         seed: int,
         expand: bool,
     ) -> pl.DataFrame:
-        from qbeast_core.table.read.training.strata import read_strata
+        from qbeast_core.table.read.scan import read_strata
 
         if rows is None or sample is not None or seed:
             msg = "`by` divides a number of rows among groups: give `rows`, without `sample` and `seed`"
@@ -724,7 +722,7 @@ class Table:
         [256, 256, 256, 232]
         """
         require("torch", "Table.to_torch")
-        from qbeast_core.table.read.training.torch_dataset import TorchDataset, rank_of
+        from qbeast_core.table.read.torch_dataset import TorchDataset, rank_of
 
         read = partial(self.iter_batches, where, columns=columns, sample=sample, sample_by=sample_by)
         read = partial(read, batch_rows=batch_rows, buffer_bytes=buffer_bytes)
@@ -1534,7 +1532,7 @@ class Table:
         >>> table.diff(0, key="id").sort("_change_type").select("id", "x", "_change_type").collect().rows()
         [(2, 9.5, 'update_postimage'), (2, 1.5, 'update_preimage')]
         """
-        from qbeast_core.table.read.version_diff import diff_of
+        from qbeast_core.table.read.changes import diff_of
         from qbeast_core.table.snapshot.snapshot import load_snapshot
 
         return diff_of(load_snapshot(self.snapshot.location, version=other), self.snapshot, key)

@@ -24,9 +24,8 @@ from qbeast_core.table.engine.files import PlacedFile, PlaceTask, PlainTask, Sum
 from qbeast_core.table.engine.row_change import AddedRows
 from qbeast_core.table.engine.sources import FilesSource, all_rows, needs_row_ids
 from qbeast_core.table.index.revision import refuse_collations
-from qbeast_core.table.read.file_scans import scan_tasks, scans_of
-from qbeast_core.table.read.planner import Planner, ScanPlan
-from qbeast_core.table.read.scan_task import ScanTask
+from qbeast_core.table.read.planner import Planner, ScanPlan, scan_tasks, scans_of
+from qbeast_core.table.read.tasks import ScanTask
 from qbeast_core.tree.summary import IndexSummary, domain_limits, load_summary
 from qbeast_spark_bridge.engine.first_pass import summarise_rows
 from qbeast_spark_bridge.engine.workers import unpickled, with_uncounted_batches, worker_errors

@@ -22,8 +22,7 @@ from qbeast_core.table.dml.merge.key_digest import KeyColumn, KeyDigest, key_fil
 from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedFiles, MergeRules
 from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.engine.row_change import StoredRows, stored_by
-from qbeast_core.table.read.file_scans import scans_of
-from qbeast_core.table.read.planner import Planner, ScanPlan
+from qbeast_core.table.read.planner import Planner, ScanPlan, scans_of
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_spark_bridge.engine.engine import spread
 from qbeast_spark_bridge.engine.workers import unpickled, worker_errors

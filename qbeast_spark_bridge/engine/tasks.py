@@ -14,8 +14,7 @@ from pyspark.sql.types import StructType
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.frames import SparkFrame, is_spark_frame
 from qbeast_core.table.engine.sources import RowsLike, open_source
-from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
-from qbeast_core.table.read.planner import Planner, ScanPlan
+from qbeast_core.table.read.planner import TASK_BYTES, Planner, ScanPlan, scan_tasks
 from qbeast_spark_bridge.engine.workers import ready_workers
 from qbeast_spark_bridge.spark_schema import nullable_schema, schema_of_frame, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall

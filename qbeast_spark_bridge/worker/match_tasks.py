@@ -25,7 +25,7 @@ from qbeast_core.table.dml.merge.key_digest import digest_of, key_hashes, merge_
 from qbeast_core.table.dml.merge.match_rows import MergedPlaces, join_source
 from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergeRules, NewKeys
 from qbeast_core.table.engine.row_change import StoredPart, store_rows
-from qbeast_core.table.read.scan_task import RowFilter, read_scans
+from qbeast_core.table.read.tasks import RowFilter, read_scans
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, gathered, longs_as_decimals, received
 
 # The columns of `digest_keys`, and of the other functions.

@@ -32,7 +32,7 @@ _STAGES: Final[dict[str, int | None]] = {}
 
 
 class _AnyScanTask(Protocol):
-    """A `qbeast_core.table.read.scan_task.ScanTask`, a task of another kind of table, or `SentRows`."""
+    """A `qbeast_core.table.read.tasks.ScanTask`, a task of another kind of table, or `SentRows`."""
 
     def read(self) -> Iterator[pl.DataFrame]: ...
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from qbeast_core.space.values import I32Array
 from qbeast_core.table.engine.files import PlaceTask, SummaryTask
 from qbeast_core.table.engine.row_change import RowFunction
-from qbeast_core.table.read.scan_task import ScanTask
+from qbeast_core.table.read.tasks import ScanTask
 from qbeast_core.tree.summary import (
     IndexSummary,
     SampleLimits,

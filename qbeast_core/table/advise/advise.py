@@ -40,9 +40,8 @@ from qbeast_core.table.data.schema import lost_columns
 from qbeast_core.table.estimate.heavy_rows import heavy_rows
 from qbeast_core.table.index.counts import counts_of
 from qbeast_core.table.read.explain import explain
-from qbeast_core.table.read.file_scans import scans_of
-from qbeast_core.table.read.planner import Planner, ScanPlan
-from qbeast_core.table.read.scan_task import read_scans
+from qbeast_core.table.read.planner import Planner, ScanPlan, scans_of
+from qbeast_core.table.read.tasks import read_scans
 from qbeast_core.tree.fit import default_cube_size
 from qbeast_core.tree.keys import design_effect
 

@@ -30,7 +30,7 @@ from qbeast_core.table.data.scan import SCAN_ERRORS, FileScan, TableFiles, scan_
 from qbeast_core.table.data.schema import LOG_DIRECTORY, lost_key_columns, taken_name
 from qbeast_core.table.engine.engine import AnswerT, Engine, ItemT
 from qbeast_core.table.index.live_index import Index
-from qbeast_core.table.read.file_scans import file_at
+from qbeast_core.table.read.planner import file_at
 from qbeast_core.table.snapshot.log_files import COMMIT, checkpoint_faults, commit_damage, commit_path
 from qbeast_core.table.snapshot.snapshot import Snapshot
 

@@ -20,8 +20,7 @@ from qbeast_core.table.dml.change_plan import ChangePlan
 from qbeast_core.table.dml.write_feed import FeedPart, WriteFeed
 from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.engine.sources import FilesSource
-from qbeast_core.table.read.file_scans import scan_of_rows, scans_of
-from qbeast_core.table.read.planner import Planner
+from qbeast_core.table.read.planner import Planner, scan_of_rows, scans_of
 from qbeast_core.table.rewrite.replace import Replaced
 from qbeast_core.table.snapshot.snapshot import Snapshot
 

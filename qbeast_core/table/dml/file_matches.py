@@ -16,8 +16,7 @@ from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.table.data.expressions import Condition
 from qbeast_core.table.dml.find_rows import AT_ONCE, FindRows
 from qbeast_core.table.engine.engine import Engine
-from qbeast_core.table.read.file_scans import scans_of
-from qbeast_core.table.read.planner import Planner, ScanPlan
+from qbeast_core.table.read.planner import Planner, ScanPlan, scans_of
 from qbeast_core.table.snapshot.hidden_rows import UNKNOWN
 from qbeast_core.table.snapshot.snapshot import Snapshot
 

@@ -12,7 +12,7 @@ from qbeast_core.log.deletion_vectors import row_set
 from qbeast_core.support.frames import own_column
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.data.scan import FileScan, TableFiles
-from qbeast_core.table.read.scan_task import RowFilter, read_scans
+from qbeast_core.table.read.tasks import RowFilter, read_scans
 
 # Maximum number of files that one process reads at the same time.
 AT_ONCE: Final = 8

@@ -22,7 +22,7 @@ from qbeast_core.table.data.scan import FileScan, TableFiles, encode_rows
 from qbeast_core.table.data.schema import CHANGE_TYPE
 from qbeast_core.table.engine.engine import FileTarget
 from qbeast_core.table.engine.row_change import NO_ROWS, AddedRows, RowChange
-from qbeast_core.table.read.scan_task import RowFilter, read_scans
+from qbeast_core.table.read.tasks import RowFilter, read_scans
 from qbeast_core.tree.grid import frame_weights
 
 _PAGE_ROWS: Final = 1 << 14

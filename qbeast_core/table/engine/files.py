@@ -34,7 +34,7 @@ from qbeast_core.table.data.files import (
 )
 from qbeast_core.table.data.frames import ArrowStream, FrameLike
 from qbeast_core.table.engine.engine import FileTarget, RowShape
-from qbeast_core.table.read.scan_task import ScanTask
+from qbeast_core.table.read.tasks import ScanTask
 from qbeast_core.tree.build import ExistingTree, partitions_of
 from qbeast_core.tree.files import plan_index, rows_per_file
 from qbeast_core.tree.fit import rows_outside

@@ -27,7 +27,7 @@ from qbeast_core.table.data.rules import with_numbers
 from qbeast_core.table.data.scan import FileScan, TableFiles
 from qbeast_core.table.engine.engine import FileTarget
 from qbeast_core.table.engine.files import settings_for, store_arranged
-from qbeast_core.table.read.scan_task import RowFilter, read_scans
+from qbeast_core.table.read.tasks import RowFilter, read_scans
 from qbeast_core.tree.build import blocks_of_rows
 from qbeast_core.tree.grid import frame_weights, grid_columns, lowest_by_node
 

@@ -39,9 +39,8 @@ from qbeast_core.table.data.frames import (
 from qbeast_core.table.data.scan import FileScan
 from qbeast_core.table.engine.engine import FileTarget, RowShape, Source, guess_row_bytes
 from qbeast_core.table.engine.row_change import NO_ROWS, AddedRows, MovedRows, RowChange, RowFunction
-from qbeast_core.table.read.file_scans import file_at, scan_of_rows
-from qbeast_core.table.read.planner import Planner
-from qbeast_core.table.read.scan_task import RowFilter, read_scans
+from qbeast_core.table.read.planner import Planner, file_at, scan_of_rows
+from qbeast_core.table.read.tasks import RowFilter, read_scans
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 

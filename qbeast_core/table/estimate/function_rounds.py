@@ -36,10 +36,9 @@ from qbeast_core.table.estimate.question_expressions import refuse
 from qbeast_core.table.estimate.reading import Reading, Window
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import MAX_REDUCTIONS, MAX_ROUND_BYTES
-from qbeast_core.table.read.file_scans import scans_of
-from qbeast_core.table.read.planner import Planner
+from qbeast_core.table.read.planner import Planner, scans_of
 from qbeast_core.table.read.scan import known_rows
-from qbeast_core.table.read.scan_task import read_scans
+from qbeast_core.table.read.tasks import read_scans
 
 # Copies of the rows in memory: as they were read, in order of their groups, and in the function.
 _COPIES: Final = 3

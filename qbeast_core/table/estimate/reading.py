@@ -49,9 +49,8 @@ from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.summing import Summing
 from qbeast_core.table.index.counts import counts_of
 from qbeast_core.table.read.explain import Plan
-from qbeast_core.table.read.file_scans import scans_of
-from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan
-from qbeast_core.table.read.scan_task import read_scans
+from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan, scans_of
+from qbeast_core.table.read.tasks import read_scans
 
 # If a filter opens at least this fraction of the rows, samples also read the rows that it drops: calibration to the
 # known number of all rows is worth more than the savings of the index.

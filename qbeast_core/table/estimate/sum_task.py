@@ -10,7 +10,7 @@ import polars as pl
 from qbeast_core.sampling.sums import WEIGHT, KeySizes, RowSums, Sums
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.estimate.question_expressions import PerKey
-from qbeast_core.table.read.scan_task import ScanTask
+from qbeast_core.table.read.tasks import ScanTask
 
 
 @dataclass(frozen=True, slots=True, eq=False)

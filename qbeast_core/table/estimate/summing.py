@@ -22,9 +22,8 @@ from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.question_expressions import PerKey
 from qbeast_core.table.estimate.sum_task import RangeSums, TaskSums, TooLarge, gathered, sums_of
 from qbeast_core.table.read.explain import Plan
-from qbeast_core.table.read.file_scans import scan_tasks, scans_of
-from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan
-from qbeast_core.table.read.scan_task import read_scans
+from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan, scan_tasks, scans_of
+from qbeast_core.table.read.tasks import read_scans
 
 # Maximum number of tasks that the driver reads to find a matching row.
 _MAX_CENTRE_TASKS = 8

@@ -37,8 +37,7 @@ from qbeast_core.table.index.revision import (
     refuse_collations,
     specs_of_overwrite,
 )
-from qbeast_core.table.read.file_scans import TASK_BYTES, scan_tasks
-from qbeast_core.table.read.planner import Planner
+from qbeast_core.table.read.planner import TASK_BYTES, Planner, scan_tasks
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
 from qbeast_core.table.rewrite.publish import with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies

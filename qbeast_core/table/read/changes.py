@@ -1,26 +1,317 @@
-"""The rows that commits changed, one commit after the other."""
+"""Rows that commits changed: version by version, and as net changes between two versions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+import numpy as np
+import orjson
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, InvalidMetadataError, VersionNotFoundError, invalid_argument
-from qbeast_core.log.actions import Commit, Metadata, Protocol, parse_commit
+from qbeast_core.errors import (
+    InvalidInputError,
+    InvalidMetadataError,
+    VersionNotFoundError,
+    invalid_argument,
+    unknown_columns,
+)
+from qbeast_core.io.store import Store
+from qbeast_core.log.actions import (
+    AddFile,
+    CdcFile,
+    Commit,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    parse_commit,
+    row_count,
+)
 from qbeast_core.log.protocol import has_change_feed
 from qbeast_core.log.replay import newest_settings
+from qbeast_core.log.values import removes_of
 from qbeast_core.plan.nodes import named_columns
-from qbeast_core.table.data.schema import FEED_COLUMNS
-from qbeast_core.table.read.changed_files import ChangeReader, CommitChanges
+from qbeast_core.plan.weights import ALL_WEIGHTS
+from qbeast_core.space.values import I64Array
+from qbeast_core.spec.blocks import FilePath
+from qbeast_core.support.frames import own_column
+from qbeast_core.table.data.scan import FileScan, TableFiles
+from qbeast_core.table.data.schema import CHANGE_TYPE, FEED_COLUMNS
 from qbeast_core.table.read.scan import lazy_frame
+from qbeast_core.table.read.tasks import RowFilter, read_scans
+from qbeast_core.table.snapshot.hidden_rows import deleted_rows
 from qbeast_core.table.snapshot.log_files import read_history, read_log, version_at
 from qbeast_core.table.snapshot.snapshot import Snapshot, version_or_time
+
+# -1: the rows were removed; 1: they were added.
+SignedRows: TypeAlias = tuple[int, pl.DataFrame]
+
+# Rows whose hashes are in memory at the same time.
+ROWS_AT_ONCE: Final = 1 << 23
+
+_KEY: Final = [own_column("first hash"), own_column("second hash")]
+_SIGN, _SURPLUS, _PLACE = own_column("sign"), own_column("surplus"), own_column("place")
+
+
+def net_rows(
+    read: Callable[[], Iterator[SignedRows]], *, rows_at_once: int = ROWS_AT_ONCE
+) -> Iterator[SignedRows]:
+    """Yield removed and added rows without pairs of equal rows.
+
+    `read` yields the same rows in the same order at each call: it is called twice for each part of the rows, which are
+    divided by their hash so that the hashes of about `rows_at_once` rows are in memory. Rows are equal if two hashes of
+    64 bits are.
+    """
+    part, parts = 0, 1
+    while part < parts:
+        places, parts = _left_over(read, part, parts, rows_at_once)
+        if len(places):
+            yield from _rows_at(read, places)
+        part += 1
+
+
+def _left_over(
+    read: Callable[[], Iterator[SignedRows]], part: int, parts: int, rows_at_once: int
+) -> tuple[pl.Series, int]:
+    """Return the places of the rows of a part without an equal row of the other sign, ascending, and the parts.
+
+    The first part counts the rows, whatever the log claims: when there are too many, it is halved.
+    """
+    hashed, end = list[pl.DataFrame](), 0
+    for sign, rows in read():
+        places = pl.int_range(end, end + rows.height, eager=True)
+        end += rows.height
+        keys = pl.DataFrame({_KEY[0]: rows.hash_rows(1), _KEY[1]: rows.hash_rows(2), _PLACE: places})
+        keys = keys.with_columns(pl.lit(sign, pl.Int8).alias(_SIGN))
+        while end > parts * rows_at_once:
+            parts *= 2
+            hashed = [before.filter(pl.col(_KEY[0]) % parts == part) for before in hashed]
+        hashed.append(keys.filter(pl.col(_KEY[0]) % parts == part))
+    if not hashed:
+        return pl.Series(dtype=pl.Int64()), parts
+    keys = pl.concat(hashed)
+    hashed.clear()
+    surplus = keys.group_by(_KEY).agg(pl.col(_SIGN).cast(pl.Int64).sum().alias(_SURPLUS))
+    surplus = surplus.filter(pl.col(_SURPLUS) != 0)
+    found = keys.join(surplus, on=_KEY).filter(pl.col(_SIGN) * pl.col(_SURPLUS) > 0)
+    return found.filter(pl.int_range(pl.len()).over(_KEY) < pl.col(_SURPLUS).abs())[_PLACE].sort(), parts
+
+
+def _rows_at(read: Callable[[], Iterator[SignedRows]], places: pl.Series) -> Iterator[SignedRows]:
+    """Yield the rows at some places."""
+    wanted, end = places.to_numpy(), 0
+    for sign, rows in read():
+        first, end = end, end + rows.height
+        here = wanted[slice(*np.searchsorted(wanted, (first, end)))]
+        if len(here):
+            yield sign, rows[here - first]
+
+
+_MAX_FILE_BYTES: Final = 1 << 50
+
+# Kinds of changed rows, and whether the table loses or gains them.
+_SIGNS: Final = {"delete": -1, "update_preimage": -1, "insert": 1, "update_postimage": 1}
+_KINDS: Final = {-1: "delete", 1: "insert"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CommitChanges:
+    """The files of a commit that hold changed rows."""
+
+    version: int
+    timestamp_ms: int
+    operation: str | None
+    # Files of the feed. If there are any, other files do not count.
+    feed: tuple[CdcFile, ...] = ()
+    # Without files that only moved rows (`data_change`).
+    removes: tuple[RemoveFile, ...] = ()
+    adds: tuple[AddFile, ...] = ()
+    # Whether the table keeps a feed. Then a commit without files of the feed changes all rows of its files.
+    keeps_feed: bool = False
+
+    @property
+    def compares(self) -> bool:
+        """Whether rows that are removed and added again have to be found."""
+        return bool(not self.feed and not self.keeps_feed and self.adds and self.removes)
+
+    @property
+    def source(self) -> str:
+        """Where the changed rows come from: ``"feed"``, ``"files"``, ``"compared files"`` or ``"none"``."""
+        if self.feed:
+            return "feed"
+        if self.compares:
+            return "compared files"
+        return "files" if self.adds or self.removes else "none"
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Size of each file to read by path; 0 if it is unknown, or more than any file has."""
+        files = {file.path: file.size or 0 for file in self.feed or self.rewritten}
+        return {path: size if 0 <= size <= _MAX_FILE_BYTES else 0 for path, size in files.items()}
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the files to read."""
+        return sum(self.sizes.values())
+
+    @property
+    def rewritten(self) -> tuple[RemoveFile | AddFile, ...]:
+        """Removed files, then added files."""
+        return (*self.removes, *self.adds)
+
+    def split(self) -> list[CommitChanges]:
+        """Return parts to read separately: a file of the feed, or all that the commit says about a file."""
+        if self.feed:
+            return [replace(self, feed=(file,)) for file in self.feed]
+        if self.compares:
+            return [self]
+        return [
+            replace(
+                self,
+                removes=tuple(file for file in self.removes if file.path == path),
+                adds=tuple(file for file in self.adds if file.path == path),
+            )
+            for path in self.sizes
+        ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangeReader:
+    """Reads the changed rows of commits, in the columns of one version."""
+
+    files: TableFiles = field(repr=False)
+    schema: pl.Schema
+
+    @property
+    def shown(self) -> pl.Schema:
+        """Columns of the changed rows."""
+        return pl.Schema({**self.schema, **FEED_COLUMNS})
+
+    def read(self, commit: CommitChanges, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
+        """Yield the changed rows of a commit with some columns of `shown`, in frames of bounded size."""
+        names = list(self.shown) if columns is None else list(columns)
+        # Without a column of the table, its first one counts the rows.
+        own = [name for name in names if name in self.schema] or list(self.schema)[:1]
+        moment = pl.lit(commit.timestamp_ms * 1000).cast(FEED_COLUMNS["_commit_timestamp"])
+        of_commit = [
+            pl.lit(commit.version, pl.Int64).alias("_commit_version"),
+            moment.alias("_commit_timestamp"),
+        ]
+        for frame in self._feed(commit, own) if commit.feed else self._changed(commit, own):
+            yield frame.with_columns(of_commit).select(names)
+
+    def signed(self, commit: CommitChanges) -> Iterator[SignedRows]:
+        """Yield the rows that a commit removes and adds, also those that only moved."""
+        names = list(self.schema)
+        for frame in self._feed(commit, names) if commit.feed else ():
+            for (kind,), rows in frame.partition_by(CHANGE_TYPE, as_dict=True).items():
+                yield _SIGNS[str(kind)], rows.select(names)
+        if not commit.feed:
+            yield from self._read(self._signed_scans(commit), names)
+
+    def _feed(self, commit: CommitChanges, names: Sequence[str]) -> Iterator[pl.DataFrame]:
+        schema = pl.Schema({**self.schema, CHANGE_TYPE: FEED_COLUMNS[CHANGE_TYPE]})
+        scans = [self._scan(file) for file in commit.feed]
+        yield from read_scans(scans, _all_rows(schema, [*names, CHANGE_TYPE]), self.files)
+
+    def _changed(self, commit: CommitChanges, names: Sequence[str]) -> Iterator[pl.DataFrame]:
+        scans = self._signed_scans(commit)
+        every = list(self.schema)
+        signed = net_rows(lambda: self._read(scans, every)) if commit.compares else self._read(scans, names)
+        for sign, rows in signed:
+            yield rows.select(*names, pl.lit(_KINDS[sign]).alias(CHANGE_TYPE))
+
+    def _read(self, scans: Sequence[tuple[int, FileScan]], names: Sequence[str]) -> Iterator[SignedRows]:
+        keep = _all_rows(self.schema, names)
+        for sign, scan in scans:
+            for frame in read_scans([scan], keep, self.files):
+                yield sign, frame
+
+    def _signed_scans(self, commit: CommitChanges) -> list[tuple[int, FileScan]]:
+        """Return the rows of removed files (-1) and of added files (1)."""
+        hidden = _hidden(commit.rewritten, self.files)
+        numbers = {(file.path, type(file)): number for number, file in enumerate(commit.rewritten)}
+        signed: list[tuple[int, FileScan]] = []
+        for number, file in enumerate(commit.rewritten):
+            sign, other = (-1, AddFile) if isinstance(file, RemoveFile) else (1, RemoveFile)
+            scan, twin = self._scan(file), numbers.get((file.path, other))
+            if twin is None:
+                signed.append((sign, replace(scan, hidden=hidden.get(number))))
+                continue
+            # The file stays with another vector: the rows that only the other vector hides are removed, or added.
+            none = np.zeros(0, np.int64)
+            only = np.setdiff1d(hidden.get(twin, none), hidden.get(number, none), assume_unique=True)
+            if len(only):
+                signed.append((sign, replace(scan, only=only)))
+        return signed
+
+    def _scan(self, file: CdcFile | AddFile | RemoveFile) -> FileScan:
+        path = FilePath.of_log(file.path).text
+        self.files.store.locate(path)
+        size = self.files.store.size(path) if file.size is None else file.size
+        values, columns = file.partition_values or {}, self.files.columns
+        texts = tuple(values.get(columns.stored_name(name)) for name in columns.partitions)
+        return FileScan(path=path, size_bytes=size, partition=texts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangeTask:
+    """The changed rows of a commit, for a worker. Picklable."""
+
+    reader: ChangeReader
+    commit: CommitChanges
+    # Columns of the rows. None: all, with those of the feed.
+    columns: tuple[str, ...] | None = None
+
+    def read(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows in frames of bounded size."""
+        yield from self.reader.read(self.commit, self.columns)
+
+
+def _all_rows(schema: pl.Schema, names: Sequence[str]) -> RowFilter:
+    return RowFilter(tuple(names), schema, (), ALL_WEIGHTS)
+
+
+def _num_records(file: CdcFile | RemoveFile | AddFile) -> int | None:
+    return row_count(file.stats) if isinstance(file, AddFile) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Files with deletion vectors, as `deleted_rows` takes them."""
+
+    files: pl.DataFrame
+    uri: str
+    store: Store
+
+
+def _hidden(actions: Sequence[RemoveFile | AddFile], files: TableFiles) -> Mapping[int, I64Array]:
+    """Return the rows that deletion vectors hide, by the position of the file."""
+    vectors = [
+        None if file.deletion_vector is None else orjson.dumps(dict(file.deletion_vector)).decode()
+        for file in actions
+    ]
+    listed = pl.DataFrame(
+        {
+            "path": [file.path for file in actions],
+            "num_records": [_num_records(file) for file in actions],
+            "deletion_vector": vectors,
+            "has_deletion_vector": [vector is not None for vector in vectors],
+        },
+        schema={
+            "path": pl.String,
+            "num_records": pl.Int64,
+            "deletion_vector": pl.String,
+            "has_deletion_vector": pl.Boolean,
+        },
+    )
+    numbers = listed["has_deletion_vector"].arg_true().to_list()
+    return deleted_rows(_Files(listed, files.location.uri, files.store), numbers)
+
 
 # A version number, or a time as `qbeast.open_table` takes it.
 VersionLike: TypeAlias = int | str | date
@@ -166,3 +457,116 @@ def _rows(
     needed = list(dict.fromkeys([*names, *named_columns(predicate)]))
     frames = (frame for commit in commits for frame in reader.read(commit, needed))
     yield from shown_rows(frames, names, predicate, n_rows)
+
+
+def diff_of(old: Snapshot, new: Snapshot, key: str | Sequence[str]) -> pl.LazyFrame:
+    """Return the net changes between two versions, in the columns of `new`; see `Table.diff`."""
+    keys = [key] if isinstance(key, str) else list(key)
+    if not keys or len(set(keys)) < len(keys):
+        invalid_argument("key", "must name one column or several, each once", value=key)
+    unknown = [name for name in keys if name not in new.schema]
+    if unknown:
+        unknown_columns("key", unknown, new.schema)
+    diff = _VersionDiff(old, new, change_reader(new), keys)
+    return lazy_frame(diff.rows, diff.schema)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _VersionDiff:
+    old: Snapshot
+    new: Snapshot
+    reader: ChangeReader
+    keys: list[str]
+
+    @property
+    def schema(self) -> pl.Schema:
+        return pl.Schema({**self.new.schema, CHANGE_TYPE: FEED_COLUMNS[CHANGE_TYPE]})
+
+    def rows(
+        self,
+        with_columns: list[str] | None,
+        predicate: pl.Expr | None,
+        n_rows: int | None,
+        _size: int | None,
+    ) -> Iterator[pl.DataFrame]:
+        """Compute the net changes for Polars."""
+        commits, sign = self._cheaper()
+
+        def read() -> Iterator[SignedRows]:
+            for commit in commits:
+                for side, rows in self.reader.signed(commit):
+                    yield sign * side, rows
+
+        sides = {side: [self.new.schema.to_frame()] for side in (-1, 1)}
+        for side, rows in net_rows(read):
+            sides[side].append(rows)
+        found = _by_key(pl.concat(sides[-1]), pl.concat(sides[1]), self.keys)
+        names = list(self.schema) if with_columns is None else with_columns
+        yield from shown_rows(iter([found]), names, predicate, n_rows)
+
+    def _cheaper(self) -> tuple[list[CommitChanges], int]:
+        """Return what to read: the commits between the versions, or the files that only one of them has.
+
+        -1: the commits lead from the new version back to the old one.
+        """
+        files = _different_files(self.old, self.new)
+        first, last, sign = self.old, self.new, 1
+        if first.version > last.version:
+            first, last, sign = last, first, -1
+        with suppress(VersionNotFoundError):
+            commits = commits_between(last, first.version, None)
+            if sum(commit.size_bytes for commit in commits) < files.size_bytes:
+                return commits, sign
+        return [files], 1
+
+
+def _different_files(old: Snapshot, new: Snapshot) -> CommitChanges:
+    """Return the files that only one version has, as if one commit had removed and added them."""
+    removes, adds = (
+        removes_of(_files_without(version, other), version.columns, data_change=True)
+        for version, other in ((old, new), (new, old))
+    )
+    return CommitChanges(
+        version=new.version,
+        timestamp_ms=new.timestamp_ms,
+        operation=None,
+        removes=removes,
+        adds=tuple(map(_as_add, adds)),
+    )
+
+
+def _files_without(version: Snapshot, other: Snapshot) -> pl.DataFrame:
+    key = ["path", "deletion_vector"]
+    return version.files.join(
+        other.files.select(key), on=key, how="anti", nulls_equal=True, maintain_order="left"
+    )
+
+
+def _as_add(file: RemoveFile) -> AddFile:
+    return AddFile(
+        path=file.path,
+        size=file.size or 0,
+        modification_time=0,
+        partition_values=file.partition_values or {},
+        deletion_vector=file.deletion_vector,
+    )
+
+
+def _by_key(removed: pl.DataFrame, added: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Return removed and added rows with their kinds: rows of one key are an update."""
+    for rows in (removed, added):
+        doubled = rows.filter(pl.struct(keys).is_duplicated())
+        if doubled.height:
+            example = doubled.select(keys).row(0, named=True)
+            msg = f"`key` {keys} does not identify rows: several changed rows have the key {example}"
+            raise InvalidInputError(msg, argument="key", value=keys)
+    parts: list[pl.DataFrame] = []
+    for rows, others, alone, updated in (
+        (removed, added, "delete", "update_preimage"),
+        (added, removed, "insert", "update_postimage"),
+    ):
+        is_alone = rows.join(others, on=keys, how="anti", nulls_equal=True)
+        is_updated = rows.join(others, on=keys, how="semi", nulls_equal=True)
+        parts += [is_alone.with_columns(pl.lit(alone).alias(CHANGE_TYPE))]
+        parts += [is_updated.with_columns(pl.lit(updated).alias(CHANGE_TYPE))]
+    return pl.concat(parts)

@@ -40,8 +40,7 @@ from qbeast_core.support.text import in_lines
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.scan import RowCodec
 from qbeast_core.table.index.counts import KeyCounts, count_keys
-from qbeast_core.table.read.file_scans import all_pages, page_request
-from qbeast_core.table.read.planner import Planner, ScanPlan
+from qbeast_core.table.read.planner import Planner, ScanPlan, all_pages, page_request
 from qbeast_core.table.read.scan import pushed_down, warn_of_sample
 from qbeast_core.tree.keys import CLUSTERED
 

@@ -1,9 +1,9 @@
-"""Scan a snapshot as a Polars LazyFrame: projection, filter, limit and sample are pushed down to pages."""
+"""Scan a snapshot as a LazyFrame with pushdown, or read a number of rows, of the table or of each group."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias
@@ -12,17 +12,24 @@ import numpy as np
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from qbeast_core.errors import EmptySampleWarning, InvalidInputError
+from qbeast_core.errors import EmptySampleWarning, InvalidInputError, check_whole_number, invalid_argument
 from qbeast_core.plan.bounds import trusted_counts
 from qbeast_core.plan.nodes import Nothing, named_columns
 from qbeast_core.plan.predicate import parse_rest
 from qbeast_core.plan.select import RowCount, count_rows, match
-from qbeast_core.plan.weights import ALL_WEIGHTS, Sample, fractions_of, sample_to_weights
+from qbeast_core.plan.weights import ALL_WEIGHTS, Sample, fraction_below, fractions_of, sample_to_weights
 from qbeast_core.support.frames import own_column
 from qbeast_core.support.process import caller_stacklevel
-from qbeast_core.table.read.file_scans import scans_of
-from qbeast_core.table.read.planner import Planner, ScanPlan, log_read, warn_of_full_read
-from qbeast_core.table.read.scan_task import read_scans
+from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
+from qbeast_core.table.read.planner import (
+    Planner,
+    ScanPlan,
+    different_names,
+    log_read,
+    scans_of,
+    warn_of_full_read,
+)
+from qbeast_core.table.read.tasks import read_scans
 
 _Source: TypeAlias = Callable[
     [list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]
@@ -239,3 +246,202 @@ def _log_count(planner: Planner, plan: ScanPlan) -> RowCount | None:
     opposite = Nothing() if plan.predicate is None else parse_rest(plan.predicate, planner.snapshot.schema)
     leaves = match(keeps.table, opposite).within(ALL_WEIGHTS)
     return count_rows(keeps, leaves, files=np.ones_like(keeps.opened), hidden=planner.hidden_rows)
+
+
+# Returns the lowest weights of matching rows below a fraction, ascending, with columns `weight` and `rows`. Returns all
+# weights, or as many as hold the requested rows, and one more.
+LowestWeights: TypeAlias = Callable[[float], pl.DataFrame]
+
+_WEIGHT: Final = own_column("weight")  # the weights of rows, beside their columns
+_MARGIN: Final = 4.0  # standard deviations that the first read adds to the requested rows
+_MIN_GROWTH, _MAX_GROWTH = 2.0, 16.0
+_NO_WEIGHTS: Final = pl.Schema({"weight": pl.Int32, "rows": pl.Int64})
+
+
+def sample_of_rows(
+    planner: Planner, rows: int | None, sample: Sample | None, where: Predicate | None = None
+) -> Sample | None:
+    """Return the sample with a number of rows.
+
+    Without a filter, the number is approximate and based on the log. With a filter, the sample has at least this number
+    of rows: fewer if fewer match, more if the last rows share their index key. The weights of matching rows are read.
+    """
+    if rows is None:
+        return sample
+    refuse_rows(rows, sample)
+    if where is None:
+        return sample_of_table(planner, rows)
+    condition = condition_of(where, planner.snapshot.schema).expr
+    pushed, columns = pushed_down(planner.snapshot.schema, condition, planner.hashed)
+    plan_of = planner.of_filter(pushed)
+
+    def lowest(fraction: float) -> pl.DataFrame:
+        plan = plan_of(fraction)
+        keep = replace(planner.row_filter(plan, columns), weight_column=_WEIGHT)
+        frames = read_scans(scans_of(planner, plan), keep, planner.files)
+        return _lowest((frame.filter(condition)[_WEIGHT] for frame in frames), rows)
+
+    with evaluating(where):
+        return fraction_of_matches(rows, max_rows(planner, plan_of(None)), lowest)
+
+
+def sample_of_table(planner: Planner, rows: int) -> float:
+    """Return the fraction of a table with about this number of rows, based on the log."""
+    total = planner.snapshot.counted_rows - int(planner.hidden_rows.counts.sum())
+    return min(rows / total, 1.0) if total > 0 else 1.0
+
+
+def fraction_of_matches(rows: int, maximum: int | None, lowest: LowestWeights) -> float:
+    """Return the minimum fraction with a number of matching rows; 1.0 if fewer match.
+
+    `maximum` is the maximum number of matching rows, if known. The fraction ends at the next weight of a matching row,
+    so that 1 over the fraction is the sampling weight of each row.
+
+    >>> weights = pl.DataFrame({"weight": range(-2**31, 2**31, 2**28), "rows": [1] * 16})
+    >>> round(fraction_of_matches(4, 100, lambda fraction: weights.head(int(fraction * 16))), 6)
+    0.25
+    """
+    if rows == 0 or (maximum is not None and maximum <= rows):
+        return min(float(rows), 1.0)
+    target = rows + 1 + _MARGIN * rows**0.5
+    fraction = 1.0 if maximum is None else min(target / maximum, 1.0)
+    while True:
+        weights = lowest(fraction)
+        needed = _needed(weights, rows)
+        if weights.height > needed:
+            return fraction_below(int(weights["weight"][needed]))
+        if fraction == 1.0:
+            return 1.0
+        growth = target / max(int(weights["rows"].sum()), 1)
+        fraction = min(fraction * min(max(growth, _MIN_GROWTH), _MAX_GROWTH), 1.0)
+
+
+def refuse_rows(rows: object, sample: Sample | None) -> None:
+    """Raise unless `rows` is a whole number and `sample` is None."""
+    if sample is not None:
+        msg = "`rows` and `sample` cannot be combined. Pass one of them."
+        raise InvalidInputError(msg, argument="rows")
+    check_whole_number("rows", rows, 0)
+
+
+def _lowest(parts: Iterable[pl.Series], rows: int) -> pl.DataFrame:
+    """Count the rows of each weight. Keep only the lowest weights that are needed."""
+    lowest = pl.DataFrame(schema=_NO_WEIGHTS)
+    for weights in parts:
+        counts = (
+            pl.DataFrame({"weight": weights}).group_by("weight").agg(pl.len().cast(pl.Int64).alias("rows"))
+        )
+        both = pl.concat([lowest, counts]).group_by("weight").agg(pl.col("rows").sum()).sort("weight")
+        lowest = both.head(_needed(both, rows) + 1)
+    return lowest
+
+
+def _needed(weights: pl.DataFrame, rows: int) -> int:
+    """Return the number of weights that hold the rows, or more than there are if all are not enough."""
+    return int((weights["rows"].cum_sum() < rows).sum()) + 1
+
+
+_GROUP_WEIGHT: Final = own_column("weight")
+_COUNT, _QUOTA, _FRACTION = own_column("count"), own_column("quota"), own_column("fraction")
+_PLACE: Final = own_column("place")
+
+# A sample for a group has this many standard deviations of rows more than it needs.
+_GROUP_MARGIN: Final = 4.0
+_GROWTH: Final = 8
+
+
+def read_strata(
+    planner: Planner,
+    condition: pl.Expr | None,
+    columns: Sequence[str],
+    rows: int,
+    by: str | Sequence[str],
+    *,
+    expand: bool,
+) -> pl.DataFrame:
+    """Return equal numbers of random rows of each group, `rows` in all. Small groups give all of their rows."""
+    check_whole_number("rows", rows, 1)
+    groups = different_names(
+        [by] if isinstance(by, str) else by, list(planner.snapshot.schema), argument="by"
+    )
+    if expand:
+        sampling_weight(planner, None)  # raises if the table has a column of this name
+    wanted = _quotas(_counted(planner, condition, groups), rows)
+    read = list(dict.fromkeys([*columns, *groups]))
+    found = [pl.DataFrame(schema={name: planner.snapshot.schema[name] for name in columns})]
+    found[0] = found[0].with_columns(pl.Series(SAMPLING_WEIGHT, [], pl.Float64))
+    is_all = False
+    while wanted.height and not is_all:
+        fraction = min(float(wanted[_FRACTION].min()) * _GROWTH, 1.0)  # type: ignore[arg-type]
+        tier = wanted.filter(pl.col(_FRACTION) <= fraction)
+        chosen = _lowest_of_groups(planner, condition, read, tier, groups=groups, fraction=fraction)
+        is_all = fraction == 1.0
+        counts = chosen.group_by(groups).len(_PLACE)
+        full = tier.join(counts, on=groups, nulls_equal=True)
+        full = full.filter((pl.col(_PLACE) >= pl.col(_QUOTA)) | is_all)
+        complete = chosen.join(full.select(groups), on=groups, how="semi", nulls_equal=True)
+        found.append(complete.select(*columns, pl.col(_COUNT).truediv(pl.col(_QUOTA)).alias(SAMPLING_WEIGHT)))
+        wanted = wanted.join(full, on=groups, how="anti", nulls_equal=True).with_columns(
+            pl.col(_FRACTION).clip(lower_bound=fraction)
+        )
+    frame = pl.concat(found)
+    return frame if expand else frame.drop(SAMPLING_WEIGHT)
+
+
+def _counted(planner: Planner, condition: pl.Expr | None, groups: list[str]) -> pl.DataFrame:
+    """Return the number of matching rows of each group."""
+    plan = planner.plan(condition, None)
+    frames = read_scans(scans_of(planner, plan), planner.row_filter(plan, groups), planner.files)
+    counts = [frame.group_by(groups).len(_COUNT) for frame in frames]
+    if not counts:
+        return pl.DataFrame(
+            schema={**{name: planner.snapshot.schema[name] for name in groups}, _COUNT: pl.Int64}
+        )
+    return pl.concat(counts).group_by(groups).agg(pl.col(_COUNT).cast(pl.Int64).sum()).sort(groups)
+
+
+def _quotas(counts: pl.DataFrame, rows: int) -> pl.DataFrame:
+    """Return how many rows to take of each group, and the fraction of the table to read for them."""
+    if counts.height > rows:
+        problem = f"must be at least the number of groups, {counts.height:,}"
+        invalid_argument("rows", problem, value=rows)
+    sizes, left = counts[_COUNT].sort(), rows
+    quota = 0
+    for number, size in enumerate(sizes):  # small groups leave rows to the others
+        quota = left // (len(sizes) - number)
+        if size >= quota:
+            break
+        left -= size
+    taken = pl.min_horizontal(pl.col(_COUNT), pl.lit(quota)).cast(pl.Int64)
+    needed = (pl.col(_QUOTA) + _GROUP_MARGIN * pl.col(_QUOTA).sqrt()) / pl.col(_COUNT)
+    is_all = pl.col(_QUOTA) == pl.col(_COUNT)
+    return counts.with_columns(taken.alias(_QUOTA)).with_columns(
+        pl.when(is_all).then(1.0).otherwise(needed.clip(upper_bound=1.0)).alias(_FRACTION)
+    )
+
+
+def _lowest_of_groups(
+    planner: Planner,
+    condition: pl.Expr | None,
+    columns: list[str],
+    tier: pl.DataFrame,
+    *,
+    groups: list[str],
+    fraction: float,
+) -> pl.DataFrame:
+    """Return the rows with the lowest weights of some groups in a sample: as many as their quotas, or fewer."""
+    keys = pl.struct(groups) if len(groups) > 1 else pl.col(groups[0])
+    listed = tier.select(keys.alias(_PLACE))[_PLACE]
+    belongs = keys.is_in(listed.implode(), nulls_equal=True)
+    plan = planner.plan(belongs if condition is None else condition & belongs, fraction)
+    log_read(planner, plan, fraction)
+    keep = replace(planner.row_filter(plan, columns), weight_column=_GROUP_WEIGHT)
+    place = pl.col(_GROUP_WEIGHT).rank("ordinal").over(groups)
+    kept = pl.DataFrame(
+        schema={**{name: planner.snapshot.schema[name] for name in columns}, _GROUP_WEIGHT: pl.Int32}
+    )
+    kept = kept.join(tier, on=groups, nulls_equal=True)
+    for frame in read_scans(scans_of(planner, plan), keep, planner.files):
+        both = pl.concat([kept, frame.join(tier, on=groups, nulls_equal=True).select(kept.columns)])
+        kept = both.filter(place <= pl.col(_QUOTA))
+    return kept

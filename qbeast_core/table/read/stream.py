@@ -14,13 +14,11 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
-from qbeast_core.errors import (
-    InvalidInputError,
-    UnsupportedTableError,
-    invalid_argument,
-)
-from qbeast_core.table.read.changed_files import ChangeReader, ChangeTask, CommitChanges
+from qbeast_core.errors import InvalidInputError, UnsupportedTableError, invalid_argument
 from qbeast_core.table.read.changes import (
+    ChangeReader,
+    ChangeTask,
+    CommitChanges,
     change_reader,
     changes_of_commit,
     commits_between,

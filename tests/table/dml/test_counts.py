@@ -26,7 +26,7 @@ from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.engine.local import MEMORY
 from qbeast_core.table.engine.sources import FrameSource
 from qbeast_core.table.index import live_index as state_module
-from qbeast_core.table.read import scan_task
+from qbeast_core.table.read import tasks as scan_task
 from qbeast_core.table.rewrite import optimize as optimize_module
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
 from qbeast_core.table.snapshot import snapshot as snapshot_module

@@ -17,8 +17,8 @@ import qbeast
 from qbeast_core.plan.weights import ALL_WEIGHTS, FileDraw, Stretch, WeightRange
 from qbeast_core.table.estimate.question import Limits, question_of
 from qbeast_core.table.estimate.reading import Reading
-from qbeast_core.table.read.file_scans import scan_tasks, scans_of
-from qbeast_core.table.read.scan_task import read_scans
+from qbeast_core.table.read.planner import scan_tasks, scans_of
+from qbeast_core.table.read.tasks import read_scans
 from tests.helpers import deletion_vectors
 from tests.helpers.examples import examples
 

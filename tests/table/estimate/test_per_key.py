@@ -18,7 +18,7 @@ import qbeast
 from qbeast_core.table.estimate.question import Limits, question_of
 from qbeast_core.table.estimate.reading import Reading
 from qbeast_core.table.estimate.summing import split_plan
-from qbeast_core.table.read.file_scans import scan_tasks
+from qbeast_core.table.read.planner import scan_tasks
 from qbeast_core.tree.grid import frame_weights
 from tests.helpers.examples import examples
 from tests.helpers.tables import assert_same_rows, folder, sampled, small_files

@@ -18,8 +18,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.log.actions import AddFile
-from qbeast_core.table.read.changed_files import CommitChanges
-from qbeast_core.table.read.changes import plan_frame
+from qbeast_core.table.read.changes import CommitChanges, plan_frame
 from tests.helpers.examples import examples
 from tests.helpers.tables import assert_same_rows, folder, small_files
 

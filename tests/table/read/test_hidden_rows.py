@@ -12,8 +12,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.table.read.file_scans import scans_of
-from qbeast_core.table.read.scan_task import read_scans
+from qbeast_core.table.read.planner import scans_of
+from qbeast_core.table.read.tasks import read_scans
 from tests.helpers.deletion_vectors import delete
 
 COUNT = 50_000

@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.io.store import LocalStore
-from qbeast_core.table.read import matching_pages
+from qbeast_core.table.read import tasks as matching_pages
 from tests.helpers.small_files import resized
 
 COUNT = 12_000

@@ -9,7 +9,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.table.read.net_rows import SignedRows, net_rows
+from qbeast_core.table.read.changes import SignedRows, net_rows
 from tests.helpers.examples import examples
 
 SCHEMA = {"a": pl.Int64, "b": pl.String, "c": pl.List(pl.Int64)}

@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.read.training import shuffled
-from qbeast_core.table.read.training.scattered import ScatteredRows
+from qbeast_core.table.read import shuffled
+from qbeast_core.table.read.shuffled import ScatteredRows
 from tests.helpers.examples import examples
 from tests.helpers.small_files import small_files
 

@@ -19,8 +19,7 @@ from qbeast_core.table.dml.merge.match_rows import MergedPlaces
 from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedRows, MergeRules, NewKeys
 from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.engine.row_change import AddedRows, FrameRows, RowChange
-from qbeast_core.table.read.file_scans import scans_of
-from qbeast_core.table.read.planner import Planner, ScanPlan
+from qbeast_core.table.read.planner import Planner, ScanPlan, scans_of
 from qbeast_core.table.snapshot.hidden_rows import UNKNOWN
 from qbeast_core.table.snapshot.snapshot import Snapshot
 

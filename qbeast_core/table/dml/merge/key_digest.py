@@ -13,7 +13,7 @@ from qbeast_core.errors import InputChangedError
 from qbeast_core.plan.nodes import Node, Nothing, Operand, Unknown, all_of, compare, is_in
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.dml.merge.merge_rules import MergeRules
-from qbeast_core.table.read.scan_task import RowFilter
+from qbeast_core.table.read.tasks import RowFilter
 from qbeast_core.tree.grid import frame_weights
 
 

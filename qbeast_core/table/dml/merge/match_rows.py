@@ -18,7 +18,7 @@ from qbeast_core.support.frames import join_equal, own_column
 from qbeast_core.table.data.scan import FileScan, TableFiles
 from qbeast_core.table.dml.find_rows import AT_ONCE, PLACE
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
-from qbeast_core.table.read.scan_task import RowFilter, read_scans
+from qbeast_core.table.read.tasks import RowFilter, read_scans
 
 # Name of a column that numbers rows of the table.
 ROW: Final = own_column("row")

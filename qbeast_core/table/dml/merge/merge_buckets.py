@@ -41,9 +41,8 @@ from qbeast_core.table.engine.local import LocalEngine
 from qbeast_core.table.engine.row_change import SUFFIX, StoredPart, StoredRows, as_bytes
 from qbeast_core.table.engine.sources import FrameSource
 from qbeast_core.table.engine.spill import PlacedBatch, Spill, SpilledRange, identity, map_ahead
-from qbeast_core.table.read.file_scans import scans_of
-from qbeast_core.table.read.planner import Planner
-from qbeast_core.table.read.scan_task import read_scans
+from qbeast_core.table.read.planner import Planner, scans_of
+from qbeast_core.table.read.tasks import read_scans
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _COPIES: Final = 8  # copies of a source in memory: fitted, joined, assigned to columns of the table

@@ -20,7 +20,7 @@ from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
 from qbeast_core.table.dml.merge.match_rows import ROW, SOURCE_ROW, MatchRows, Verdict, judge
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.engine.row_change import RowChange, RowFunction, RowImages, UniformChange, load_rows
-from qbeast_core.table.read.scan_task import RowFilter
+from qbeast_core.table.read.tasks import RowFilter
 
 
 @dataclass(frozen=True, slots=True, eq=False)

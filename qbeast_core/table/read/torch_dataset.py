@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.table.read.training.shuffled import Order, ShuffledBatches
+from qbeast_core.table.read.shuffled import Order, ShuffledBatches
 
 # Not installed where types are checked.
 torch: Any = import_module("torch")

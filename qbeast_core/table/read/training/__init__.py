@@ -1,1 +1,0 @@
-"""Rows for models: shuffled batches, datasets of PyTorch, disjoint parts, and equal numbers of each group."""
