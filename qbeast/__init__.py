@@ -80,7 +80,7 @@ if _typing.TYPE_CHECKING:
     from qbeast_core.table.read.tasks import ScanTask
     from qbeast_core.table.rewrite.optimize import OptimizeResult
     from qbeast_core.table.table import Table
-    from qbeast_core.table.write.write_rows import WriteResult
+    from qbeast_core.table.write.write import WriteResult
 
 __all__ = [
     "AddedColumnWarning",
@@ -189,7 +189,7 @@ _HOMES = {
     "qbeast_core.table.read.shuffled": ("ShuffledBatches",),
     "qbeast_core.table.rewrite.optimize": ("OptimizeResult",),
     "qbeast_core.table.table": ("Table",),
-    "qbeast_core.table.write.write_rows": ("WriteResult",),
+    "qbeast_core.table.write.write": ("WriteResult",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from qbeast_core.table.estimate.question_expressions import Expressions
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.index.revision import IndexColumns
-    from qbeast_core.table.write.found_table import Mode
-    from qbeast_core.table.write.key_columns import PartitionBy, SampleBy
-    from qbeast_core.table.write.options import ColumnStats, Compression
-    from qbeast_core.table.write.write_rows import WriteResult
+    from qbeast_core.table.write.options import ColumnStats, Compression, Mode, PartitionBy, SampleBy
+    from qbeast_core.table.write.write import WriteResult
 
 
 @changing
@@ -208,7 +206,7 @@ def write_table(
     from qbeast_core.table.engine.local import local_engine
     from qbeast_core.table.engine.sources import open_source
     from qbeast_core.table.write.options import WriteOptions, metadata_of
-    from qbeast_core.table.write.write_rows import write_rows
+    from qbeast_core.table.write.write import write_rows
 
     options = WriteOptions(
         columns=columns,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.maintenance.convert import ConvertResult
     from qbeast_core.table.maintenance.removal import DropResult
     from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
-    from qbeast_core.table.write.key_columns import SampleBy
+    from qbeast_core.table.write.options import SampleBy
 
 
 @changing

@@ -21,8 +21,7 @@ from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.support.process import ProgressLike, callback_of, shows_progress
 from qbeast_core.table.engine.engine import Source
 from qbeast_core.table.read.planner import TASK_BYTES
-from qbeast_core.table.write.found_table import Mode
-from qbeast_core.table.write.options import WriteOptions, metadata_of
+from qbeast_core.table.write.options import Mode, WriteOptions, metadata_of
 from qbeast_spark_bridge.catalog import plan_views
 from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource
 from qbeast_spark_bridge.engine.tasks import arrow_schema, rows_of_tasks

@@ -27,8 +27,7 @@ from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.scan import known_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.table import Table, open_version
-from qbeast_core.table.write.key_columns import SampleBy
-from qbeast_core.table.write.options import WriteOptions, metadata_of
+from qbeast_core.table.write.options import SampleBy, WriteOptions, metadata_of
 from qbeast_spark_bridge.catalog import located, plan_views
 from qbeast_spark_bridge.changes import change_tasks
 from qbeast_spark_bridge.engine.engine import SparkEngine

@@ -15,10 +15,16 @@ from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.dml.replace_where import replace_where
 from qbeast_core.table.index.revision import IndexColumns
-from qbeast_core.table.write.found_table import Mode
-from qbeast_core.table.write.key_columns import PartitionBy, SampleBy
-from qbeast_core.table.write.options import ColumnStats, Compression, WriteOptions, metadata_of
-from qbeast_core.table.write.write_rows import WriteResult, write_rows
+from qbeast_core.table.write.options import (
+    ColumnStats,
+    Compression,
+    Mode,
+    PartitionBy,
+    SampleBy,
+    WriteOptions,
+    metadata_of,
+)
+from qbeast_core.table.write.write import WriteResult, write_rows
 from qbeast_spark_bridge.catalog import located, plan_views
 from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource, persisted
 from qbeast_spark_bridge.engine.kept_rows import SparkKeeper

@@ -14,8 +14,7 @@ from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.support.process import ProgressLike, Resources, callback_of, shows_progress
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.engine.local import local_engine
-from qbeast_core.table.write.found_table import Mode
-from qbeast_core.table.write.options import WriteOptions, metadata_of
+from qbeast_core.table.write.options import Mode, WriteOptions, metadata_of
 
 __all__ = ["import_carbondata", "open_carbondata", "read_carbondata", "scan_carbondata"]
 

@@ -19,7 +19,7 @@ from qbeast_core.table.data.frames import within
 from qbeast_core.table.data.schema import lost_columns
 from qbeast_core.table.engine.engine import Engine, Source
 from qbeast_core.table.write.options import WriteOptions
-from qbeast_core.table.write.write_rows import WriteResult, write_rows
+from qbeast_core.table.write.write import WriteResult, write_rows
 
 # The present rows in one commit, or one commit per load in the table's history.
 WhichSegments: TypeAlias = Literal["current", "history"]

@@ -68,7 +68,7 @@ class AppendWriter:
     ) -> None:
         """Publish the rows of all tasks in one commit, on the driver."""
         use_task_cores()
-        from qbeast_core.table.write.append_by_tasks import publish_parts
+        from qbeast_core.table.write.by_tasks import publish_parts
 
         freeze_modules()
         task = pickle.loads(self.context)  # noqa: S301 -- our own bytes
@@ -107,7 +107,7 @@ class BatchWriter(AppendWriter, DataSourceArrowWriter):
 @changing
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
     """Return the writer of ``df.write.format("qbeast").mode("append" or "overwrite").save(path)``."""
-    from qbeast_core.table.write.append_by_tasks import begin_write
+    from qbeast_core.table.write.by_tasks import begin_write
     from qbeast_core.table.write.options import WriteOptions
     from qbeast_spark_bridge.spark_schema import empty_frame
 
@@ -143,8 +143,8 @@ def _optimize(location: Location) -> None:
 
 
 def append_context(options: Mapping[str, str], schema: StructType) -> bytes:
-    """Check the table before the tasks start; see `qbeast_core.table.write.append_by_tasks.begin_append`."""
-    from qbeast_core.table.write.append_by_tasks import begin_append
+    """Check the table before the tasks start; see `qbeast_core.table.write.by_tasks.begin_append`."""
+    from qbeast_core.table.write.by_tasks import begin_append
     from qbeast_spark_bridge.spark_schema import empty_frame
 
     return pickle.dumps(begin_append(location_of(options), empty_frame(schema)))

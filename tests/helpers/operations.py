@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 import qbeast
 from qbeast_core.io.location import open_store
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from qbeast_core.table.write.append_by_tasks import begin_append, publish_parts
+from qbeast_core.table.write.by_tasks import begin_append, publish_parts
 from tests.golden.appends import copy_of
 from tests.golden.collection import find
 from tests.helpers.change_feed import enable_feed

@@ -18,7 +18,7 @@ from qbeast_core.table.engine.files import PlacedFile, PlaceTask, PlainTask, Sum
 from qbeast_core.table.engine.row_change import NO_ROWS
 from qbeast_core.table.engine.sources import FilesSource
 from qbeast_core.table.write.options import WriteOptions
-from qbeast_core.table.write.write_rows import WriteResult, write_rows
+from qbeast_core.table.write.write import WriteResult, write_rows
 from qbeast_core.tree.summary import IndexSummary, SampleLimits, domain_limits, merge_summaries
 
 Place = Callable[[PlaceTask, Sequence[pl.DataFrame]], Sequence[PlacedFile]]

@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.plan.weights import Sample
-from qbeast_core.table.write.write_rows import WriteResult
+from qbeast_core.table.write.write import WriteResult
 from qbeast_core.tree.grid import frame_weights
 from tests.helpers.small_files import TINY, resized, small_files
 from tests.helpers.strategies import ROW, Case

@@ -20,7 +20,7 @@ from pyspark.taskcontext import TaskContext
 
 import qbeast_spark_bridge as bridge
 from qbeast_core.errors import QbeastError
-from qbeast_core.table.write import write_rows as write_module
+from qbeast_core.table.write import write as write_module
 from qbeast_spark_bridge.engine import engine
 from qbeast_spark_bridge.engine import first_pass as pass_one
 from qbeast_spark_bridge.worker import transport as pass_two

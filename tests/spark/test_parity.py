@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from qbeast_core.table.write.write_rows import WriteResult
+    from qbeast_core.table.write.write import WriteResult
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 Engine = Literal["spark", "polars"]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.table import commit as commit_module
-from qbeast_core.table.write.append_by_tasks import begin_append, publish_parts
+from qbeast_core.table.write.by_tasks import begin_append, publish_parts
 from tests.helpers.examples import examples
 from tests.helpers.scattering import scatter
 from tests.helpers.tables import assert_same_rows, folder, sampled, small_files

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from qbeast_core.support.process import ProgressCallback
-    from qbeast_core.table.write.found_table import Mode
+    from qbeast_core.table.write.options import Mode
 
 _FORMATS: Final = ("parquet", "csv", "jsonl", "arrow", "delta")
 

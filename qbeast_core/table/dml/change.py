@@ -27,8 +27,7 @@ from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.engine.local import MEMORY
 from qbeast_core.table.index.live_index import Index
-from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
-from qbeast_core.table.rewrite.replace import refuse_copies, replace_rows
+from qbeast_core.table.rewrite.replace import publish_replaced, refuse_copies, replace_rows, with_attempts
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh, with_schema
 from qbeast_core.table.write.options import check_txn, is_applied, metadata_of
 

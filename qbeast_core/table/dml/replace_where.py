@@ -31,10 +31,9 @@ from qbeast_core.table.engine.sources import FrameSource, required_columns
 from qbeast_core.table.index.counts import counts_of
 from qbeast_core.table.index.revision import resolve_specs
 from qbeast_core.table.snapshot.snapshot import Snapshot, with_metadata
-from qbeast_core.table.write.found_table import find_target_once_created
-from qbeast_core.table.write.options import WriteOptions, check_options
+from qbeast_core.table.write.options import WriteOptions, check_options, find_target_once_created
 from qbeast_core.table.write.planned_table import PlannedTable, prepare
-from qbeast_core.table.write.write_rows import MAX_CREATIONS, WriteResult, with_numbers_of_table, write_rows
+from qbeast_core.table.write.write import MAX_CREATIONS, WriteResult, with_numbers_of_table, write_rows
 
 # Copies of the rows in memory: as given, fitted, written.
 _COPIES: Final = 4

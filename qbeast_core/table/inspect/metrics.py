@@ -15,8 +15,7 @@ from qbeast_core.support.frames import html_of
 from qbeast_core.support.text import in_lines
 from qbeast_core.table.index.counts import counts_of
 from qbeast_core.table.index.live_index import Index
-from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, choose_files
-from qbeast_core.table.rewrite.grouping import opened_shares, shares_text
+from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, choose_files, opened_shares, shares_text
 
 _SPREADS: Final = ("rows_per_cube", "rows_per_block", "bytes_per_file", "blocks_per_cube", "blocks_per_file")
 _SHOWN: Final = ("min", "q1", "median", "q3", "max", "mean", "std")

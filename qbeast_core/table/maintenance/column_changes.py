@@ -25,7 +25,7 @@ from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.index.counts import refuse_unindexed
 from qbeast_core.table.maintenance.metadata import result_of
 from qbeast_core.table.maintenance.widen import rewrite_all
-from qbeast_core.table.rewrite.publish import with_attempts
+from qbeast_core.table.rewrite.replace import with_attempts
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh, with_metadata
 
 _CONSTRAINT: Final = "delta.constraints."

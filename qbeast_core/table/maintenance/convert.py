@@ -39,9 +39,8 @@ from qbeast_core.table.index.revision import (
 )
 from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, find_parquet
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
-from qbeast_core.table.write.key_columns import sampling_key
-from qbeast_core.table.write.options import WriteOptions, check_options
-from qbeast_core.table.write.waiting import indexed_metadata
+from qbeast_core.table.write.by_tasks import indexed_metadata
+from qbeast_core.table.write.options import WriteOptions, check_options, sampling_key
 
 _DEFAULT: Final[BlocksDialect] = "documented"
 

@@ -24,8 +24,7 @@ from qbeast_core.table.data.schema import name_problems, refuse_feed_columns
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan import scan
 from qbeast_core.table.snapshot.snapshot import Snapshot, warn_of_added_columns
-from qbeast_core.table.write.key_columns import with_importance
-from qbeast_core.table.write.options import check_importance
+from qbeast_core.table.write.options import check_importance, with_importance
 
 _TYPES: Final = (
     'must map names to types: of Polars {"price": pl.Float64}, of Arrow {"price": pa.float64()}, or names '

@@ -39,12 +39,10 @@ from qbeast_core.table.index.revision import (
 )
 from qbeast_core.table.read.planner import TASK_BYTES, Planner, scan_tasks
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
-from qbeast_core.table.rewrite.publish import with_attempts
-from qbeast_core.table.rewrite.replace import refuse_copies
+from qbeast_core.table.rewrite.replace import refuse_copies, with_attempts
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
-from qbeast_core.table.write.key_columns import with_importance
-from qbeast_core.table.write.options import WriteOptions, check_options
-from qbeast_core.table.write.waiting import indexed_metadata
+from qbeast_core.table.write.by_tasks import indexed_metadata
+from qbeast_core.table.write.options import WriteOptions, check_options, with_importance
 from qbeast_core.tree.fit import ColumnBounds, IndexWish, default_cube_size, first_revision, keeps_kind
 from qbeast_core.tree.summary import IndexSummary, merge_summaries, summarise, summarise_ends
 

@@ -32,8 +32,13 @@ from qbeast_core.table.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.maintenance.metadata import result_of, types_of
-from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
-from qbeast_core.table.rewrite.replace import Replacement, refuse_copies, replace_rows
+from qbeast_core.table.rewrite.replace import (
+    Replacement,
+    publish_replaced,
+    refuse_copies,
+    replace_rows,
+    with_attempts,
+)
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh, with_schema
 
 _WIDENING: Final = "CHANGE COLUMNS"

@@ -28,15 +28,22 @@ from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.engine.local import MEMORY
 from qbeast_core.table.index.counts import refuse_unindexed
 from qbeast_core.table.index.live_index import STAGED, Index
-from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, Choice, Scope, choose_files
-from qbeast_core.table.rewrite.grouping import opened_shares, shares_text
-from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
+from qbeast_core.table.rewrite.candidates import (
+    DEFAULT_SCOPE,
+    Choice,
+    Scope,
+    choose_files,
+    opened_shares,
+    shares_text,
+)
 from qbeast_core.table.rewrite.replace import (
     Placement,
     Replaced,
     Replacement,
+    publish_replaced,
     refuse_copies,
     replace_rows,
+    with_attempts,
 )
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.tree.pages import WORTH

@@ -1,36 +1,317 @@
-"""The options of a write, and their validation."""
+"""The options of a write, checked against the table at its path: mode, partitions, sampling key."""
 
 from __future__ import annotations
 
 import json
 import math
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from numbers import Real
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, check_choice, invalid_argument
-from qbeast_core.log.protocol import CHANGE_FEED, COMPRESSION, DELETION_VECTORS, stored_codec
+from qbeast_core.errors import (
+    InvalidInputError,
+    NotQbeastTableError,
+    TableExistsError,
+    TableNotFoundError,
+    check_choice,
+    invalid_argument,
+    unknown_columns,
+)
+from qbeast_core.io.location import Location
+from qbeast_core.log.actions import Metadata
+from qbeast_core.log.columns import StoredColumns
+from qbeast_core.log.protocol import CHANGE_FEED, COMPRESSION, DELETION_VECTORS, check_writable, stored_codec
 from qbeast_core.space.values import NumberColumn, number_values
-from qbeast_core.spec.blocks import BlocksDialect
-from qbeast_core.spec.table_config import MAX_IMPORTANCE
+from qbeast_core.spec.blocks import WEIGHT_COLUMN, BlocksDialect
+from qbeast_core.spec.table_config import MAX_IMPORTANCE, SAMPLE_BY, TableConfig
 from qbeast_core.support.process import ProgressCallback
-from qbeast_core.support.text import did_you_mean
+from qbeast_core.support.sizing import sizing
+from qbeast_core.support.text import convert_call, did_you_mean
 from qbeast_core.table.data.expressions import Predicate
-from qbeast_core.table.data.schema import SchemaMode
-from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.write.found_table import Mode
-from qbeast_core.table.write.key_columns import PartitionBy, SampleBy
+from qbeast_core.table.data.schema import LOG_DIRECTORY, SchemaMode, listed_names, log_instead
+from qbeast_core.table.snapshot.log_files import commit_path
+from qbeast_core.table.snapshot.snapshot import Snapshot, newest_snapshot
 from qbeast_core.tree.fit import ColumnBounds
-from qbeast_core.tree.grid import to_index_column
+from qbeast_core.tree.grid import can_be_hashed, to_index_column
 
 if TYPE_CHECKING:
     from qbeast_core.table.index.revision import IndexColumns
+
+
+_PAUSE_S: Final = 0.05
+
+Mode: TypeAlias = Literal["error", "append", "overwrite", "ignore"]
+
+
+def find_target(location: Location, mode: Mode) -> Snapshot | None:
+    """Return the table that a write of this mode works on; None: it creates one."""
+    uri = location.uri
+    try:
+        snapshot = newest_snapshot(location)
+    except TableNotFoundError as error:
+        _refuse_what_is_there(location, error)
+        return None
+    if mode == "error":
+        cure = 'Use mode="append", mode="overwrite" or mode="ignore", or choose another path.'
+        msg = f"a table is at {uri!r} already. {cure}"
+        raise TableExistsError(msg, path=uri, argument="mode")
+    if mode == "ignore":
+        return snapshot
+    config = snapshot.config
+    if mode == "append" and not (config.is_indexed or config.is_left_unindexed):
+        msg = (
+            f"{uri!r} is a Delta table without Qbeast index. Convert it ({convert_call(uri)}), or "
+            'write to another path, or replace it with mode="overwrite".'
+        )
+        raise NotQbeastTableError(msg, path=uri)
+    check_writable(snapshot.protocol, snapshot.metadata, mode=mode, path=uri)
+    return snapshot
+
+
+def find_target_once_created(location: Location, mode: Mode) -> Snapshot | None:
+    """Return the table that a write works on, as `find_target` does, but wait for one that is being created.
+
+    The files of a first write are in the folder before its log is, and look like those of a writer that died. So
+    a write that may follow waits for the log while something happens in the folder, and ten seconds more.
+    """
+    try:
+        return find_target(location, mode)
+    except TableExistsError:
+        root = location.store.local_root
+        if mode == "error" or root is None or not _may_be_underway(root) or not _created(root):
+            raise
+    return find_target(location, mode)
+
+
+def _may_be_underway(root: Path) -> bool:
+    return root.is_dir() and all(_is_id(path.stem) or _is_ours(path) for path in root.glob("*.parquet"))
+
+
+def _is_id(name: str) -> bool:
+    """Return whether a file has a name as ours have: our files for JVMs lack the hidden column."""
+    try:
+        return str(uuid.UUID(name)) == name
+    except ValueError:
+        return False
+
+
+def _created(root: Path) -> bool:
+    """Wait while files in the folder change; return whether there is a log in the end."""
+    seen, patience = 0.0, time.monotonic()
+    while not (root / commit_path(0)).exists():
+        newest = max(_times(root), default=0.0)
+        if newest != seen:
+            # Counted from the last change: files that were left long ago cause no wait.
+            seen, patience = newest, time.monotonic() + sizing().quiet_s - max(time.time() - newest, 0.0)
+        if time.monotonic() >= patience:
+            return False
+        time.sleep(_PAUSE_S)
+    return True
+
+
+def _times(root: Path) -> Iterator[float]:
+    """Yield when each thing in the folder and its log was changed, seconds since 1970 UTC."""
+    for folder in (root, root / LOG_DIRECTORY):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            for path in (folder, *folder.iterdir()):
+                with suppress(FileNotFoundError):
+                    yield path.stat().st_mtime
+
+
+def _refuse_what_is_there(location: Location, error: TableNotFoundError) -> None:
+    """Raise if the place holds a file, or data without a Delta log."""
+    uri = location.uri
+    if log_instead(uri) is not None:
+        raise error
+    root = location.store.local_root
+    if root is None or not root.exists():
+        return
+    files = list(root.glob("*.parquet"))
+    if not root.is_dir():
+        msg = f"{uri!r} is a file, not a folder. Choose another path."
+    elif files and all(map(_is_ours, files)):
+        msg = (
+            f"{uri!r} holds data files of a table, but no log that names them: an interrupted write left them, or the "
+            "log was lost. Delete them if nobody needs them, or choose another path."
+        )
+    elif files or (root / LOG_DIRECTORY).exists():
+        msg = (
+            f"{uri!r} holds files but no readable Delta table. Convert it to a table first "
+            f"({convert_call(uri)}), or choose an empty place."
+        )
+    else:
+        return
+    raise TableExistsError(msg, path=uri) from error
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether this library wrote a Parquet file."""
+    try:
+        return WEIGHT_COLUMN in pl.read_parquet_schema(path)
+    except (pl.exceptions.PolarsError, OSError):
+        return False
+
+
+# Names of the columns of a sampling key, or the name of one.
+SampleBy: TypeAlias = Sequence[str] | str
+
+_SAMPLE_BY: Final = "sample_by"
+
+
+def sampling_key(
+    requested: SampleBy | None,
+    schema: pl.Schema,
+    *,
+    now: tuple[str, ...] | None,
+    may_change: bool,
+    dialect: BlocksDialect,
+    sample_column: str | None = None,
+) -> tuple[str, ...]:
+    """Return the sampling key of a table of these columns after a write. Empty: the indexed columns.
+
+    `now` is that of the table, None for a new table. Without a request, a table keeps its sampling key.
+    """
+    names = (now or ()) if requested is None else listed_names(requested, _SAMPLE_BY)
+    if now is not None and names != now and not may_change:
+        has = f"has the sampling key {list(now)}" if now else "has no sampling key"
+        msg = (
+            f"the table {has}, not {list(names)}. Leave `{_SAMPLE_BY}` out, or replace the rows with "
+            'mode="overwrite".'
+        )
+        raise InvalidInputError(msg, argument=_SAMPLE_BY, value=list(names))
+    if names:
+        _check_key(names, schema, dialect, sample_column)
+    return names
+
+
+def with_sampling_key(metadata: Metadata, names: tuple[str, ...]) -> Metadata:
+    """Return the metadata with this sampling key, by the names of columns in files."""
+    if not names and SAMPLE_BY not in metadata.configuration:
+        return metadata
+    columns = StoredColumns.of(metadata)
+    config = TableConfig.from_configuration(metadata.configuration)
+    stored = tuple(columns.stored_name(name) for name in names)
+    if stored == config.sample_by:
+        return metadata
+    return metadata.model_copy(update={"configuration": config.with_sample_by(stored).to_configuration()})
+
+
+def with_importance(metadata: Metadata, importance: Mapping[str, float], indexed: Sequence[str]) -> Metadata:
+    """Return the metadata with an importance of indexed columns; raise if one is not indexed."""
+    unknown = [name for name in importance if name not in indexed]
+    if unknown:
+        unknown_columns("importance", unknown, indexed)
+    columns, config = StoredColumns.of(metadata), TableConfig.from_configuration(metadata.configuration)
+    stored = {columns.stored_name(name): float(number) for name, number in importance.items()}
+    return metadata.model_copy(update={"configuration": config.with_importance(stored).to_configuration()})
+
+
+def _check_key(
+    names: tuple[str, ...], schema: pl.Schema, dialect: BlocksDialect, sample_column: str | None
+) -> None:
+    """Raise if a table of these columns cannot have this sampling key."""
+    unknown = [name for name in names if name not in schema]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    unfit = [name for name in names if name in schema and not _is_key(schema[name])]
+    if unknown:
+        msg = (
+            f"the rows have no column(s) {unknown} to sample by. They have {list(schema)}."
+            f"{did_you_mean(unknown, schema)} A table without a sampling key: {_SAMPLE_BY}=[]."
+        )
+    elif twice:
+        msg = f"columns to sample by named twice: {twice}. Name each once."
+    elif sample_column in names:
+        msg = (
+            f"{sample_column!r} is the sample column, which is computed from the sampling key. "
+            "Choose other columns."
+        )
+    elif unfit:
+        types = ", ".join(f"{name!r} ({schema[name]})" for name in unfit)
+        msg = (
+            f"columns of these types cannot be a sampling key: {types}. Equal keys must have equal "
+            "bytes, so floats and nested columns are refused: cast them to integers, decimals or text."
+        )
+    elif dialect == "qbeast-spark":
+        msg = (
+            "tables of the dialect 'qbeast-spark' cannot have a sampling key: the JVM samples by the indexed "
+            "columns. Use the dialect 'documented'."
+        )
+    else:
+        return
+    raise InvalidInputError(msg, argument=_SAMPLE_BY, value=list(names), known=list(schema))
+
+
+def _is_key(dtype: pl.DataType) -> bool:
+    return can_be_hashed(dtype) and not dtype.is_float()
+
+
+# Names of partition columns, or the name of one.
+PartitionBy: TypeAlias = Sequence[str] | str
+
+_PARTITION_BY: Final = "partition_by"
+
+
+def partition_columns(
+    requested: PartitionBy | None,
+    schema: pl.Schema,
+    *,
+    now: tuple[str, ...] | None,
+    may_change: bool,
+    dialect: BlocksDialect,
+) -> tuple[str, ...]:
+    """Return the partition columns of a table of these columns after a write.
+
+    `now` are those of the table, None for a new table. Without a request, a table keeps its partition columns.
+    """
+    names = (now or ()) if requested is None else listed_names(requested, _PARTITION_BY)
+    if now is not None and names != now and not may_change:
+        has = f"is partitioned by {list(now)}" if now else "has no partitions"
+        msg = (
+            f"the table {has}, not by {list(names)}. Leave `{_PARTITION_BY}` out, or replace the table with "
+            'mode="overwrite", schema_mode="overwrite".'
+        )
+        raise InvalidInputError(msg, argument=_PARTITION_BY, value=list(names))
+    if names:
+        _check_partitions(names, schema, dialect)
+    return names
+
+
+def _check_partitions(names: tuple[str, ...], schema: pl.Schema, dialect: BlocksDialect) -> None:
+    """Raise if a table of these columns cannot have these partition columns."""
+    unknown = [name for name in names if name not in schema]
+    nested = [name for name in names if name in schema and schema[name].is_nested()]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if unknown:
+        msg = (
+            f"the rows have no column(s) {unknown} to partition by. They have {list(schema)}."
+            f"{did_you_mean(unknown, schema)} A table without partitions: {_PARTITION_BY}=[]."
+        )
+    elif twice:
+        msg = f"columns to partition by named twice: {twice}. Name each once."
+    elif nested:
+        types = ", ".join(f"{name!r} ({schema[name]})" for name in nested)
+        msg = f"lists, structs and maps cannot be partition columns: {types}. Choose other columns."
+    elif len(names) == len(schema):
+        msg = "all columns are partition columns, so files would have no column. Leave one out."
+    elif dialect == "qbeast-spark":
+        msg = (
+            f"tables of the dialect 'qbeast-spark' cannot have partitions. Index {list(names)} instead, "
+            "or use the dialect 'documented'."
+        )
+    else:
+        return
+    raise InvalidInputError(msg, argument=_PARTITION_BY, value=list(names), known=list(schema))
+
 
 # Compression of the files of a new table.
 Compression: TypeAlias = Literal["zstd", "snappy", "none"]

@@ -7,12 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from qbeast_core.errors import (
-    InvalidColumnsError,
-    InvalidInputError,
-    SchemaMismatchError,
-    unknown_columns,
-)
+from qbeast_core.errors import InvalidColumnsError, InvalidInputError, SchemaMismatchError, unknown_columns
 from qbeast_core.io.location import Location
 from qbeast_core.log.actions import AddFile, Metadata, Txn
 from qbeast_core.log.columns import StoredColumns, with_fields, with_sample_column, without_values
@@ -52,13 +47,14 @@ from qbeast_core.table.index.revision import (
     specs_of_table,
 )
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.write.key_columns import (
+from qbeast_core.table.write.options import (
+    WriteOptions,
+    parse_column_stats,
     partition_columns,
     sampling_key,
     with_importance,
     with_sampling_key,
 )
-from qbeast_core.table.write.options import WriteOptions, parse_column_stats
 from qbeast_core.tree.fit import IndexWish
 
 

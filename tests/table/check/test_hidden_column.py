@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.table.write.append_by_tasks import begin_append, publish_parts
+from qbeast_core.table.write.by_tasks import begin_append, publish_parts
 from qbeast_core.tree.grid import frame_weights
 from tests.helpers.invariants import check_invariants
 from tests.helpers.tables import assert_same_rows, small_files

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import qbeast
 from qbeast_core.table.dml import change
-from qbeast_core.table.rewrite import publish
+from qbeast_core.table.rewrite import replace as publish
 from tests.helpers.change_races import CONDITION, beside, check, rows
 from tests.helpers.invariants import read_log
 from tests.helpers.races import landing_first

@@ -32,7 +32,7 @@ from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
 from qbeast_core.table.snapshot import snapshot as snapshot_module
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.options import WriteOptions
-from qbeast_core.table.write.write_rows import write_rows
+from qbeast_core.table.write.write import write_rows
 from tests.helpers import scattering
 from tests.helpers.invariants import check_invariants
 from tests.helpers.scattering import PartsEngine, PartsSource

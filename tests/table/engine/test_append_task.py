@@ -29,8 +29,8 @@ from qbeast_core.spec.blocks import Block
 from qbeast_core.table.engine import files as append_part
 from qbeast_core.table.index import revision as fit_blocks
 from qbeast_core.table.index.revision import blocks_in_order
-from qbeast_core.table.write import append_by_tasks as append_commit
-from qbeast_core.table.write.append_by_tasks import begin_append, publish_parts
+from qbeast_core.table.write import by_tasks as append_commit
+from qbeast_core.table.write.by_tasks import begin_append, publish_parts
 from qbeast_core.tree.grid import frame_weights
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants, read_log

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 import qbeast
 from qbeast_core.table.maintenance.dialect import hidden_column_files
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from qbeast_core.table.write.append_by_tasks import begin_append, publish_parts
+from qbeast_core.table.write.by_tasks import begin_append, publish_parts
 from tests.helpers.invariants import BLOCK_KEYS, check_invariants, read_log
 from tests.helpers.races import landing_first
 from tests.helpers.tables import assert_same_rows, sampled

@@ -11,7 +11,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.table.write.append_by_tasks import begin_append, publish_parts
+from qbeast_core.table.write.by_tasks import begin_append, publish_parts
 from tests.helpers.change_races import check_no_orphans
 from tests.helpers.sources import KINDS, given_as
 from tests.helpers.tables import MEMORY, SPILL

@@ -19,7 +19,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.io.location import Location
-from qbeast_core.table.write import found_table as target
+from qbeast_core.table.write import options as target
 from tests.helpers.invariants import check_invariants
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows, sampled

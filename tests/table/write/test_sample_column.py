@@ -18,7 +18,7 @@ import qbeast
 from qbeast_core.log import rebase
 from qbeast_core.table.data import files as data_files
 from qbeast_core.table.engine import engine as target
-from qbeast_core.table.rewrite import publish
+from qbeast_core.table.rewrite import replace as publish
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from tests.carbondata.collection import table_path
 from tests.helpers.invariants import check_invariants, read_log

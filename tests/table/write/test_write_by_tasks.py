@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 import qbeast
 from qbeast_core.io.location import Location
-from qbeast_core.table.write.append_by_tasks import begin_write, publish_parts
+from qbeast_core.table.write.by_tasks import begin_write, publish_parts
 from qbeast_core.table.write.options import WriteOptions
 from tests.helpers.invariants import check_invariants
 from tests.helpers.tables import assert_same_rows, small_files

@@ -19,6 +19,7 @@ from qbeast_core.log.rules import Identity, declared_rules, with_high_water_mark
 from qbeast_core.results import FilesResult
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import LOG, Progress, now_ms, refuse_forked, report
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.commit import CommitOutcome, publish
 from qbeast_core.table.data.files import delete_data_files
 from qbeast_core.table.data.rules import drawn_for, with_numbers
@@ -38,10 +39,40 @@ from qbeast_core.table.index.counts import (
 )
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
 from qbeast_core.table.snapshot.snapshot import Snapshot, warn_of_added_columns
-from qbeast_core.table.write.first_write import hint_of_first_write
-from qbeast_core.table.write.found_table import find_target_once_created
-from qbeast_core.table.write.options import WriteOptions, check_options, is_applied
+from qbeast_core.table.write.options import WriteOptions, check_options, find_target_once_created, is_applied
 from qbeast_core.table.write.planned_table import PlannedTable, prepare, rows_intent
+from qbeast_core.tree.keys import CLUSTERED
+
+# Number of pages of a table of which filters open a third or more, whatever the index.
+_FEW_PAGES: Final = 4
+
+
+def hint_of_first_write(
+    planned: PlannedTable, chosen: ChosenRevision, rows: int, design_effect: float | None
+) -> str | None:
+    """Return what to know about the index of a new table. None: all is well, or a warning was given."""
+    if not rows or planned.wish.dialect != "documented" or planned.metadata.partition_columns:
+        return None
+    pages = -(-rows // sizing().min_page_rows)
+    if pages <= _FEW_PAGES:
+        opened = "all of them" if pages == 1 else "a third of them or more"
+        return (
+            f"{rows:,} row(s) fill {pages} page(s): filters open {opened}, and skip more as the table grows"
+        )
+    if design_effect is None or design_effect > CLUSTERED:
+        return None
+    name = min(chosen.few_values, key=chosen.few_values.__getitem__, default=None)
+    others = [column for column in chosen.revision.columns if column != name]
+    if name is None or not others:
+        return None
+    count = chosen.few_values[name]
+    share = f"{count} values: a filter on one of them opens about {100 / count:.0f} % or more"
+    has = share if count > 1 else "one value: a filter on it opens all"
+    return (
+        f"{name!r} has {has}, and filters on other columns open less without it: "
+        f"table.reindex(columns={others}, full=True)"
+    )
+
 
 # Identity columns that draw numbers, and how many they reserved; None: as many as there are rows.
 _Numbers: TypeAlias = tuple[Sequence[Identity], int | None]

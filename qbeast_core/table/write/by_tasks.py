@@ -1,4 +1,4 @@
-"""Writes by parallel tasks: the plan that they share, and the one commit of the files that they wrote.
+"""Writes by parallel tasks: their common plan, the one commit, and files that wait for an index.
 
 Tasks cannot make a revision: they do not know the rows of others. So the rows of a new table wait for an index, which
 optimize makes. Rows that follow are indexed by the tasks.
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Final
 
 import polars as pl
 
@@ -22,22 +23,91 @@ from qbeast_core.errors import (
 from qbeast_core.io.address import refuse_unsafe_locking
 from qbeast_core.io.location import Location
 from qbeast_core.log.actions import AddFile, Metadata
+from qbeast_core.log.columns import StoredColumns, stored_revision, stored_specs
 from qbeast_core.log.rules import declared_rules
-from qbeast_core.spec.revision import ColumnSpec, parse_column_spec
+from qbeast_core.spec.blocks import BlocksDialect
+from qbeast_core.spec.revision import ColumnSpec, parse_column_spec, staging_revision
+from qbeast_core.spec.table_config import (
+    BLOCKS_DIALECT,
+    COLUMN_SPECS,
+    HIGHEST_REVISION_ID,
+    LAST_REVISION_ID,
+    REPLICATED_SET_PREFIX,
+    REVISION_PREFIX,
+    TableConfig,
+    qbeast_spark_entries,
+)
+from qbeast_core.support.process import now_ms
 from qbeast_core.table.commit import CommitOutcome, commit, discarding
 from qbeast_core.table.data.files import delete_files
 from qbeast_core.table.data.frames import to_frame
 from qbeast_core.table.data.rules import drawn_for
+from qbeast_core.table.data.schema import refuse_names
 from qbeast_core.table.engine.files import AppendedPart, AppendTask
 from qbeast_core.table.index.counts import warn_if_growing, warn_if_small
 from qbeast_core.table.index.live_index import Index
-from qbeast_core.table.index.revision import fit_blocks, resolve_specs
+from qbeast_core.table.index.revision import check_columns, fit_blocks, resolve_specs
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
-from qbeast_core.table.write.found_table import find_target, find_target_once_created
-from qbeast_core.table.write.options import WriteOptions, check_options
+from qbeast_core.table.write.options import (
+    WriteOptions,
+    check_options,
+    find_target,
+    find_target_once_created,
+    partition_columns,
+    sampling_key,
+    with_sampling_key,
+)
 from qbeast_core.table.write.planned_table import prepare, rows_intent
-from qbeast_core.table.write.waiting import indexed_metadata, without_index
-from qbeast_core.tree.fit import IndexWish
+from qbeast_core.tree.fit import IndexWish, default_cube_size
+
+_DEFAULT: Final[BlocksDialect] = "documented"
+
+
+def indexed_metadata(
+    plain: Metadata,
+    schema: pl.Schema,
+    specs: Sequence[ColumnSpec],
+    options: WriteOptions,
+    *,
+    uri: str,
+    rows: int | None,
+) -> Metadata:
+    """Return the metadata with revision 0, which owns the files without an index; without `specs`, with no revision."""
+    _refuse_columns(schema, specs, options)
+    if not specs:
+        unindexed = TableConfig.from_configuration(plain.configuration).left_unindexed()
+        return plain.model_copy(update={"configuration": unindexed.to_configuration()})
+    size = options.cube_size or default_cube_size(rows or 0)
+    dialect = options.dialect or _DEFAULT
+    sample_by = sampling_key(options.sample_by, schema, now=None, may_change=True, dialect=dialect)
+    partition_columns(None, schema, now=plain.partition_columns, may_change=False, dialect=dialect)
+    names = [spec.name for spec in specs]
+    staging = staging_revision(names, timestamp_ms=now_ms(), table_id=uri, cube_size=size)
+    listed = [str(spec) for spec in specs]
+    entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
+    if dialect == "qbeast-spark":
+        entries |= qbeast_spark_entries(listed, cube_size=size)
+    config = TableConfig.from_configuration(plain.configuration).without_faults().with_entries(entries)
+    columns = StoredColumns.of(plain)
+    config = config.with_revisions([stored_revision(staging, columns)])
+    config = config.with_column_specs(stored_specs(listed, columns))
+    indexed = plain.model_copy(update={"configuration": config.to_configuration()})
+    return with_sampling_key(indexed, sample_by)
+
+
+def _refuse_columns(schema: pl.Schema, specs: Sequence[ColumnSpec], options: WriteOptions) -> None:
+    refuse_names(schema, argument="path")
+    check_columns(specs, schema, options.dialect or _DEFAULT)
+
+
+def without_index(metadata: Metadata) -> Metadata:
+    """Return the metadata without the revisions of an index. Their numbers are not used again."""
+    dropped = (REVISION_PREFIX, REPLICATED_SET_PREFIX, LAST_REVISION_ID, COLUMN_SPECS)
+    configuration = metadata.configuration
+    kept = {key: text for key, text in configuration.items() if not key.startswith(dropped)}
+    highest = TableConfig.from_configuration(configuration).highest_revision_id
+    had = {HIGHEST_REVISION_ID: str(highest)} if highest else {}
+    return metadata.model_copy(update={"configuration": kept | had})
 
 
 def begin_append(
