@@ -65,7 +65,7 @@ if _typing.TYPE_CHECKING:
     from qbeast_core.table.advise.suggest import SuggestedColumns, suggest_columns
     from qbeast_core.table.check.faults import CheckReport
     from qbeast_core.table.check.repair import RepairResult
-    from qbeast_core.table.dml.change_plan import ChangeResult
+    from qbeast_core.table.dml.plan import ChangeResult
     from qbeast_core.table.estimate.join import Join
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.inspect.metrics import Metrics
@@ -174,7 +174,7 @@ _HOMES = {
     "qbeast_core.table.advise.suggest": ("SuggestedColumns", "suggest_columns"),
     "qbeast_core.table.check.faults": ("CheckReport",),
     "qbeast_core.table.check.repair": ("RepairResult",),
-    "qbeast_core.table.dml.change_plan": ("ChangeResult",),
+    "qbeast_core.table.dml.plan": ("ChangeResult",),
     "qbeast_core.table.estimate.join": ("Join",),
     "qbeast_core.table.estimate.result": ("Estimate",),
     "qbeast_core.table.inspect.metrics": ("Metrics",),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from qbeast_core.spec.revision import Revision
     from qbeast_core.table.data.frames import SparkFrame
-    from qbeast_core.table.dml.change_plan import ChangeResult
+    from qbeast_core.table.dml.plan import ChangeResult
     from qbeast_core.table.engine.sources import RowsLike
     from qbeast_core.table.inspect.metrics import Metrics
     from qbeast_core.table.rewrite.optimize import OptimizeResult

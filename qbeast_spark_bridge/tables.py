@@ -17,8 +17,8 @@ from qbeast_core.plan.weights import Sample, Share
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.table.data.expressions import refuse_statement
 from qbeast_core.table.data.frames import is_spark_frame
-from qbeast_core.table.dml.merge.clauses import Clauses
-from qbeast_core.table.dml.merge.merge import Merge
+from qbeast_core.table.dml.merge import Merge
+from qbeast_core.table.dml.merge_rules import Clauses
 from qbeast_core.table.engine.engine import CallEngine
 from qbeast_core.table.index.revision import IndexColumns
 from qbeast_core.table.maintenance.convert import ConvertResult

@@ -72,10 +72,10 @@ WORKERS = {
     "append": ("qbeast_spark_bridge.worker.append_task",),
     "rewrite": ("qbeast_spark_bridge.worker.rewrite",),
     "read": ("qbeast_spark_bridge.worker.read_task",),
-    "count": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.dml.find_rows"),
+    "count": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.dml.tasks"),
     "match": ("qbeast_spark_bridge.worker.match_tasks",),
-    "change": ("qbeast_spark_bridge.worker.rewrite", "qbeast_core.table.dml.row_changes"),
-    "feed": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.dml.write_feed"),
+    "change": ("qbeast_spark_bridge.worker.rewrite", "qbeast_core.table.dml.tasks"),
+    "feed": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.dml.tasks"),
     "carbondata": ("qbeast_spark_bridge.worker.read_task", "qbeast_carbondata.task"),
     "change in place": (
         "qbeast_spark_bridge.worker.transport",

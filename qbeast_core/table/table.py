@@ -83,14 +83,14 @@ if TYPE_CHECKING:
     from qbeast_core.table.check.repair import RepairResult
     from qbeast_core.table.data.frames import SparkFrame
     from qbeast_core.table.dml.change import Change, ChangeOptions
-    from qbeast_core.table.dml.change_plan import ChangeResult
-    from qbeast_core.table.dml.merge.clauses import (
+    from qbeast_core.table.dml.merge_rules import (
         Clauses,
         Duplicates,
         WhenMatched,
         WhenNew,
         WhenNotMatchedBySource,
     )
+    from qbeast_core.table.dml.plan import ChangeResult
     from qbeast_core.table.engine.engine import CallEngine, Engine
     from qbeast_core.table.engine.local import LocalEngine
     from qbeast_core.table.engine.sources import RowsLike
@@ -211,7 +211,7 @@ class Table:
 
     def _merge(self, source: Any, clauses: Clauses, engine: CallEngine) -> AbstractContextManager[Change]:
         """Return the merge that an engine runs, for a `with` block."""
-        from qbeast_core.table.dml.merge.merge import local_merge
+        from qbeast_core.table.dml.merge import local_merge
 
         return local_merge(source, clauses, cast("LocalEngine", engine))
 
@@ -1992,8 +1992,7 @@ class Table:
         >>> table.delete("price > 50").rows_deleted, table.read().height, table.version
         (460, 540, 1)
         """
-        from qbeast_core.table.dml.change import change_options
-        from qbeast_core.table.dml.matched import Delete
+        from qbeast_core.table.dml.change import Delete, change_options
 
         options = change_options(dry_run, txn, commit_metadata, progress)
         change = nullcontext(Delete(self._condition(where)))
@@ -2055,8 +2054,7 @@ class Table:
         >>> table.scan().filter(pl.col("price") > 50, pl.col("price") % 2 == 1).collect().height
         0
         """
-        from qbeast_core.table.dml.change import change_options
-        from qbeast_core.table.dml.matched import Update
+        from qbeast_core.table.dml.change import Update, change_options
 
         options = change_options(dry_run, txn, commit_metadata, progress)
         change = nullcontext(Update(self._condition(where), self._values(set, "set")))
@@ -2192,7 +2190,7 @@ class Table:
         [(2, 15, None), (3, 33, None), (4, 40, 'last'), (5, None, 'new')]
         """
         from qbeast_core.table.dml.change import change_options
-        from qbeast_core.table.dml.merge.clauses import Clauses
+        from qbeast_core.table.dml.merge_rules import Clauses
 
         clauses = Clauses(
             on=on,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from qbeast_core.errors import StorageError
 from qbeast_core.io.location import Location
 from qbeast_core.table.data.files import delete_files
-from qbeast_core.table.dml.fit_rows import FitRows, Outside
+from qbeast_core.table.dml.tasks import FitRows, Outside
 from qbeast_core.table.engine.engine import Source
 from qbeast_core.table.engine.row_change import AddedRows, StoredPart, StoredRows, stored_by
 from qbeast_spark_bridge.engine.engine import SparkSource

@@ -16,10 +16,18 @@ from qbeast_core.io.store import Store
 from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.files import delete_files
-from qbeast_core.table.dml.file_matches import live_rows
-from qbeast_core.table.dml.merge.frame_source import MergeMatches, scan_plan
-from qbeast_core.table.dml.merge.key_digest import KeyColumn, KeyDigest, key_filter, key_nodes, merge_digests
-from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergedFiles, MergeRules
+from qbeast_core.table.dml.merge_rules import (
+    DoubledKeys,
+    KeyColumn,
+    KeyDigest,
+    MergedFiles,
+    MergeRules,
+    key_filter,
+    key_nodes,
+    merge_digests,
+)
+from qbeast_core.table.dml.merge_sources import MergeMatches, scan_plan
+from qbeast_core.table.dml.plan import live_rows
 from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.engine.row_change import StoredRows, stored_by
 from qbeast_core.table.read.planner import Planner, ScanPlan, scans_of

@@ -21,9 +21,16 @@ import pyarrow as pa
 from qbeast_core.space.values import I32Array
 from qbeast_core.support.frames import own_column
 from qbeast_core.table.data.scan import FileScan, TableFiles
-from qbeast_core.table.dml.merge.key_digest import digest_of, key_hashes, merge_digests
-from qbeast_core.table.dml.merge.match_rows import MergedPlaces, join_source
-from qbeast_core.table.dml.merge.merge_rules import DoubledKeys, MergeRules, NewKeys
+from qbeast_core.table.dml.merge_rules import (
+    DoubledKeys,
+    MergedPlaces,
+    MergeRules,
+    NewKeys,
+    digest_of,
+    join_source,
+    key_hashes,
+    merge_digests,
+)
 from qbeast_core.table.engine.row_change import StoredPart, store_rows
 from qbeast_core.table.read.tasks import RowFilter, read_scans
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, gathered, longs_as_decimals, received

@@ -13,7 +13,7 @@ import pyarrow as pa
 from qbeast_core.io.location import Location
 from qbeast_core.space.values import U64Array
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.dml.fit_rows import FitRows, Outside
+from qbeast_core.table.dml.tasks import FitRows, Outside
 from qbeast_core.table.engine.engine import RowShape
 from qbeast_core.table.engine.files import PlaceTask, PlainTask, write_file
 from qbeast_core.table.engine.row_change import StoredPart, store_rows

@@ -10,11 +10,10 @@ from typing import Any, Protocol
 import polars as pl
 
 import qbeast
-from qbeast_core.table.dml.change import Change, ChangeOptions, run_change
-from qbeast_core.table.dml.matched import Delete, Update
-from qbeast_core.table.dml.merge.clauses import Clauses
-from qbeast_core.table.dml.merge.frame_source import FrameMergeSource
-from qbeast_core.table.dml.merge.merge import Merge
+from qbeast_core.table.dml.change import Change, ChangeOptions, Delete, Update, run_change
+from qbeast_core.table.dml.merge import Merge
+from qbeast_core.table.dml.merge_rules import Clauses
+from qbeast_core.table.dml.merge_sources import FrameMergeSource
 from qbeast_core.table.maintenance.reindex import ReindexOptions, reindex
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
 from qbeast_core.table.snapshot.snapshot import load_snapshot

@@ -10,7 +10,7 @@ import pytest
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_core.table.dml import feed
+from qbeast_core.table.dml import change as feed
 from tests.helpers.change_feed import enable_feed
 from tests.helpers.changes import written
 

@@ -22,7 +22,7 @@ import qbeast
 from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.sampling.sums import Parts, RowSums, Sums
 from qbeast_core.support.sizing import Sizing
-from qbeast_core.table.dml.merge.key_digest import KeyColumn
+from qbeast_core.table.dml.merge_rules import KeyColumn
 from qbeast_core.table.index.counts import count_keys
 from qbeast_core.tree.grid import group_keys
 from qbeast_core.tree.pages import Boxes, Gain

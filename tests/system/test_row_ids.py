@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 import qbeast
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.rebase import with_row_ids
-from qbeast_core.table.dml.change import ChangeOptions, run_change
-from qbeast_core.table.dml.matched import Delete, Update
+from qbeast_core.table.dml.change import ChangeOptions, Delete, Update, run_change
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from tests.helpers.changes import ROW, changes, spread

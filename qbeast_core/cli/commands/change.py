@@ -24,7 +24,7 @@ from qbeast_core.errors import changing
 
 if TYPE_CHECKING:
     import qbeast
-    from qbeast_core.table.dml.change_plan import ChangeResult
+    from qbeast_core.table.dml.plan import ChangeResult
 
 _which_rows: Final = together(where_option, flag("--all all_rows", "All rows."))
 _changing: Final = together(txn_option, writing_options)

@@ -1,4 +1,7 @@
-"""Run a change of rows: match, replace and publish. Plan it again if another writer committed first."""
+"""Change rows: match, replace and publish, with the change data feed. Plan again after another commit.
+
+The files of the feed are written after the new data files, and published by the same commit.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,146 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final, Literal, cast
 
 import numpy as np
 import orjson
 import polars as pl
 
-from qbeast_core.errors import InvalidMetadataError, invalid_argument, unknown_columns
-from qbeast_core.log.actions import Txn
-from qbeast_core.log.protocol import Brings, WriteIntent, WriteMode, check_writable, damaged_index
+from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError, invalid_argument, unknown_columns
+from qbeast_core.log.actions import CHANGE_FOLDER, CdcFile, Txn
+from qbeast_core.log.deletion_vectors import rows_in
+from qbeast_core.log.protocol import (
+    CHANGE_FEED,
+    Brings,
+    WriteIntent,
+    WriteMode,
+    check_writable,
+    damaged_index,
+    has_change_feed,
+)
 from qbeast_core.space.values import BoolArray
-from qbeast_core.support.process import Progress, ProgressCallback, ProgressLike, callback_of, now_ms, report
-from qbeast_core.table.data.expressions import Value, value_of
+from qbeast_core.support.process import (
+    Progress,
+    ProgressCallback,
+    ProgressLike,
+    callback_of,
+    new_id,
+    now_ms,
+    report,
+)
+from qbeast_core.table.data.expressions import Condition, Predicate, Value, condition_of, value_of
+from qbeast_core.table.data.files import delete_data_files, delete_files_named
 from qbeast_core.table.data.rules import RowRules, refuse_new_numbers, rules_of
-from qbeast_core.table.data.schema import refuse_sample_column
-from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan, ChangeResult
-from qbeast_core.table.dml.feed import keeps_feed, refuse_feed_column, write_feed
-from qbeast_core.table.dml.file_matches import NO_MATCHES, hides_rows
-from qbeast_core.table.dml.row_changes import Assignments
+from qbeast_core.table.data.schema import CHANGE_TYPE, refuse_sample_column
+from qbeast_core.table.dml.plan import (
+    NO_MATCHES,
+    ChangedBy,
+    ChangePlan,
+    ChangeResult,
+    find_matches,
+    hides_rows,
+)
+from qbeast_core.table.dml.tasks import Assignments, DeletedRows, FeedPart, UpdatedRows, WriteFeed
 from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.engine.local import MEMORY
+from qbeast_core.table.engine.sources import FilesSource
 from qbeast_core.table.index.live_index import Index
-from qbeast_core.table.rewrite.replace import publish_replaced, refuse_copies, replace_rows, with_attempts
+from qbeast_core.table.read.planner import Planner, scan_of_rows, scans_of
+from qbeast_core.table.rewrite.replace import (
+    Replaced,
+    Replacement,
+    publish_replaced,
+    refuse_copies,
+    replace_rows,
+    with_attempts,
+)
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh, with_schema
 from qbeast_core.table.write.options import check_txn, is_applied, metadata_of
+
+_AT_ONCE: Final = 2
+_FILE_BYTES: Final = 64 << 20
+_SMALL_FILE_BYTES: Final = 4 << 20
+# Memory of a task, as a multiple of `_FILE_BYTES`: rows as read, before and after, joined and encoded.
+_HELD: Final = 8
+# Files with few changed rows share a file of the feed.
+_ROWS_PER_TASK: Final = 1 << 20
+_FILES_PER_TASK: Final = 16
+
+
+def keeps_feed(snapshot: Snapshot) -> bool:
+    """Return whether a table has a change data feed."""
+    return has_change_feed(snapshot.protocol, snapshot.metadata)
+
+
+def refuse_feed_column(snapshot: Snapshot) -> None:
+    """Raise if the table has a feed and a column with the name of a column of the feed."""
+    if keeps_feed(snapshot) and CHANGE_TYPE in map(str.lower, snapshot.schema):
+        msg = (
+            f"{snapshot.uri} has a change data feed and a column {CHANGE_TYPE!r}, which the feed uses too. "
+            f"Disable the feed with Table.set_properties({{{CHANGE_FEED!r}: None}})."
+        )
+        raise UnsupportedTableError(msg, path=snapshot.uri, feature=CHANGE_FEED)
+
+
+def write_feed(
+    snapshot: Snapshot, plan: ChangePlan, replaced: Replaced, engine: Engine
+) -> tuple[CdcFile, ...]:
+    """Write the files of the feed.
+
+    No file is written if the added and removed files are the feed. If this fails, its files and the new data files are
+    deleted.
+    """
+    if not keeps_feed(snapshot) or not _rewrites_rows(plan, replaced):
+        return ()
+    store, prefix = snapshot.store, f"cdc-{new_id()}"
+    try:
+        call = _call(snapshot, plan, replaced, engine, prefix)
+        written = engine.map(call, _parts(snapshot, plan, call.file_bytes), at_once=_AT_ONCE)
+    except BaseException:  # also after an interrupt or a panic of Rust
+        delete_data_files(store, replaced.adds)
+        delete_files_named(store, CHANGE_FOLDER, prefix)
+        raise
+    return tuple(file for files in written for file in files)
+
+
+def _rewrites_rows(plan: ChangePlan, replaced: Replaced) -> bool:
+    """Return whether a changed file has rows that stay. If not, removed rows are deleted and added rows inserted."""
+    rewritten = replaced.gone.copy()
+    rewritten[plan.replacement.dropped] = False
+    return bool(rewritten.any() or replaced.hidden)
+
+
+def _call(snapshot: Snapshot, plan: ChangePlan, replaced: Replaced, engine: Engine, prefix: str) -> WriteFeed:
+    planner = Planner(snapshot)
+    scan = plan.matches.scan or planner.plan(None, None)
+    has_room = engine.has_room(_FILE_BYTES * _HELD * _AT_ONCE)
+    return WriteFeed(
+        files=planner.files,
+        keep=planner.row_filter(scan, list(snapshot.schema)),
+        change=plan.replacement.change,
+        target=FilesSource(snapshot=snapshot, files=plan.replacement.files).target,
+        hashed=snapshot.hashed if replaced.revision is None else replaced.revision.hashed,
+        prefix=prefix,
+        file_bytes=_FILE_BYTES if has_room else _SMALL_FILE_BYTES,
+    )
+
+
+def _parts(snapshot: Snapshot, plan: ChangePlan, file_bytes: int) -> list[FeedPart]:
+    """Split the feed into tasks."""
+    matches, added = plan.matches, plan.replacement.added
+    inserts = [FeedPart(added=piece) for piece in added.pieces(list(snapshot.schema), size_bytes=file_bytes)]
+    if matches.scan is None:
+        return inserts
+    planner, scan, hidden = Planner(snapshot), matches.scan, plan.replacement.hidden
+    rows = np.cumsum(np.maximum(matches.rows, _ROWS_PER_TASK // _FILES_PER_TASK))
+    cuts = np.flatnonzero(np.diff((rows - 1) // _ROWS_PER_TASK)) + 1
+    groups = [group.tolist() for group in np.split(matches.files, cuts) if len(group)]
+    others = [file for file in matches.files.tolist() if file not in hidden]
+    scans = dict(zip(others, scans_of(planner, scan, others), strict=True))
+    scans |= {file: scan_of_rows(snapshot, file, rows_in(rows)) for file, rows in hidden.items()}
+    return [FeedPart(tuple(scans[file] for file in group)) for group in groups] + inserts
+
 
 _NOTHING: Final = ChangePlan(matches=NO_MATCHES)
 
@@ -196,3 +315,90 @@ def required_columns(snapshot: Snapshot) -> frozenset[str]:
     """Return the columns of a table that may hold no nulls."""
     fields = orjson.loads(snapshot.schema_json)["fields"]
     return frozenset(field["name"] for field in fields if not field.get("nullable", True))
+
+
+@dataclass(frozen=True)
+class MatchedRows:
+    """Rows that match a condition. True matches all rows."""
+
+    predicate: Predicate | Literal[True]
+
+    def __post_init__(self) -> None:
+        where = cast("object", self.predicate)
+        problem = "must be a condition, or True for all rows"
+        if isinstance(where, Mapping):
+            problem += ", and comes before the values: update(where, set)"
+        if where is None or where is False or isinstance(where, Mapping):
+            invalid_argument("where", problem, value=where)
+
+    def condition(self, snapshot: Snapshot) -> Condition:
+        """Return the condition for the columns of a version."""
+        return condition_of(None if self.predicate is True else self.predicate, snapshot.schema)
+
+    def affects(self, snapshot: Snapshot, files: BoolArray, engine: Engine) -> bool:
+        """Return whether a row of the files matches."""
+        return bool(len(find_matches(snapshot, self.condition(snapshot), engine, among=files).files))
+
+
+@dataclass(frozen=True)
+class Delete(MatchedRows, Change):
+    """Deletes the matching rows."""
+
+    operation: ClassVar[ChangedBy] = "DELETE"
+    adds_rows: ClassVar[bool] = False
+
+    def plan(self, snapshot: Snapshot, engine: Engine) -> ChangePlan:
+        """See `Change`."""
+        condition = self.condition(snapshot)
+        matches = find_matches(snapshot, condition, engine)
+        deleted, is_marked = int(matches.rows.sum()), matches.markable(snapshot)
+        rewritten = matches.files[~matches.whole & ~is_marked]
+        return ChangePlan(
+            matches=matches,
+            replacement=Replacement(
+                files=rewritten,
+                in_place=rewritten,
+                dropped=matches.files[matches.whole],
+                change=DeletedRows(condition),
+                keeps_keys=True,
+                hidden=matches.found_in(is_marked),
+            ),
+            deleted=deleted,
+            parameters={"predicate": orjson.dumps([condition.text]).decode()},
+            counts={"numDeletedRows": deleted},
+        )
+
+
+@dataclass(frozen=True)
+class Update(MatchedRows, Change):
+    """Sets new values in the matching rows."""
+
+    operation: ClassVar[ChangedBy] = "UPDATE"
+
+    assignments: Mapping[str, Value]
+
+    def plan(self, snapshot: Snapshot, engine: Engine) -> ChangePlan:
+        """See `Change`."""
+        condition = self.condition(snapshot)
+        rules = rules_of_version(snapshot, given=snapshot.schema)
+        assignments = assignments_of(self.assignments, snapshot, snapshot.schema, rules)
+        assignments = assignments.of_updates(snapshot.row_id_columns)
+        matches = find_matches(snapshot, condition, engine)
+        updated = int(matches.rows.sum())
+        keeps_keys = not set(assignments.columns) & set(snapshot.key_columns)
+        is_marked = matches.markable(snapshot)
+        rewritten, moved = matches.files[~is_marked], matches.found_in(is_marked)
+        return ChangePlan(
+            matches=matches,
+            replacement=Replacement(
+                files=rewritten,
+                change=UpdatedRows(condition, assignments),
+                keeps_keys=keeps_keys,
+                in_place=rewritten if keeps_keys else rewritten[:0],
+                hidden=moved,
+                moved=moved,
+            ),
+            updated=updated,
+            parameters={"predicate": orjson.dumps([condition.text]).decode()},
+            counts={"numUpdatedRows": updated},
+        )

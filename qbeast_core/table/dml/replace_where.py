@@ -13,20 +13,12 @@ from qbeast_core.errors import InvalidColumnsError, TableExistsError, invalid_ar
 from qbeast_core.io.location import Location
 from qbeast_core.log.rules import with_high_water_marks
 from qbeast_core.table.data.expressions import Predicate, condition_of
-from qbeast_core.table.dml.change import ChangeOptions, run_change
-from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan, ChangeResult
-from qbeast_core.table.dml.fit_rows import FitRows, Outside
-from qbeast_core.table.dml.matched import Delete
+from qbeast_core.table.dml.change import ChangeOptions, Delete, run_change
+from qbeast_core.table.dml.plan import ChangedBy, ChangePlan, ChangeResult
+from qbeast_core.table.dml.tasks import FitRows, Outside
 from qbeast_core.table.engine.engine import Engine, Source
 from qbeast_core.table.engine.local import LocalEngine
-from qbeast_core.table.engine.row_change import (
-    SUFFIX,
-    AddedRows,
-    FrameRows,
-    StoredPart,
-    StoredRows,
-    as_bytes,
-)
+from qbeast_core.table.engine.row_change import SUFFIX, AddedRows, FrameRows, StoredPart, StoredRows, as_bytes
 from qbeast_core.table.engine.sources import FrameSource, required_columns
 from qbeast_core.table.index.counts import counts_of
 from qbeast_core.table.index.revision import resolve_specs

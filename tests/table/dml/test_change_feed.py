@@ -17,8 +17,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.table.dml import feed, write_feed
-from qbeast_core.table.dml.matched import Update
+from qbeast_core.table.dml import change as feed
+from qbeast_core.table.dml import tasks as write_feed
+from qbeast_core.table.dml.change import Update
 from qbeast_core.table.engine.local import MemoryEngine
 from qbeast_core.table.rewrite.replace import Replaced
 from tests.helpers.change_feed import change_files, check_feed, enable_feed, feed_actions, read_feed

@@ -15,11 +15,10 @@ import pytest
 import qbeast
 from qbeast_core.table import commit as commit_module
 from qbeast_core.table.dml import change as change_module
-from qbeast_core.table.dml.change import Change, ChangeOptions, run_change
-from qbeast_core.table.dml.matched import Delete, Update
-from qbeast_core.table.dml.merge.clauses import Clauses
-from qbeast_core.table.dml.merge.frame_source import FrameMergeSource
-from qbeast_core.table.dml.merge.merge import Merge
+from qbeast_core.table.dml.change import Change, ChangeOptions, Delete, Update, run_change
+from qbeast_core.table.dml.merge import Merge
+from qbeast_core.table.dml.merge_rules import Clauses
+from qbeast_core.table.dml.merge_sources import FrameMergeSource
 from qbeast_core.table.engine import distributed
 from qbeast_core.table.engine import local as memory
 from qbeast_core.table.engine.engine import Engine

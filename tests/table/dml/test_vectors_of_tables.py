@@ -12,11 +12,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.table.dml.change import ChangeOptions, run_change
-from qbeast_core.table.dml.matched import Delete, Update
-from qbeast_core.table.dml.merge.clauses import Clauses
-from qbeast_core.table.dml.merge.frame_source import FrameMergeSource
-from qbeast_core.table.dml.merge.merge import Merge
+from qbeast_core.table.dml.change import ChangeOptions, Delete, Update, run_change
+from qbeast_core.table.dml.merge import Merge
+from qbeast_core.table.dml.merge_rules import Clauses
+from qbeast_core.table.dml.merge_sources import FrameMergeSource
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.change_feed import check_feed, feed_actions
 from tests.helpers.changes import spread

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.io.location import Location
-from qbeast_core.table.dml.change import ChangeOptions, run_change
-from qbeast_core.table.dml.matched import Delete
+from qbeast_core.table.dml.change import ChangeOptions, Delete, run_change
 from qbeast_core.table.engine.files import PlacedFile, PlaceTask
 from qbeast_core.table.maintenance.convert import convert
 from qbeast_core.table.snapshot.snapshot import load_snapshot

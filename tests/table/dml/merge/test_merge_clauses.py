@@ -16,10 +16,9 @@ from deltalake import write_deltalake
 
 import qbeast
 from qbeast_core.io.location import Location, open_store
-from qbeast_core.table.dml.merge import merge_rules
-from qbeast_core.table.dml.merge.clauses import Clauses
-from qbeast_core.table.dml.merge.merge_rules import MergedFiles, MergeRules
-from qbeast_core.table.dml.row_changes import Assignments
+from qbeast_core.table.dml import merge_rules
+from qbeast_core.table.dml.merge_rules import Clauses, MergedFiles, MergeRules
+from qbeast_core.table.dml.tasks import Assignments
 from qbeast_core.table.engine.row_change import store_rows
 from tests.helpers.changes import changes, spread
 from tests.helpers.invariants import check_invariants, read_log

@@ -19,13 +19,10 @@ from qbeast_core.space.values import BoolArray
 from qbeast_core.table.data.rules import RowRules, drawn_for
 from qbeast_core.table.data.schema import case_problems, name_problems, refuse_sample_column
 from qbeast_core.table.dml.change import Change, assignments_of, required_columns, rules_of_version
-from qbeast_core.table.dml.change_plan import ChangedBy, ChangePlan
-from qbeast_core.table.dml.file_matches import FileMatches, live_rows
-from qbeast_core.table.dml.merge.clauses import Clauses
-from qbeast_core.table.dml.merge.frame_source import MergeMatches, MergeSource
-from qbeast_core.table.dml.merge.merge_buckets import local_merge_source
-from qbeast_core.table.dml.merge.merge_rules import MergeRules, fit_source, fitted_columns
-from qbeast_core.table.dml.row_changes import Assignments
+from qbeast_core.table.dml.merge_rules import Clauses, MergeRules, fit_source, fitted_columns
+from qbeast_core.table.dml.merge_sources import MergeMatches, MergeSource, local_merge_source
+from qbeast_core.table.dml.plan import ChangedBy, ChangePlan, FileMatches, live_rows
+from qbeast_core.table.dml.tasks import Assignments
 from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.engine.local import LocalEngine
 from qbeast_core.table.engine.sources import RowsLike, open_source
