@@ -70,11 +70,9 @@ if _typing.TYPE_CHECKING:
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.inspect.metrics import Metrics
     from qbeast_core.table.maintenance.convert import ConvertResult
-    from qbeast_core.table.maintenance.dialect import DialectResult
+    from qbeast_core.table.maintenance.metadata import DialectResult, UpgradeResult
     from qbeast_core.table.maintenance.reindex import ReindexResult
-    from qbeast_core.table.maintenance.removal import DropResult, VacuumResult
-    from qbeast_core.table.maintenance.restore import RestoreResult
-    from qbeast_core.table.maintenance.upgrade import UpgradeResult
+    from qbeast_core.table.maintenance.versions import DropResult, RestoreResult, VacuumResult
     from qbeast_core.table.read.explain import Plan
     from qbeast_core.table.read.shuffled import ShuffledBatches
     from qbeast_core.table.read.tasks import ScanTask
@@ -179,11 +177,11 @@ _HOMES = {
     "qbeast_core.table.estimate.result": ("Estimate",),
     "qbeast_core.table.inspect.metrics": ("Metrics",),
     "qbeast_core.table.maintenance.convert": ("ConvertResult",),
-    "qbeast_core.table.maintenance.dialect": ("DialectResult",),
-    "qbeast_core.table.maintenance.removal": ("DropResult", "VacuumResult"),
+    "qbeast_core.table.maintenance.metadata": ("DialectResult",),
+    "qbeast_core.table.maintenance.versions": ("DropResult", "VacuumResult"),
     "qbeast_core.table.maintenance.reindex": ("ReindexResult",),
-    "qbeast_core.table.maintenance.restore": ("RestoreResult",),
-    "qbeast_core.table.maintenance.upgrade": ("UpgradeResult",),
+    "qbeast_core.table.maintenance.versions": ("RestoreResult",),
+    "qbeast_core.table.maintenance.metadata": ("UpgradeResult",),
     "qbeast_core.table.read.explain": ("Plan",),
     "qbeast_core.table.read.tasks": ("ScanTask",),
     "qbeast_core.table.read.shuffled": ("ShuffledBatches",),

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from qbeast_core.support.process import Resources
     from qbeast_core.table.index.revision import IndexColumns
     from qbeast_core.table.maintenance.convert import ConvertResult
-    from qbeast_core.table.maintenance.removal import DropResult
-    from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
+    from qbeast_core.table.maintenance.metadata import Copies, UpgradeResult
+    from qbeast_core.table.maintenance.versions import DropResult
     from qbeast_core.table.write.options import SampleBy
 
 
@@ -165,7 +165,7 @@ def upgrade_table(
     >>> qbeast.upgrade_table("new").committed
     False
     """
-    from qbeast_core.table.maintenance.upgrade import upgrade
+    from qbeast_core.table.maintenance.metadata import upgrade
 
     return upgrade(Location.of(path, storage_options), replicated=replicated, dry_run=dry_run)
 
@@ -193,7 +193,7 @@ def table_exists(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
     >>> qbeast.table_exists("there"), qbeast.table_exists("elsewhere")
     (True, False)
     """
-    from qbeast_core.table.maintenance.removal import newest_version
+    from qbeast_core.table.maintenance.versions import newest_version
 
     try:
         location = Location.of(path, storage_options)
@@ -248,6 +248,6 @@ def drop_table(
     >>> len(qbeast.drop_table("old", confirm=True).files), qbeast.table_exists("old")
     (2, False)
     """
-    from qbeast_core.table.maintenance.removal import drop
+    from qbeast_core.table.maintenance.versions import drop
 
     return drop(Location.of(path, storage_options), confirm=confirm, dry_run=dry_run)

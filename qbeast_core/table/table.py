@@ -101,11 +101,9 @@ if TYPE_CHECKING:
     from qbeast_core.table.index.revision import IndexColumns
     from qbeast_core.table.inspect.metrics import Metrics
     from qbeast_core.table.inspect.plot import PlotKind
-    from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease
+    from qbeast_core.table.maintenance.metadata import Copies, DialectResult, JvmRelease, UpgradeResult
     from qbeast_core.table.maintenance.reindex import ReindexResult
-    from qbeast_core.table.maintenance.removal import VacuumResult
-    from qbeast_core.table.maintenance.restore import RestoreResult
-    from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
+    from qbeast_core.table.maintenance.versions import RestoreResult, VacuumResult
     from qbeast_core.table.read.torch_dataset import TorchDataset
     from qbeast_core.table.rewrite.optimize import Into, OptimizeResult
 
@@ -2260,7 +2258,7 @@ class Table:
         >>> len(table.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False).files)
         2
         """
-        from qbeast_core.table.maintenance.removal import vacuum
+        from qbeast_core.table.maintenance.versions import vacuum
 
         return vacuum(
             self._snapshot,
@@ -2305,7 +2303,7 @@ class Table:
         >>> table.restore(0).version, table.read()["day"].to_list()
         (3, [0])
         """
-        from qbeast_core.table.maintenance.restore import restore
+        from qbeast_core.table.maintenance.versions import restore
 
         if cast("object", version) is None:
             invalid_argument("version", "must be a number or a time", value=version)
@@ -2353,7 +2351,7 @@ class Table:
         >>> table.switch_dialect("qbeast-spark", jvm="0.8").retagged_files
         1
         """
-        from qbeast_core.table.maintenance.dialect import switch_dialect
+        from qbeast_core.table.maintenance.metadata import switch_dialect
 
         result, outcome = switch_dialect(refresh(self._snapshot), dialect, jvm=jvm)
         return self._moved(result, outcome.snapshot)
@@ -2374,7 +2372,7 @@ class Table:
         >>> qbeast.open_table("new").upgrade().committed
         False
         """
-        from qbeast_core.table.maintenance.upgrade import upgrade
+        from qbeast_core.table.maintenance.metadata import upgrade
 
         result = upgrade(self._snapshot.location, replicated=replicated, dry_run=dry_run)
         return self._moved(result, None) if result.committed else result
@@ -2636,7 +2634,7 @@ class Table:
         >>> table.rename_column("a", "id", upgrade_protocol=True).changed, table.columns, table.indexed_columns
         (('id',), ['id', 'b'], ('id',))
         """
-        from qbeast_core.table.maintenance.column_changes import rename_column
+        from qbeast_core.table.maintenance.columns import rename_column
 
         change = rename_column(self._snapshot, column, name, upgrade_protocol=upgrade_protocol)
         return self._moved(*change)
@@ -2681,7 +2679,7 @@ class Table:
         >>> table.add_columns({"b": "long"}).version, table.read().rows()
         (2, [(1, None)])
         """
-        from qbeast_core.table.maintenance.column_changes import drop_column
+        from qbeast_core.table.maintenance.columns import drop_column
 
         return self._moved(*drop_column(self._snapshot, column, upgrade_protocol=upgrade_protocol))
 
@@ -2737,7 +2735,7 @@ class Table:
         >>> table.widen_columns({"n": pl.Int64}).rewritten_files, table.read().rows()
         (1, [(1, 7)])
         """
-        from qbeast_core.table.maintenance.widen import widen_columns
+        from qbeast_core.table.maintenance.columns import widen_columns
 
         with self._engine(resources) as engine:
             changed = widen_columns(self._snapshot, columns, upgrade_protocol=upgrade_protocol, engine=engine)
@@ -2784,7 +2782,7 @@ class Table:
         >>> pl.scan_delta("visits").filter(pl.col("sample") < 0.25).collect().height, table.read(sample=0.25).height
         (234, 234)
         """
-        from qbeast_core.table.maintenance.column_changes import add_sample_column
+        from qbeast_core.table.maintenance.columns import add_sample_column
 
         with self._engine(resources) as engine:
             return self._moved(*add_sample_column(self._snapshot, name, engine=engine))

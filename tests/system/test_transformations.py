@@ -169,7 +169,7 @@ READS: Stations = {
 }
 WRITES: Stations = {
     "qbeast_core.table.index.live_index": _restored,
-    "qbeast_core.table.maintenance.dialect": _respelled,
+    "qbeast_core.table.maintenance.metadata": _respelled,
     "qbeast_core.table.write": _superseded,
 }
 """What each room makes of a table; the last one appends to it."""

@@ -35,7 +35,7 @@ from qbeast_core.errors import changing
 if TYPE_CHECKING:
     import qbeast
     from qbeast_core.spec.blocks import BlocksDialect
-    from qbeast_core.table.maintenance.dialect import JvmRelease
+    from qbeast_core.table.maintenance.metadata import JvmRelease
 
 
 @command(

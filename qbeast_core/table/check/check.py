@@ -20,12 +20,17 @@ from qbeast_core.space.values import U64Array, distinct
 from qbeast_core.spec.table_config import may_have_other_columns
 from qbeast_core.support.process import Progress, ProgressCallback
 from qbeast_core.table.check.faults import OF_INDEX, OF_LAYOUT, CheckReport, Fault, fault_frame
-from qbeast_core.table.check.file_tags import read_tags
-from qbeast_core.table.check.log import check_log
-from qbeast_core.table.check.lost_tags import LostTags, fitting_tags, proven_tags, untagged, untagged_files
-from qbeast_core.table.check.placement import Placement
-from qbeast_core.table.check.rows import FileCheck, check_file
-from qbeast_core.table.check.vectors import missing_vectors, vector_faults
+from qbeast_core.table.check.log import (
+    LostTags,
+    check_log,
+    fitting_tags,
+    missing_vectors,
+    proven_tags,
+    untagged,
+    untagged_files,
+    vector_faults,
+)
+from qbeast_core.table.check.rows import FileCheck, Placement, check_file, read_tags
 from qbeast_core.table.data.scan import SCAN_ERRORS, FileScan, TableFiles, scan_files, whole_batches
 from qbeast_core.table.data.schema import LOG_DIRECTORY, lost_key_columns, taken_name
 from qbeast_core.table.engine.engine import AnswerT, Engine, ItemT

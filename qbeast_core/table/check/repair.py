@@ -26,10 +26,15 @@ from qbeast_core.support.process import ProgressCallback
 from qbeast_core.support.text import in_lines
 from qbeast_core.table.check.check import check_and_restore
 from qbeast_core.table.check.faults import FAULT_SCHEMA, KINDS, OF_INDEX, OF_LAYOUT, OF_STATISTICS, Action
-from qbeast_core.table.check.file_tags import FileTags
-from qbeast_core.table.check.log import check_log
-from qbeast_core.table.check.lost_tags import LostTags, fitting_tags, tag_texts, with_tags
-from qbeast_core.table.check.vectors import readable_vectors
+from qbeast_core.table.check.log import (
+    LostTags,
+    check_log,
+    fitting_tags,
+    readable_vectors,
+    tag_texts,
+    with_tags,
+)
+from qbeast_core.table.check.rows import FileTags
 from qbeast_core.table.commit import CommitOutcome, commit_metadata, replace_checkpoints
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.snapshot.snapshot import Snapshot

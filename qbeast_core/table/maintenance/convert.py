@@ -32,11 +32,7 @@ from qbeast_core.table.data.scan import open_files
 from qbeast_core.table.data.schema import listed_names, log_instead, refuse_mapping, refuse_vectors
 from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.engine.local import MEMORY
-from qbeast_core.table.index.revision import (
-    column_texts,
-    refuse_collations,
-    resolve_specs,
-)
+from qbeast_core.table.index.revision import column_texts, refuse_collations, resolve_specs
 from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, find_parquet
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.by_tasks import indexed_metadata

@@ -1,29 +1,67 @@
-"""Changes of a table's metadata alone: properties, check constraints, and columns that files need not have."""
+"""Commits of metadata alone: properties, constraints, columns, and tags in another dialect (format 7, 11)."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from typing import Final, NoReturn, cast
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Literal, NoReturn, TypeAlias, cast, get_args
 
 import polars as pl
 import pyarrow as pa
 
-from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError, invalid_argument
+from qbeast_core.errors import (
+    HiddenColumnWarning,
+    InvalidColumnsError,
+    InvalidInputError,
+    InvalidMetadataError,
+    NotQbeastTableError,
+    QbeastWarning,
+    SchemaMismatchError,
+    UnsupportedTableError,
+    check_choice,
+    invalid_argument,
+)
+from qbeast_core.io.footer import Unreadable, read_footer, stored_size
+from qbeast_core.io.location import Location
+from qbeast_core.io.store import map_files
+from qbeast_core.log.actions import AddFile
 from qbeast_core.log.columns import with_fields
-from qbeast_core.log.protocol import DELETION_VECTORS, SETTABLE, expected_value, is_true
+from qbeast_core.log.protocol import DELETION_VECTORS, SETTABLE, expected_value, is_true, may_hide_rows
 from qbeast_core.log.rebase import dialect_of
+from qbeast_core.log.replay import FLAT_KEYS, block_from_flat_tags
 from qbeast_core.log.rules import CONSTRAINT
 from qbeast_core.log.schema import NAMES, TypeLike, merged_schema, type_of
-from qbeast_core.results import MetadataResult
-from qbeast_core.spec.table_config import IMPORTANCE
-from qbeast_core.support.process import new_id
-from qbeast_core.support.text import did_you_mean
+from qbeast_core.log.values import FileChange, LastChange, LiveFiles, retag
+from qbeast_core.results import MetadataResult, Result
+from qbeast_core.spec.blocks import WEIGHT_COLUMN, BlocksDialect, dump_blocks, parse_blocks, respell_blocks
+from qbeast_core.spec.revision import (
+    STAGING_REVISION_ID,
+    CDFNumericQuantilesTransformation,
+    CDFNumericQuantilesTransformer,
+    CDFStringQuantilesTransformation,
+    CDFStringQuantilesTransformer,
+    ColumnSpec,
+    IdentityTransformation,
+)
+from qbeast_core.spec.table_config import (
+    BLOCKS_DIALECT,
+    IMPORTANCE,
+    REPLICATED_SET_PREFIX,
+    qbeast_spark_entries,
+)
+from qbeast_core.support.process import caller_stacklevel, new_id
+from qbeast_core.support.text import convert_call, did_you_mean
+from qbeast_core.table.check.rows import read_layout
 from qbeast_core.table.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.data.rules import Check, RuleError, constraint_of
-from qbeast_core.table.data.schema import name_problems, refuse_feed_columns
+from qbeast_core.table.data.schema import name_problems, refuse_feed_columns, refuse_mapping
+from qbeast_core.table.index.counts import latest_revision
+from qbeast_core.table.index.revision import check_columns
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan import scan
-from qbeast_core.table.snapshot.snapshot import Snapshot, warn_of_added_columns
+from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, warn_of_added_columns
 from qbeast_core.table.write.options import check_importance, with_importance
 
 _TYPES: Final = (
@@ -224,3 +262,284 @@ def _refuse(expression: str, reason: str, cause: BaseException) -> NoReturn:
 def _broken(snapshot: Snapshot, check: Check) -> int:
     """Return the number of rows that break a rule."""
     return int(scan(Planner(snapshot)).filter(check.broken).select(pl.len()).collect().item())
+
+
+# The release of qbeast-spark that has to read the table. 0.8 is its unreleased main branch.
+JvmRelease: TypeAlias = Literal["0.7", "0.8"]
+
+_NAMED: Final = 3  # files in a warning
+_NEW_IN_0_8: Final = (
+    CDFNumericQuantilesTransformation,
+    CDFNumericQuantilesTransformer,
+    CDFStringQuantilesTransformation,
+    CDFStringQuantilesTransformer,
+    IdentityTransformation,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DialectResult(Result):
+    """Outcome of `Table.switch_dialect`.
+
+    Attributes
+    ----------
+    version : int
+        The version in which every block has the requested dialect.
+    committed : bool
+        False when every block had it already.
+    retagged_files : int
+        Files that got new tags.
+    hidden_column_files : tuple of str
+        In dialect ``"qbeast-spark"``, the files (decoded paths) that hold the column `_qbeast_weight`, on which
+        an optimize by qbeast-spark 0.7 fails; ``optimize(full=True)`` takes it out.
+    """
+
+    retagged_files: int
+    hidden_column_files: tuple[str, ...] = ()
+
+
+def switch_dialect(
+    snapshot: Snapshot, dialect: BlocksDialect, *, jvm: JvmRelease
+) -> tuple[DialectResult, CommitOutcome]:
+    """Rewrite the block tags; see `Table.switch_dialect` for the options and errors."""
+    check_choice("dialect", dialect, get_args(BlocksDialect))
+    check_choice("jvm", jvm, get_args(JvmRelease))
+    latest = latest_revision(snapshot)
+    entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
+    if dialect == "qbeast-spark":
+        refuse_mapping(snapshot.uri, snapshot.columns)
+        _refuse_unsupported(snapshot, jvm)
+        check_columns([ColumnSpec(name) for name in latest.columns], snapshot.schema, dialect)
+        if jvm == "0.7":
+            _refuse_new_transformations(snapshot)
+        names, transformers = latest.columns, latest.column_transformers
+        kinds = [f"{name}:{made.kind}" for name, made in zip(names, transformers, strict=True)]
+        if latest.revision_id == 0:
+            kinds = list(snapshot.config.column_specs or names)
+        entries |= qbeast_spark_entries(kinds, cube_size=latest.desired_cube_size)
+    configuration = snapshot.config.with_entries(entries).to_configuration()
+    plan = LastChange(lambda live, _: retag(live, lambda add, _: _respelled(add, dialect)))
+    outcome = commit_metadata(
+        snapshot,
+        snapshot.metadata.model_copy(update={"configuration": configuration}),
+        "files",
+        parameters={BLOCKS_DIALECT: dialect},
+        files=plan,
+        conflict_with=_hidden_rows if dialect == "qbeast-spark" else None,
+    )
+    result = DialectResult(
+        version=outcome.version,
+        committed=outcome.committed,
+        retagged_files=len(plan.change.adds),
+        hidden_column_files=_hidden_columns(outcome.snapshot or snapshot, jvm, dialect),
+    )
+    return result, outcome
+
+
+def _hidden_columns(snapshot: Snapshot, jvm: JvmRelease, dialect: BlocksDialect) -> tuple[str, ...]:
+    """Return the files that hold the hidden column, and warn where the JVM fails on them."""
+    if dialect != "qbeast-spark":
+        return ()
+    numbers = hidden_column_files(snapshot)
+    if numbers and jvm == "0.7":
+        warnings.warn(
+            _hidden_column_message(snapshot, numbers), HiddenColumnWarning, stacklevel=caller_stacklevel()
+        )
+    paths = snapshot.data_paths
+    return tuple(paths[number] for number in numbers)
+
+
+def _respelled(add: AddFile, dialect: BlocksDialect) -> AddFile:
+    tags = add.tags or {}
+    text = tags.get("blocks")
+    if text is None:
+        return add
+    return add.model_copy(update={"tags": {**tags, "blocks": respell_blocks(text, dialect)}})
+
+
+def _refuse_unsupported(snapshot: Snapshot, jvm: JvmRelease) -> None:
+    """Raise if qbeast-spark does not support a property of the table."""
+    name, partitions = snapshot.sample_column, snapshot.columns.partitions
+    new_table = 'to a new table, with dialect="qbeast-spark".'
+    if name is not None:
+        reason = f"it has the sample column {name!r}, and appends of qbeast-spark would leave nulls in it"
+        cure = f"Write the rows without the column {new_table}"
+    elif snapshot.config.has_other_columns:
+        reason = "its revisions have different columns, after a reindex, and qbeast-spark supports one list of columns"
+        cure = 'Call Table.optimize(into="new") first: it leaves one revision.'
+    elif (hidden := _hidden_rows(snapshot)) is not None:
+        reason = f"{hidden}, and qbeast-spark reads files without their deletion vectors"
+        cure = "Call Table.optimize(purge=True) first: it removes them."
+    elif jvm == "0.8" and "deletionVectors" in (snapshot.protocol.reader_features or ()):
+        reason = "it has the table feature deletionVectors, with which the optimize of qbeast-spark 0.8 refuses a table"
+        cure = f"Remove it in Spark (ALTER TABLE ... DROP FEATURE deletionVectors), or write the rows {new_table}"
+    elif may_hide_rows(snapshot.protocol, snapshot.metadata):
+        reason = "its changes may hide rows, and qbeast-spark reads files without their deletion vectors"
+        cure = f"Call Table.set_properties({{{DELETION_VECTORS!r}: None}}) first."
+    elif snapshot.config.sample_by:
+        key = list(snapshot.config.sample_by)
+        reason = f"its samples are by the hash of {key}, and qbeast-spark samples by the indexed columns"
+        cure = f"Write the rows {new_table}"
+    elif partitions:
+        reason = f"it is partitioned by {list(partitions)}, and qbeast-spark supports tables without partitions only"
+        cure = f"Write the rows {new_table}"
+    else:
+        return
+    msg = f"{snapshot.uri!r} cannot have this dialect: {reason}. {cure}"
+    raise InvalidInputError(msg, argument="dialect", value="qbeast-spark")
+
+
+def _hidden_rows(snapshot: Snapshot) -> str | None:
+    """Return how many files have hidden rows, or None."""
+    count = int(snapshot.files["has_deletion_vector"].sum())
+    return f"{count:,} of its files have hidden rows" if count else None
+
+
+def _refuse_new_transformations(snapshot: Snapshot) -> None:
+    """Raise if a revision has a transformation that the released JVM fails to load."""
+    for revision in snapshot.config.revisions.values():
+        pairs = zip(revision.column_transformers, revision.transformations, strict=False)
+        new = [pair[0].column_name for pair in pairs if any(isinstance(part, _NEW_IN_0_8) for part in pair)]
+        if new:
+            msg = (
+                f"revision {revision.revision_id} indexes {', '.join(new)} by quantiles or as one value, and "
+                'qbeast-spark 0.7 fails to load such a table. Pass jvm="0.8" if only its main '
+                'branch has to read it, or write the rows to a new table with dialect="qbeast-spark".'
+            )
+            raise InvalidColumnsError(msg, columns=new)
+
+
+def hidden_column_files(snapshot: Snapshot) -> list[int]:
+    """Return the numbers of the live files that hold the hidden column.
+
+    The layout tag of a file records it. Of files without one, such as those not yet indexed, the footers are read.
+    """
+    layouts = list(map(read_layout, snapshot.files["layout"]))
+    unknown = [path for path, layout in zip(snapshot.data_paths, layouts, strict=True) if layout is None]
+    holds = iter(map_files(snapshot.source.store, partial(_holds, snapshot), unknown))
+    marks = (next(holds) if layout is None else layout.has_hidden_weights for layout in layouts)
+    return [number for number, mark in enumerate(marks) if mark]
+
+
+def _hidden_column_message(snapshot: Snapshot, numbers: Sequence[int]) -> str:
+    """Return what these files mean to a JVM that reads files without the table's schema, and the cure."""
+    paths = snapshot.data_paths
+    named = ", ".join(paths[number] for number in numbers[:_NAMED])
+    more = f" and {len(numbers) - _NAMED:,} more" if len(numbers) > _NAMED else ""
+    latest = snapshot.config.latest
+    newest = {None, STAGING_REVISION_ID, None if latest is None else latest.revision_id}
+    older = any(snapshot.files["revision"][number] not in newest for number in numbers)
+    into = ', into="newest"' if older else ""
+    return (
+        f"{len(numbers):,} file(s) hold the column {WEIGHT_COLUMN!r} ({named}{more}), and qbeast-spark 0.7 optimizes "
+        "files without looking at the table's schema: it fails on them, or takes the column for one that was added. "
+        "It reads, samples and appends as it should. Files written from now on are without it; "
+        f"`optimize(full=True{into})` takes it out of these."
+    )
+
+
+def _holds(snapshot: Snapshot, path: str) -> bool:
+    store = snapshot.source.store
+    size = stored_size(store, path)
+    if size is None:
+        return False
+    try:
+        return WEIGHT_COLUMN in read_footer(store, path, size).schema.to_arrow_schema().names
+    except (Unreadable, pa.ArrowException):
+        return False  # no reader can open it; `check` says so
+
+
+Copies: TypeAlias = Literal["keep", "drop"]
+
+_FLAT: Final = frozenset({"state", *FLAT_KEYS.values()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class UpgradeResult(Result):
+    """Outcome of `qbeast.upgrade_table`.
+
+    Attributes
+    ----------
+    version : int
+        Version of the table that is up to date; the present one when there was nothing to do, or a dry run.
+    committed : bool
+        Whether anything was committed.
+    dry_run : bool
+        Whether the counts are only planned.
+    retagged_files : int
+        Files that got new tags.
+    kept_copies : int
+        Live files that still hold copies of rows: qbeast passes over them, other readers do not.
+    dropped_copies : int
+        Files that this call took out of the table. Their rows are in other files.
+    """
+
+    retagged_files: int
+    kept_copies: int
+    dropped_copies: int
+
+
+def upgrade(location: Location, *, replicated: Copies | None, dry_run: bool = False) -> UpgradeResult:
+    """Upgrade a table; see `qbeast.upgrade_table` for the options and errors."""
+    check_choice("replicated", replicated, (None, *get_args(Copies)))
+    snapshot, uri = load_snapshot(location), location.uri
+    if not snapshot.config.is_indexed:
+        cure = f"Convert it instead: {convert_call(uri)}."
+        msg = f"{uri!r} is a Delta table without Qbeast index. {cure}"
+        raise NotQbeastTableError(msg, path=uri)
+    configuration = snapshot.config.without(REPLICATED_SET_PREFIX).to_configuration()
+    plan = _Upgrade(drop=replicated == "drop")
+    outcome = commit_metadata(
+        snapshot,
+        snapshot.metadata.model_copy(update={"configuration": configuration}),
+        "files",
+        operation="UPGRADE",
+        parameters={"replicated": replicated or "keep"},
+        files=plan,
+        dry_run=dry_run,
+    )
+    if plan.kept and replicated is None and not dry_run:
+        message = (
+            f"{plan.kept} file(s) of {uri!r} hold copies of rows that other files hold too. qbeast skips them; other "
+            'readers of Delta tables return those rows twice. Use replicated="drop" to take the files out of the '
+            'table, or "keep" to silence this warning.'
+        )
+        warnings.warn(QbeastWarning(message), stacklevel=caller_stacklevel())
+    return UpgradeResult(
+        version=outcome.version,
+        committed=outcome.committed,
+        dry_run=dry_run,
+        retagged_files=len(plan.change.adds),
+        kept_copies=plan.kept,
+        dropped_copies=len(plan.change.removed),
+    )
+
+
+class _Upgrade(LastChange):
+    """Plans the new tags of the files; counts of the newest plan."""
+
+    def __init__(self, *, drop: bool) -> None:
+        super().__init__(self._retag)
+        self._drop, self.kept = drop, 0
+
+    def _retag(self, live: LiveFiles, dialect: BlocksDialect) -> FileChange:
+        self.kept = 0
+        return retag(live, lambda add, listed: self._edit(add, dialect, listed=listed))
+
+    def _edit(self, add: AddFile, dialect: BlocksDialect, *, listed: bool) -> AddFile | None:
+        tags = {key: text for key, text in (add.tags or {}).items() if text is not None}
+        try:
+            blocks = parse_blocks(tags["blocks"]) if "blocks" in tags else []
+            if not blocks and "cube" in tags:
+                blocks = [block_from_flat_tags(tags)]
+        except InvalidMetadataError:
+            return add  # no reader relies on such tags
+        if any(block.replicated for block in blocks):
+            # Readers disagree on unlisted files; of copies none is needed, so all are made to agree.
+            if all(block.replicated for block in blocks) and (self._drop or not listed):
+                return None
+            self.kept += 1
+        kept = {key: text for key, text in tags.items() if key not in _FLAT}
+        if len(kept) == len(tags):
+            return add
+        return add.model_copy(update={"tags": {"blocks": dump_blocks(blocks, dialect=dialect), **kept}})

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.table.maintenance.dialect import hidden_column_files
+from qbeast_core.table.maintenance.metadata import hidden_column_files
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.by_tasks import begin_append, publish_parts
 from tests.helpers.invariants import BLOCK_KEYS, check_invariants, read_log

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table.maintenance import widen
+from qbeast_core.table.maintenance import columns as widen
 from tests.helpers.deletion_vectors import GONE, ROWS, delete
 from tests.helpers.tables import assert_same_rows, small_files
 
