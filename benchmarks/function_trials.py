@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.sampling.jackknife import PARTS, Jackknifed, Replicates, jackknife, student_factor
 from qbeast_core.sampling.sums import Repeats, SeenRows
 from qbeast_core.space.values import F64Array
+from qbeast_core.table.estimate.functions import PARTS, Jackknifed, Replicates, jackknife, student_factor
 
 USERS: Final = 20_000
 GROUPS: Final = 64

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from qbeast_core.table.engine.sources import RowsLike
     from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.question import Function
-    from qbeast_core.table.estimate.question_expressions import Expressions
     from qbeast_core.table.estimate.result import Estimate
+    from qbeast_core.table.estimate.sum_task import Expressions
     from qbeast_core.table.index.revision import IndexColumns
     from qbeast_core.table.write.options import ColumnStats, Compression, Mode, PartitionBy, SampleBy
     from qbeast_core.table.write.write import WriteResult

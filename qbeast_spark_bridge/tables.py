@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.question import Function
-    from qbeast_core.table.estimate.question_expressions import Expressions
     from qbeast_core.table.estimate.result import Estimate
+    from qbeast_core.table.estimate.sum_task import Expressions
 
 _ResultT = TypeVar("_ResultT")
 

@@ -96,8 +96,8 @@ if TYPE_CHECKING:
     from qbeast_core.table.engine.sources import RowsLike
     from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.question import Function
-    from qbeast_core.table.estimate.question_expressions import Expressions
     from qbeast_core.table.estimate.result import Estimate
+    from qbeast_core.table.estimate.sum_task import Expressions
     from qbeast_core.table.index.revision import IndexColumns
     from qbeast_core.table.inspect.metrics import Metrics
     from qbeast_core.table.inspect.plot import PlotKind
@@ -1248,10 +1248,10 @@ class Table:
         >>> abs(found.frame["correlation"].item() / correlation(rows) - 1) < 0.02
         True
         """
-        from qbeast_core.table.estimate.function_rounds import estimate_function
+        from qbeast_core.table.estimate.functions import estimate_function
         from qbeast_core.table.estimate.question import Limits, question_of
-        from qbeast_core.table.estimate.question_expressions import refuse
         from qbeast_core.table.estimate.rounds import rounds
+        from qbeast_core.table.estimate.sum_task import refuse
 
         limits = Limits.of(
             error=error,

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from benchmarks.function_trials import SHAPES, trials
-from qbeast_core.sampling.jackknife import (
+from qbeast_core.sampling.sums import WEIGHT
+from qbeast_core.table.estimate.functions import (
     MIN_REPLICATES,
     Jackknifed,
     exact,
@@ -18,7 +19,6 @@ from qbeast_core.sampling.jackknife import (
     replicates_of,
     student_factor,
 )
-from qbeast_core.sampling.sums import WEIGHT
 
 LIGHT = [shape for shape in SHAPES if shape not in ("null", "giant")]
 SMOOTH = ["correlation", "slope", "ratio", "weighted mean", "Gini of spend"]

@@ -37,7 +37,7 @@ from qbeast_core.table.advise.suggest import check_request
 from qbeast_core.table.advise.trial import ColumnSet, Dimension, importance_of, specs_of
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.schema import lost_columns
-from qbeast_core.table.estimate.heavy_rows import heavy_rows
+from qbeast_core.table.estimate.reading import heavy_rows
 from qbeast_core.table.index.counts import counts_of
 from qbeast_core.table.read.explain import explain
 from qbeast_core.table.read.planner import Planner, ScanPlan, scans_of

@@ -21,7 +21,7 @@ from qbeast_core.table.advise.nested_fields import with_fields_as_columns
 from qbeast_core.table.advise.search import Search, Workload, text_of
 from qbeast_core.table.advise.trial import ColumnSet, Dimension, importance_of
 from qbeast_core.table.data.schema import lost_columns
-from qbeast_core.table.estimate.heavy_rows import heavy_rows
+from qbeast_core.table.estimate.reading import heavy_rows
 from qbeast_core.table.index.counts import counts_of
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.read.explain import Plan

@@ -14,13 +14,14 @@ from qbeast_core.plan.nodes import named_columns
 from qbeast_core.sampling.sums import JoinHow, Lookup
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
 from qbeast_core.table.data.frames import FrameLike, to_frame
-from qbeast_core.table.estimate.question_expressions import refuse
+from qbeast_core.table.estimate.sum_task import refuse
 from qbeast_core.table.index.counts import index_call
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.snapshot.snapshot import newest_snapshot
 
 if TYPE_CHECKING:
     from qbeast_core.sql.clauses import TextJoin
+
 
 _HOWS: Final = get_args(JoinHow)
 

@@ -31,7 +31,7 @@ from qbeast_core.table.data.expressions import (
 )
 from qbeast_core.table.engine.local import budget_of
 from qbeast_core.table.estimate.join import Joined, Joins, joins_of, joins_of_text
-from qbeast_core.table.estimate.question_expressions import (
+from qbeast_core.table.estimate.sum_task import (
     Expressions,
     PerKey,
     named_expressions,
@@ -44,6 +44,7 @@ from qbeast_core.table.read.planner import Planner
 if TYPE_CHECKING:
     from qbeast_core.sql.aggregates import GroupedQuery
     from qbeast_core.sql.clauses import Query
+
 
 # A function of rows that returns a number, numbers by name, or a sequence of numbers.
 Function: TypeAlias = Callable[[pl.DataFrame], object]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+
 # Follows a value whose error the sampled rows do not show: there is one only, or they do not differ.
 _UNKNOWN: Final = " ± ?"
 

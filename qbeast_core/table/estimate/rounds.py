@@ -1,9 +1,9 @@
-"""Run the rounds of an estimate: a pilot, the fraction that its variance requires, and a check of the result."""
+"""Run the rounds of an estimate: a pilot, the fraction that its variance requires, and the groups to keep."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -12,20 +12,66 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.plan.weights import fractions_of, sample_to_weights
-from qbeast_core.sampling.certain import Kept
-from qbeast_core.sampling.confidence import Interval, Target, is_met, next_fraction
+from qbeast_core.sampling.certain import Bounds, Kept, keep
+from qbeast_core.sampling.confidence import (
+    WIDENED,
+    Interval,
+    Target,
+    factor_of,
+    interval_of,
+    is_met,
+    next_fraction,
+)
 from qbeast_core.sampling.key_sample import KeySample
-from qbeast_core.sampling.recognise import TOTAL
-from qbeast_core.sampling.sums import Sums
+from qbeast_core.sampling.recognise import TOTAL, Quantile, Smooth
+from qbeast_core.sampling.sums import GROUP, Sums
 from qbeast_core.space.values import BoolArray
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.engine import Engine
-from qbeast_core.table.estimate.kept_groups import intervals_and_kept
-from qbeast_core.table.estimate.question import Question
+from qbeast_core.table.estimate.question import Limits, Question
 from qbeast_core.table.estimate.reading import Reading, Window
 from qbeast_core.table.estimate.result import Estimate, exact_names, frame_of, notes_of
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan import known_rows
+
+
+def intervals_and_kept(question: Question, sample: KeySample) -> tuple[list[Interval], Kept]:
+    """Return the intervals of all answers for all groups, and the groups that an estimate keeps.
+
+    If answers choose the groups, they choose those with the luckiest samples. The intervals of these hold only if the
+    intervals of all groups hold at once.
+    """
+    cut, limits, answers = question.cut, question.limits, question.aggregates.answers
+    groups = max(len(sample.whole), 1)
+    used = [] if cut is None else [answer for answer in answers if answer.name in cut.names]
+    if cut is not None and cut.chooses:
+        # One more for all groups without a sampled row.
+        at_once = groups * len(answers) + question.may_lack_groups(sample)
+        intervals = compared = _intervals(sample, answers, limits, at_once)
+    else:
+        at_once = max(groups * len(used), 1)
+        intervals = _intervals(sample, answers, limits, groups * question.shown if limits.simultaneous else 1)
+        compared = _intervals(sample, used, limits, at_once)
+    if cut is None:
+        kept = Kept(np.arange(len(sample.whole)), np.ones(len(sample.whole), np.bool_), None, 0)
+    else:
+        estimates = {answer.name: Bounds.exactly(intervals[answer.name]) for answer in used}
+        missing = sample.missing((1 - limits.confidence) / at_once) if used else np.zeros(0)
+        bounds = {answer.name: Bounds.of(compared[answer.name], answer, missing) for answer in used}
+        lacks = cut.limit is not None and question.may_lack_groups(sample)
+        unseen = {answer.name: Bounds.unseen(answer, missing) for answer in used} if lacks else None
+        kept = keep(cut, estimates, bounds, sample.groups.drop(GROUP), unseen)
+    return [*intervals.values()], kept
+
+
+def _intervals(
+    sample: KeySample, answers: Iterable[Smooth | Quantile], limits: Limits, at_once: int
+) -> dict[str, Interval]:
+    """Return the intervals of answers by name, of which this number hold at once with the confidence."""
+    factor = factor_of(limits.confidence, answers=at_once)
+    factor *= WIDENED if limits.sample is None else 1.0
+    return {answer.name: interval_of(sample, answer, factor) for answer in answers}
+
 
 # Maximum growth of the fraction from round to round of a progressive estimate.
 _STEP: Final = 2.0

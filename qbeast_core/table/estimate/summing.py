@@ -19,8 +19,7 @@ from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.estimate.question import Question
-from qbeast_core.table.estimate.question_expressions import PerKey
-from qbeast_core.table.estimate.sum_task import RangeSums, TaskSums, TooLarge, gathered, sums_of
+from qbeast_core.table.estimate.sum_task import PerKey, RangeSums, TaskSums, TooLarge, gathered, sums_of
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan, scan_tasks, scans_of
 from qbeast_core.table.read.tasks import read_scans

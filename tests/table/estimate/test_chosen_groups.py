@@ -21,8 +21,8 @@ from qbeast_core.sampling.certain import Kept
 from qbeast_core.sampling.confidence import Interval, Target, is_met, next_fraction
 from qbeast_core.sampling.key_sample import KeySample
 from qbeast_core.sql.cut import Compared, Cut, SortTerm
-from qbeast_core.table.estimate.kept_groups import intervals_and_kept
 from qbeast_core.table.estimate.question import Limits, Question
+from qbeast_core.table.estimate.rounds import intervals_and_kept
 
 ROWS, PILOT = 24_000, 4_000
 FRACTIONS, ERRORS = (0.04, 0.15, 0.4), (0.1, 0.3)
