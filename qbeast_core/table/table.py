@@ -99,8 +99,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.estimate.sum_task import Expressions
     from qbeast_core.table.index.revision import IndexColumns
-    from qbeast_core.table.inspect.metrics import Metrics
-    from qbeast_core.table.inspect.plot import PlotKind
+    from qbeast_core.table.inspect.metrics import Metrics, PlotKind
     from qbeast_core.table.maintenance.metadata import Copies, DialectResult, JvmRelease, UpgradeResult
     from qbeast_core.table.maintenance.reindex import ReindexResult
     from qbeast_core.table.maintenance.versions import RestoreResult, VacuumResult
@@ -1410,7 +1409,7 @@ class Table:
         >>> table.versions()["readable"].to_list()
         [True, False, False]
         """
-        from qbeast_core.table.inspect.readable import readable_versions
+        from qbeast_core.table.inspect.history import readable_versions
 
         readable = pl.Series(sorted(readable_versions(self._snapshot)), dtype=pl.Int64)
         shown = self.history().select("version", "timestamp", "operation")
@@ -1706,7 +1705,7 @@ class Table:
         >>> figure = qbeast.open_table("prices").plot("space", where="id < 3000")
         >>> figure.savefig("space.png")
         """
-        from qbeast_core.table.inspect.plot import PlotOptions, plot_table
+        from qbeast_core.table.inspect.metrics import PlotOptions, plot_table
 
         refuse_unindexed(self._snapshot)
         options = PlotOptions(

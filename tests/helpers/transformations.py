@@ -15,7 +15,7 @@ from qbeast_core.plan.nodes import Atom, Compare, IsNull, Op, Operand
 from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.spec import revision as t
 from qbeast_core.spec.revision import ColumnKind, ColumnSpec, Revision
-from qbeast_core.table.inspect.plot_space import axis_ticks
+from qbeast_core.table.inspect.drawings import axis_ticks
 from qbeast_core.tree.fit import ColumnBounds, Growth, IndexWish, first_revision, next_revision, rows_outside
 from qbeast_core.tree.grid import to_index_column
 from qbeast_core.tree.summary import summarise
@@ -307,6 +307,6 @@ IN_MEMORY: dict[str, Callable[[Example], None]] = {
     "qbeast_core.tree.fit": _evolved,
     "qbeast_core.plan.bounds": _located,
     "qbeast_core.plan.decode_tags": _compatible,
-    "qbeast_core.table.inspect.plot_space": _labelled,
+    "qbeast_core.table.inspect.drawings": _labelled,
 }
 """The check of each module, which raises an AssertionError for unexpected results."""

@@ -164,7 +164,7 @@ READS: Stations = {
     "qbeast_core.table.check": _checked,
     "qbeast_core.table.index.revision": _grown,
     "qbeast_core.table.inspect.metrics": _counted,
-    "qbeast_core.table.inspect.plot_space": _drawn,
+    "qbeast_core.table.inspect.drawings": _drawn,
     "qbeast_core.cli": _command_line,
 }
 WRITES: Stations = {

@@ -24,7 +24,7 @@ from qbeast_core.cli.options import (
 if TYPE_CHECKING:
     import qbeast
     from qbeast_core.support.process import ProgressCallback
-    from qbeast_core.table.inspect.plot import PlotKind
+    from qbeast_core.table.inspect.metrics import PlotKind
 
 
 _DPI: Final = 150

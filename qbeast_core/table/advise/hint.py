@@ -16,8 +16,13 @@ from qbeast_core.log.rebase import dialect_of
 from qbeast_core.plan.nodes import Unknown
 from qbeast_core.spec.revision import ColumnSpec
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.advise.advise import TableSample, facts_of, present_index, table_sample
-from qbeast_core.table.advise.nested_fields import with_fields_as_columns
+from qbeast_core.table.advise.advise import (
+    TableSample,
+    facts_of,
+    present_index,
+    table_sample,
+    with_fields_as_columns,
+)
 from qbeast_core.table.advise.search import Search, Workload, text_of
 from qbeast_core.table.advise.trial import ColumnSet, Dimension, importance_of
 from qbeast_core.table.data.schema import lost_columns

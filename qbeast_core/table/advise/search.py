@@ -14,11 +14,11 @@ from qbeast_core.plan.nodes import Node, Unknown, named_columns
 from qbeast_core.plan.predicate import parse_predicate
 from qbeast_core.space.values import F64Array
 from qbeast_core.spec.revision import ColumnKind, ColumnSpec, transformer_for
-from qbeast_core.table.advise.simulated import Opened
 from qbeast_core.table.advise.trial import (
     ColumnSet,
     Dimension,
     Encoder,
+    Opened,
     RowSizes,
     Trial,
     importance_of,

@@ -143,7 +143,7 @@ class Estimate:
             msg = f"there is no answer {name!r}; the answers are {list(self.names)}"
             raise InvalidInputError(msg, argument="name")
         require("matplotlib", "drawing")
-        from qbeast_core.table.inspect.plot_estimate import draw_estimate  # noqa: PLC0415 - matplotlib is slow to import
+        from qbeast_core.table.inspect.drawings import draw_estimate  # noqa: PLC0415 - matplotlib is slow to import
 
         return draw_estimate(self.frame, answer, self.names, self._caption, axes)
 

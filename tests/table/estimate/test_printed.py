@@ -18,7 +18,7 @@ import qbeast
 from benchmarks import data, pictures
 from qbeast_core.support.frames import estimate_text, exact_text
 from qbeast_core.table.estimate.result import readable
-from qbeast_core.table.inspect.plot_estimate import draw_estimate
+from qbeast_core.table.inspect.drawings import draw_estimate
 from tests.cli.running import run, run_json
 from tests.helpers.examples import examples
 

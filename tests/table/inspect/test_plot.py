@@ -21,7 +21,7 @@ import qbeast
 from qbeast_core.plan.bounds import reach
 from qbeast_core.plan.predicate import parse_predicate
 from qbeast_core.spec.revision import CDFStringQuantilesTransformation, linear_transformation
-from qbeast_core.table.inspect.plot_space import axis_ticks
+from qbeast_core.table.inspect.drawings import axis_ticks
 from tests.golden.collection import Golden, each
 from tests.helpers.tables import small_files
 
