@@ -57,8 +57,17 @@ if _typing.TYPE_CHECKING:
     from qbeast_carbondata.tables.explain import CarbonPlan
     from qbeast_carbondata.tables.importing import ImportResult
     from qbeast_carbondata.tables.table import CarbonTable
-    from qbeast_core.api import estimate, open_table, read_table, scan_table, write_table
-    from qbeast_core.api_admin import convert_table, drop_table, table_exists, upgrade_table
+    from qbeast_core.api import (
+        convert_table,
+        drop_table,
+        estimate,
+        open_table,
+        read_table,
+        scan_table,
+        table_exists,
+        upgrade_table,
+        write_table,
+    )
     from qbeast_core.results import MetadataResult
     from qbeast_core.support.process import Progress, Resources
     from qbeast_core.table.advise.advise import Advice
@@ -155,7 +164,7 @@ __all__ = [
 
 _HOMES = {
     "qbeast_core.api": ("estimate", "open_table", "read_table", "scan_table", "write_table"),
-    "qbeast_core.api_admin": ("convert_table", "drop_table", "table_exists", "upgrade_table"),
+    "qbeast_core.api": ("convert_table", "drop_table", "table_exists", "upgrade_table"),
     "qbeast_carbondata.tables.api": (
         "import_carbondata",
         "open_carbondata",

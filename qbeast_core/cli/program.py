@@ -1,4 +1,4 @@
-"""The commands of `qbeast` by name, and what becomes of their answers and errors."""
+"""The commands of `qbeast` by name, with the handling of their results and errors."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from importlib import import_module
 from typing import Any, Final
 
 import click
+from click.shell_completion import get_completion_class
 
-from qbeast_core.cli.answer import Answer, Settings, print_answer
-from qbeast_core.cli.exits import reported
-from qbeast_core.cli.options import json_option
+from qbeast_core.cli.commands import Answer, Settings, json_option, print_answer, reported
 from qbeast_core.support.text import did_you_mean
 
 # As `qbeast --help` lists them: group -> name -> module below qbeast_core.cli.commands.
@@ -161,3 +160,24 @@ def program() -> None:
     TABLE is a folder, an address (s3://, gs://, az:// ...) or a name in AWS Glue (glue://db.table). `qbeast COMMAND
     --help` describes a command; docs/cli.md describes the rest, such as exit codes.
     """
+
+
+_VARIABLE: Final = "_QBEAST_COMPLETE"
+_HELP: Final = """Print the completion script of a shell.
+
+\b
+bash:  eval "$(qbeast completion bash)"                # in ~/.bashrc
+zsh:   eval "$(qbeast completion zsh)"                 # in ~/.zshrc
+fish:  qbeast completion fish > ~/.config/fish/completions/qbeast.fish
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+@json_option
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> Answer:
+    """Print the script of a shell."""
+    shell_class: Any = get_completion_class(shell)
+    script = shell_class(ctx.find_root().command, {}, "qbeast", _VARIABLE).source()
+    return Answer(parts=(script,), data={"shell": shell, "script": script})

@@ -19,9 +19,8 @@ from click.testing import CliRunner
 
 import qbeast
 from qbeast_core import errors
-from qbeast_core.cli.commands import inspect as inspect_commands
-from qbeast_core.cli.exits import EXIT_CODES, FAULTS, exit_code_of
-from qbeast_core.cli.options import option_of
+from qbeast_core.cli import maintenance as inspect_commands
+from qbeast_core.cli.commands import EXIT_CODES, FAULTS, exit_code_of, option_of
 from qbeast_core.cli.program import _ELSEWHERE, program
 from qbeast_core.errors import QbeastError
 from tests.cli.running import run, run_error, run_json

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from qbeast_core.cli.exits import EXIT_CODES
+from qbeast_core.cli.commands import EXIT_CODES
 from qbeast_core.cli.program import program
 from tests.cli.running import run, run_error
 from tests.helpers.outputs import same_output

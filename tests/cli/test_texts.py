@@ -23,9 +23,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.cli.sources import SourceOptions, read_sources
-from qbeast_core.cli.text_types import converted, inferred_types, misfits
-from qbeast_core.cli.workspace import open_workspace
+from qbeast_core.cli.sources import SourceOptions, open_workspace, read_sources
+from qbeast_core.cli.text_files import converted, inferred_types, misfits
 from qbeast_core.errors import InvalidInputError, StorageError
 from qbeast_core.support.process import Progress, Resources
 from tests.cli.running import run, run_error

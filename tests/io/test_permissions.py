@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import qbeast
-from qbeast_core.cli.output_file import fresh_file
+from qbeast_core.cli.output import fresh_file
 from qbeast_core.cli.program import program
 from tests.helpers.users import another_user
 

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.cli.exits import FAULTS
+from qbeast_core.cli.commands import FAULTS
 from qbeast_core.io.location import open_store
 from tests.cli.running import run
 from tests.helpers.buckets import client, new_bucket

@@ -1,1 +1,0 @@
-"""The commands; they load the library when they run."""
