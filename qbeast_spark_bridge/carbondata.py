@@ -23,11 +23,10 @@ from qbeast_core.table.engine.engine import Source
 from qbeast_core.table.read.planner import TASK_BYTES
 from qbeast_core.table.write.options import Mode, WriteOptions, metadata_of
 from qbeast_spark_bridge.catalog import plan_views
-from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource
-from qbeast_spark_bridge.engine.tasks import arrow_schema, rows_of_tasks
+from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource, arrow_schema, rows_of_tasks
 from qbeast_spark_bridge.predicates.columns import is_column
-from qbeast_spark_bridge.predicates.predicates import polars_filter
-from qbeast_spark_bridge.spark_schema import nullable_schema, quoted, spark_schema
+from qbeast_spark_bridge.predicates.conditions import polars_filter
+from qbeast_spark_bridge.spark_types import nullable_schema, quoted, spark_schema
 from qbeast_spark_bridge.worker.read_task import ReadTask
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException, PySparkException, UnsupportedOpera
 from qbeast_core.errors import InvalidInputError, QbeastWarning, TableNotFoundError
 from qbeast_core.io.location import Location
 from qbeast_core.support.process import caller_stacklevel
-from qbeast_spark_bridge.spark_schema import quoted
+from qbeast_spark_bridge.spark_types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

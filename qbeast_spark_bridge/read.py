@@ -1,4 +1,4 @@
-"""Read a table with Spark's own Parquet reader, or explain a read: the driver plans, Spark reads."""
+"""Read a table or its changes with Spark's own readers, or explain a read: the driver plans, Spark reads."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from datetime import date
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -13,15 +14,24 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import polars as pl
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
-from pyspark.sql.types import DecimalType, NullType, StructType
+from pyspark.sql.types import (
+    DecimalType,
+    LongType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from qbeast_core.plan.blocks import NO_REVISION
 from qbeast_core.plan.weights import Sample, WeightRange, another_sample
 from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT, sample_values
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.spec.table_config import may_have_other_columns
-from qbeast_core.table.data.schema import taken_name
+from qbeast_core.table.data.schema import FEED_COLUMNS, taken_name
 from qbeast_core.table.index.live_index import Index
+from qbeast_core.table.read.changes import ChangeTask, change_reader, commits_between
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.explain import explain as plan_read
 from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan, sampled_by
@@ -34,10 +44,11 @@ from qbeast_core.table.read.scan import (
     sampling_weight,
     warn_of_sample,
 )
-from qbeast_spark_bridge.engine.tasks import rows_of_tasks, tasks_of
+from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_spark_bridge.engine.engine import arrow_schema, rows_of_tasks, tasks_of
 from qbeast_spark_bridge.engine.workers import is_connect, session_settings
-from qbeast_spark_bridge.predicates.predicates import keep_where, parse_where
-from qbeast_spark_bridge.spark_schema import (
+from qbeast_spark_bridge.predicates.conditions import keep_where, parse_where
+from qbeast_spark_bridge.spark_types import (
     by_table_names,
     can_find_columns,
     collated_columns,
@@ -47,6 +58,7 @@ from qbeast_spark_bridge.spark_schema import (
     stored_schema,
     with_integer,
 )
+from qbeast_spark_bridge.worker.read_task import ReadTask
 
 _OPTIONS: Final = {
     "datetimeRebaseMode": "CORRECTED",  # the calendar of Delta, whatever the session's setting
@@ -327,3 +339,23 @@ def _list_on_driver(spark: SparkSession, locations: list[str]) -> AbstractContex
 
 def _is_address(location: str) -> bool:
     return _ADDRESS.match(location) is not None
+
+
+def change_tasks(
+    snapshot: Snapshot, since: int | str | date, until: int | str | date | None
+) -> tuple[StructType, list[ReadTask]]:
+    """Return the columns of changed rows, and the tasks that read them."""
+    reader, commits = change_reader(snapshot), commits_between(snapshot, since, until)
+    schema = with_feed_columns(nullable_schema(spark_schema(snapshot.schema_json)))
+    special = {name: dtype for name, dtype in snapshot.columns.special_types.items() if name in schema.names}
+    types = arrow_schema(schema)
+    return schema, [
+        ReadTask(ChangeTask(reader, part), types, special) for commit in commits for part in commit.split()
+    ]
+
+
+def with_feed_columns(schema: StructType) -> StructType:
+    """Return the columns of a table and those that changes add."""
+    types = (StringType(), LongType(), TimestampType())
+    added = [StructField(name, dtype) for name, dtype in zip(FEED_COLUMNS, types, strict=True)]
+    return StructType([*schema.fields, *added])

@@ -1,4 +1,4 @@
-"""Register ``format("qbeast")`` with a session, and find a Java."""
+"""Sessions: register ``format("qbeast")``, find a Java, and load the extension of IPython."""
 
 from __future__ import annotations
 
@@ -8,16 +8,23 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.functions import udtf
 
 from qbeast_core.errors import InvalidInputError, MissingDependencyError, hints_keywords
 from qbeast_spark_bridge.engine.workers import use_own_python
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from IPython.core.interactiveshell import InteractiveShell
+
 
 # The last line of a Python trace in an error of Spark, with lines that continue it.
 _OWN_ERROR: Final = re.compile(
@@ -91,7 +98,7 @@ def register(spark: SparkSession) -> None:
     except AnalysisException as error:
         if error.getCondition() != _ALREADY_REGISTERED:
             raise
-    for name, function in import_module("qbeast_spark_bridge.datasource.functions").FUNCTIONS.items():
+    for name, function in import_module("qbeast_spark_bridge.datasource.source").FUNCTIONS.items():
         spark.udtf.register(name, cast("UserDefinedTableFunction", udtf(function)))
 
 
@@ -180,3 +187,22 @@ def _home_around(java: Path) -> Path:
     shim.write_text(_SHIM.format(java=shlex.quote(str(java))))
     shim.chmod(0o755)
     return home
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Print the message of an error of ``format("qbeast")`` in place of its traces; other errors are unchanged."""
+    shell.set_custom_exc((PySparkException,), _show)
+
+
+def _show(
+    shell: InteractiveShell,
+    kind: type[BaseException],
+    error: BaseException,
+    trace: TracebackType | None,
+    tb_offset: int | None = None,
+) -> None:
+    message = explain_error(error)
+    if message == str(error):
+        shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
+    else:
+        sys.stderr.write(f"{kind.__name__}: {message}\n")

@@ -29,13 +29,11 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.table import Table, open_version
 from qbeast_core.table.write.options import SampleBy, WriteOptions, metadata_of
 from qbeast_spark_bridge.catalog import located, plan_views
-from qbeast_spark_bridge.changes import change_tasks
-from qbeast_spark_bridge.engine.engine import SparkEngine
+from qbeast_spark_bridge.engine.engine import SparkEngine, frame_of_rows, rows_of_tasks
 from qbeast_spark_bridge.engine.merge_source import SparkMergeSource
-from qbeast_spark_bridge.engine.tasks import frame_of_rows, rows_of_tasks
 from qbeast_spark_bridge.predicates.columns import ColumnTranslator
-from qbeast_spark_bridge.read import explain_rows, read_rows
-from qbeast_spark_bridge.spark_schema import comparable_columns, spark_schema
+from qbeast_spark_bridge.read import change_tasks, explain_rows, read_rows
+from qbeast_spark_bridge.spark_types import comparable_columns, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.estimate.question import Function
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.estimate.sum_task import Expressions
+
 
 _ResultT = TypeVar("_ResultT")
 

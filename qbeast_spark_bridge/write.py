@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any, cast
 
-from qbeast_core.errors import InvalidInputError, changing, invalid_argument
+from qbeast_core.errors import InvalidInputError, StorageError, changing, invalid_argument
+from qbeast_core.io.location import Location
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.support.process import ProgressLike, callback_of, shows_progress
 from qbeast_core.table.data.expressions import Predicate
+from qbeast_core.table.data.files import delete_files
 from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.dml.replace_where import replace_where
+from qbeast_core.table.dml.tasks import FitRows, Outside
+from qbeast_core.table.engine.engine import Source
+from qbeast_core.table.engine.row_change import AddedRows, StoredPart, StoredRows, stored_by
 from qbeast_core.table.index.revision import IndexColumns
 from qbeast_core.table.write.options import (
     ColumnStats,
@@ -27,12 +36,54 @@ from qbeast_core.table.write.options import (
 from qbeast_core.table.write.write import WriteResult, write_rows
 from qbeast_spark_bridge.catalog import located, plan_views
 from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource, persisted
-from qbeast_spark_bridge.engine.kept_rows import SparkKeeper
+from qbeast_spark_bridge.engine.workers import unpickled, worker_errors
 from qbeast_spark_bridge.predicates.columns import ColumnTranslator
-from qbeast_spark_bridge.spark_schema import comparable_columns, empty_frame
+from qbeast_spark_bridge.spark_types import comparable_columns, empty_frame, numbered
+from qbeast_spark_bridge.worker.call import WorkerCall
+from qbeast_spark_bridge.worker.tasks import (
+    FILES,
+    KeepPartition,
+    decimals_as_longs,
+    keep_partition,
+    short_decimals,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class SparkKeeper:
+    """See `qbeast_core.table.dml.replace_where.RowKeeper`."""
+
+    location: Location
+    operation: str = field(default_factory=lambda: str(uuid.uuid4()), init=False)
+
+    def kept(self, source: Source, fit: FitRows) -> tuple[AddedRows, Outside]:
+        """Store the rows; `clear` deletes them."""
+        parts, outside = self._run(source, KeepPartition(fit, self.location, self.operation))
+        return StoredRows(self.location, parts), outside
+
+    def checked(self, source: Source, fit: FitRows) -> tuple[Source, Outside]:
+        """Check the rows without storing them."""
+        _, outside = self._run(source, KeepPartition(fit, self.location, None))
+        return source, outside
+
+    def clear(self) -> None:
+        """Delete the stored rows, as far as the store allows."""
+        with suppress(StorageError):
+            delete_files(self.location.store, stored_by(self.location.store, self.operation))
+
+    def _run(self, source: Source, task: KeepPartition) -> tuple[tuple[StoredPart, ...], Outside]:
+        if not isinstance(source, SparkSource):
+            raise TypeError(source)
+        df: DataFrame = source.df
+        with worker_errors(df.sparkSession):
+            decimals = short_decimals(df.schema)
+            call = WorkerCall.of(keep_partition, (task, df.columns, decimals))
+            answers: list[Any] = unpickled(decimals_as_longs(numbered(df), decimals).mapInArrow(call, FILES))
+        parts = tuple(part for stored, _ in answers for part in stored)
+        return parts, reduce(add, (outside for _, outside in answers), Outside())
 
 
 @changing

@@ -68,20 +68,20 @@ def test_missing_attribute_raises_with_suggestion() -> None:
 
 MAX_MODULES = 87  # of ours, packages aside: each costs the first task of a session a part of a second
 WORKERS = {
-    "write": ("qbeast_spark_bridge.worker.write_files",),
-    "append": ("qbeast_spark_bridge.worker.append_task",),
-    "rewrite": ("qbeast_spark_bridge.worker.rewrite",),
+    "write": ("qbeast_spark_bridge.worker.tasks",),
+    "append": ("qbeast_spark_bridge.worker.tasks",),
+    "rewrite": ("qbeast_spark_bridge.worker.tasks",),
     "read": ("qbeast_spark_bridge.worker.read_task",),
-    "count": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.dml.tasks"),
+    "count": ("qbeast_spark_bridge.worker.tasks", "qbeast_core.table.dml.tasks"),
     "match": ("qbeast_spark_bridge.worker.match_tasks",),
-    "change": ("qbeast_spark_bridge.worker.rewrite", "qbeast_core.table.dml.tasks"),
-    "feed": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.dml.tasks"),
+    "change": ("qbeast_spark_bridge.worker.tasks", "qbeast_core.table.dml.tasks"),
+    "feed": ("qbeast_spark_bridge.worker.tasks", "qbeast_core.table.dml.tasks"),
     "carbondata": ("qbeast_spark_bridge.worker.read_task", "qbeast_carbondata.task"),
     "change in place": (
-        "qbeast_spark_bridge.worker.transport",
+        "qbeast_spark_bridge.worker.tasks",
         "qbeast_core.table.engine.row_change",
     ),
-    "convert": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.maintenance.parquet_folder"),
+    "convert": ("qbeast_spark_bridge.worker.tasks", "qbeast_core.table.maintenance.parquet_folder"),
 }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_spark_bridge.datasource.source_options import StreamReadOptions
+from qbeast_spark_bridge.datasource.options import StreamReadOptions
 from qbeast_spark_bridge.worker.call import batches_of_task, freeze_modules, use_task_cores
 
 # Before Spark 4.2 a batch has all there is.
@@ -64,14 +64,14 @@ class StreamReader(DataSourceStreamReader):
         """The open table."""
         if self._opened is None:
             use_task_cores()
-            from qbeast_spark_bridge.datasource.source_plan import open_stream
+            from qbeast_spark_bridge.datasource.plan import open_stream
 
             self._opened = open_stream(self.options)
             freeze_modules()
         return self._opened
 
     def _tasks(self, stream: TableStream, start: Offset, end: Offset) -> list[Any]:
-        from qbeast_spark_bridge.datasource.source_plan import stream_tasks
+        from qbeast_spark_bridge.datasource.plan import stream_tasks
 
         return stream_tasks(stream, start, end, self._schema)
 

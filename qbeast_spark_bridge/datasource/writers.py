@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
 from qbeast_core.errors import InvalidInputError, QbeastError, changing
 from qbeast_core.io.location import Location
-from qbeast_spark_bridge.datasource.source_options import (
+from qbeast_spark_bridge.datasource.options import (
     SINK_OPTIONS,
     WriteByTasks,
     location_of,
@@ -52,7 +52,7 @@ class AppendWriter:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task, on an executor."""
         use_task_cores()
-        from qbeast_spark_bridge.worker.append_task import write_rows
+        from qbeast_spark_bridge.worker.tasks import write_rows
 
         freeze_modules()
         return AppendMessage(write_rows(self.context, iterator))
@@ -83,7 +83,7 @@ class AppendWriter:
         if None not in messages:
             return
         use_task_cores()
-        from qbeast_spark_bridge.worker.append_task import delete_parts
+        from qbeast_spark_bridge.worker.tasks import delete_parts
 
         delete_parts(pickle.loads(self.context), _parts(messages))  # noqa: S301 -- our own bytes
 
@@ -109,7 +109,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
     """Return the writer of ``df.write.format("qbeast").mode("append" or "overwrite").save(path)``."""
     from qbeast_core.table.write.by_tasks import begin_write
     from qbeast_core.table.write.options import WriteOptions
-    from qbeast_spark_bridge.spark_schema import empty_frame
+    from qbeast_spark_bridge.spark_types import empty_frame
 
     chosen = WriteByTasks.of(options)
     task = begin_write(
@@ -145,7 +145,7 @@ def _optimize(location: Location) -> None:
 def append_context(options: Mapping[str, str], schema: StructType) -> bytes:
     """Check the table before the tasks start; see `qbeast_core.table.write.by_tasks.begin_append`."""
     from qbeast_core.table.write.by_tasks import begin_append
-    from qbeast_spark_bridge.spark_schema import empty_frame
+    from qbeast_spark_bridge.spark_types import empty_frame
 
     return pickle.dumps(begin_append(location_of(options), empty_frame(schema)))
 

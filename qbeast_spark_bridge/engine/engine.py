@@ -1,64 +1,67 @@
-"""The Spark engine: executors read rows, summarise them, and write each row to its file."""
+"""The Spark engine: executors read rows in tasks of about equal bytes, summarise them, and write files."""
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.actions import AddFile
 from qbeast_core.support.process import ProgressCallback
 from qbeast_core.support.sizing import sizing
+from qbeast_core.table.data.frames import SparkFrame, is_spark_frame
 from qbeast_core.table.data.rules import refuse_exhausted
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.engine import AnswerT, FileTarget, ItemT, ResultT, Rows, RowShape, Source
 from qbeast_core.table.engine.files import PlacedFile, PlaceTask, PlainTask, SummaryTask
 from qbeast_core.table.engine.row_change import AddedRows
-from qbeast_core.table.engine.sources import FilesSource, all_rows, needs_row_ids
+from qbeast_core.table.engine.sources import FilesSource, RowsLike, all_rows, needs_row_ids, open_source
 from qbeast_core.table.index.revision import refuse_collations
-from qbeast_core.table.read.planner import Planner, ScanPlan, scan_tasks, scans_of
+from qbeast_core.table.read.planner import TASK_BYTES, Planner, ScanPlan, scan_tasks, scans_of
 from qbeast_core.table.read.tasks import ScanTask
 from qbeast_core.tree.summary import IndexSummary, domain_limits, load_summary
 from qbeast_spark_bridge.engine.first_pass import summarise_rows
-from qbeast_spark_bridge.engine.workers import unpickled, with_uncounted_batches, worker_errors
-from qbeast_spark_bridge.spark_schema import (
+from qbeast_spark_bridge.engine.workers import ready_workers, unpickled, with_uncounted_batches, worker_errors
+from qbeast_spark_bridge.spark_types import (
     collated_columns,
     empty_frame,
+    nullable_schema,
     numbered,
     quoted,
+    schema_of_frame,
     spark_schema,
     variant_columns,
 )
 from qbeast_spark_bridge.worker.call import WorkerCall
-from qbeast_spark_bridge.worker.rewrite import (
-    SUMMARIES,
-    ChangedRows,
-    merge_partition,
-    pack_files,
-    summarise_files,
-)
-from qbeast_spark_bridge.worker.transport import (
+from qbeast_spark_bridge.worker.read_task import ReadTask, SentRows, run_tasks
+from qbeast_spark_bridge.worker.tasks import (
     ANSWERS,
     BUFFER_BYTES,
+    FILES,
     ITEMS,
     PACKS,
+    SUMMARIES,
+    ChangedRows,
     answer_items,
+    complete_rows,
     decimals_as_longs,
+    merge_partition,
+    pack_files,
     pack_partition,
     short_decimals,
+    summarise_files,
     task_keys,
-)
-from qbeast_spark_bridge.worker.write_files import (
-    FILES,
-    complete_rows,
     write_partition,
     write_plain_files,
     write_plain_partition,
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from qbeast_core.log.rules import Identity
+
 
 _MAX_TASKS: Final = 1 << 12
 
@@ -375,3 +379,57 @@ def _number(partitions: int, most: int) -> Column:
     changed = F.raise_error(F.lit("the rows changed while identity values were drawn. Persist them first."))
     fits = (part < partitions) & (place < most)
     return F.when(fits, place * partitions + part).otherwise(changed.cast(LongType()))
+
+
+_COLUMN: Final = "task"
+
+
+def tasks_of(
+    planner: Planner,
+    job: ScanPlan,
+    *,
+    columns: Sequence[str] | None = None,
+    task_bytes: int = TASK_BYTES,
+    schema: StructType | None = None,
+    weight_column: str | None = None,
+) -> list[ReadTask]:
+    """Split a planned read into tasks of about equal bytes.
+
+    `weight_column` adds a column with the weights of rows; `schema` has it too.
+    """
+    whole = schema or nullable_schema(spark_schema(planner.snapshot.schema_json))
+    added = [] if weight_column is None else [weight_column]
+    types = arrow_schema(StructType([whole[name] for name in [*planner.names_of(columns), *added]]))
+    tasks = scan_tasks(planner, job, columns, task_bytes=task_bytes, weight_column=weight_column)
+    special = planner.snapshot.columns.special_types
+    special = {name: dtype for name, dtype in special.items() if name in types.names}
+    return [ReadTask(task, types, special) for task in tasks]
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the Arrow types of rows from and to Spark; timestamps are in UTC."""
+    has_zone = "timezone" in inspect.signature(to_arrow_schema).parameters  # from Spark 4.2 on; UTC before
+    options: dict[str, Any] = {"timezone": "UTC"} if has_zone else {}
+    return to_arrow_schema(schema, **options)
+
+
+def rows_of_tasks(spark: SparkSession, tasks: Sequence[ReadTask], schema: StructType) -> DataFrame:
+    """Return the rows of tasks; each runs as a separate Spark task."""
+    if not tasks:
+        return spark.createDataFrame([], schema)
+    ready_workers(spark)
+    rows = [(bytearray(pickle.dumps(task, protocol=5)),) for task in tasks]
+    spread = spark.createDataFrame(rows, f"{_COLUMN} binary").repartition(len(rows))
+    return spread.mapInArrow(WorkerCall.of(run_tasks, None), schema)
+
+
+def frame_of_rows(spark: SparkSession, rows: RowsLike | SparkFrame) -> DataFrame:
+    """Return rows as a DataFrame. Those of this process are sent with the tasks, in pieces of limited size."""
+    if is_spark_frame(rows):
+        return cast("DataFrame", rows)
+    with open_source(rows) as source:
+        schema = schema_of_frame(source.empty.schema)
+        types = arrow_schema(schema)
+        pieces = source.batches(None, size_bytes=sizing().source_batch_bytes)
+        tasks = [ReadTask(SentRows(piece), types) for piece in pieces]
+    return rows_of_tasks(spark, tasks, schema)

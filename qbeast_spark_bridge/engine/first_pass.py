@@ -33,9 +33,9 @@ from qbeast_core.tree.summary import (
     domain_limits,
     summarise_ends,
 )
-from qbeast_spark_bridge.spark_schema import numbered, quoted, spark_schema
+from qbeast_spark_bridge.spark_types import numbered, quoted, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall
-from qbeast_spark_bridge.worker.transport import batch_of, gathered, in_utc
+from qbeast_spark_bridge.worker.tasks import batch_of, gathered, in_utc
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

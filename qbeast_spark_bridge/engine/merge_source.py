@@ -34,7 +34,7 @@ from qbeast_core.table.read.planner import Planner, ScanPlan, scans_of
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_spark_bridge.engine.engine import spread
 from qbeast_spark_bridge.engine.workers import unpickled, worker_errors
-from qbeast_spark_bridge.spark_schema import collated_columns, empty_frame, numbered, quoted, spark_schema
+from qbeast_spark_bridge.spark_types import collated_columns, empty_frame, numbered, quoted, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.match_tasks import (
     DIGESTS,
@@ -48,7 +48,7 @@ from qbeast_spark_bridge.worker.match_tasks import (
     pack_keys,
     pack_source,
 )
-from qbeast_spark_bridge.worker.transport import decimals_as_longs, short_decimals, task_keys
+from qbeast_spark_bridge.worker.tasks import decimals_as_longs, short_decimals, task_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -33,7 +33,7 @@ from qbeast_core.table.dml.merge_rules import (
 )
 from qbeast_core.table.engine.row_change import StoredPart, store_rows
 from qbeast_core.table.read.tasks import RowFilter, read_scans
-from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, gathered, longs_as_decimals, received
+from qbeast_spark_bridge.worker.tasks import BUFFER_BYTES, batch_of, gathered, longs_as_decimals, received
 
 # The columns of `digest_keys`, and of the other functions.
 DIGESTS: Final = "digest binary"

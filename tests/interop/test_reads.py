@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_spark_bridge.predicates.predicates import parse_where
+from qbeast_spark_bridge.predicates.conditions import parse_where
 from tests.helpers.examples import examples
 from tests.helpers.expressions import filters
 from tests.helpers.strategies import ROW, Case, cases

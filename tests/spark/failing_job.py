@@ -23,8 +23,8 @@ from qbeast_core.errors import QbeastError
 from qbeast_core.table.write import write as write_module
 from qbeast_spark_bridge.engine import engine
 from qbeast_spark_bridge.engine import first_pass as pass_one
-from qbeast_spark_bridge.worker import transport as pass_two
-from qbeast_spark_bridge.worker import write_files
+from qbeast_spark_bridge.worker import tasks as pass_two
+from qbeast_spark_bridge.worker import tasks as write_files
 from tests.helpers.tables import small_files
 from tests.spark import failing_changes, sessions
 

@@ -14,8 +14,8 @@ import qbeast
 import qbeast_spark_bridge as bridge
 from qbeast_core.sql import parse
 from qbeast_core.table.read.planner import FilterPlanner
-from qbeast_spark_bridge.datasource.source_options import ReadOptions
-from qbeast_spark_bridge.datasource.source_plan import SourcePlan
+from qbeast_spark_bridge.datasource.options import ReadOptions
+from qbeast_spark_bridge.datasource.plan import SourcePlan
 from tests.helpers.tables import small_files
 
 if TYPE_CHECKING:

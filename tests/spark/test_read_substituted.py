@@ -10,7 +10,7 @@ import pytest
 import qbeast
 from qbeast_core.errors import InvalidInputError
 from qbeast_spark_bridge import read_table
-from qbeast_spark_bridge.predicates.predicates import parse_where
+from qbeast_spark_bridge.predicates.conditions import parse_where
 from tests.helpers.tables import small_files
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 import qbeast
 from qbeast_spark_bridge import read_table
-from qbeast_spark_bridge.predicates.predicates import parse_where
+from qbeast_spark_bridge.predicates.conditions import parse_where
 from tests.helpers.examples import examples
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.strategies import ROW

@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 import qbeast
 from qbeast_core.errors import SchemaMismatchError
 from qbeast_spark_bridge.datasource.writers import AppendMessage, AppendWriter, append_context
-from qbeast_spark_bridge.worker.append_task import write_rows
+from qbeast_spark_bridge.worker.tasks import write_rows
 from tests.helpers.invariants import check_invariants
 
 if TYPE_CHECKING:

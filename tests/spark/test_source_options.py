@@ -12,13 +12,13 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 import qbeast
 from qbeast_core.errors import InvalidInputError
-from qbeast_spark_bridge.datasource.source import QbeastReader
-from qbeast_spark_bridge.datasource.source_options import (
+from qbeast_spark_bridge.datasource.options import (
     ReadOptions,
     StreamReadOptions,
     WriteByTasks,
     is_stream,
 )
+from qbeast_spark_bridge.datasource.source import QbeastReader
 from qbeast_spark_bridge.datasource.writers import application_of
 from tests.spark.sessions import ROOT
 

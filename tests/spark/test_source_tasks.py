@@ -20,8 +20,8 @@ import qbeast
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_spark_bridge.datasource.source import QbeastDataSource
-from qbeast_spark_bridge.engine.tasks import arrow_schema, tasks_of
-from qbeast_spark_bridge.spark_schema import nullable_schema, spark_schema
+from qbeast_spark_bridge.engine.engine import arrow_schema, tasks_of
+from qbeast_spark_bridge.spark_types import nullable_schema, spark_schema
 from qbeast_spark_bridge.worker import read_task
 from tests.helpers.examples import examples
 from tests.helpers.small_files import resized

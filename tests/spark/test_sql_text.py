@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import qbeast
 from qbeast_core.errors import InvalidInputError
 from qbeast_spark_bridge import read_table
-from qbeast_spark_bridge.predicates.predicates import parse_where
+from qbeast_spark_bridge.predicates.conditions import parse_where
 from tests.helpers.examples import examples
 from tests.helpers.tables import small_files
 from tests.query.sql.texts import ROWS, conditions

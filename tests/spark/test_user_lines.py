@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_spark_bridge.notebook import load_ipython_extension
+from qbeast_spark_bridge.session import load_ipython_extension
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

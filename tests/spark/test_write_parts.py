@@ -22,12 +22,12 @@ import qbeast
 from qbeast_core.table.engine.files import PlacedFile, PlaceTask
 from qbeast_spark_bridge.engine.workers import worker_errors
 from qbeast_spark_bridge.worker import call as worker_call
-from qbeast_spark_bridge.worker import transport as batches
-from qbeast_spark_bridge.worker import transport as packs
-from qbeast_spark_bridge.worker import transport as pass_two
-from qbeast_spark_bridge.worker import write_files
+from qbeast_spark_bridge.worker import tasks as batches
+from qbeast_spark_bridge.worker import tasks as packs
+from qbeast_spark_bridge.worker import tasks as pass_two
+from qbeast_spark_bridge.worker import tasks as write_files
 from qbeast_spark_bridge.worker.call import WorkerCall, note_of
-from qbeast_spark_bridge.worker.transport import answer_items, longs_as_decimals
+from qbeast_spark_bridge.worker.tasks import answer_items, longs_as_decimals
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
 from tests.helpers.scattering import scatter
@@ -194,7 +194,7 @@ def test_workers_answer_without_pandas() -> None:
     """To import it takes a worker longer than a small task."""
     code = (
         "import pickle, sys\n"
-        "from qbeast_spark_bridge.worker.transport import batch_of\n"
+        "from qbeast_spark_bridge.worker.tasks import batch_of\n"
         "items = batch_of('number int, item binary', [0, 1], [pickle.dumps('a'), pickle.dumps('bcd')])\n"
         "answers = list(pickle.loads(bytes.fromhex(sys.argv[1]))(iter([items])))\n"
         "print([pickle.loads(one['answer'][0].as_py()) for one in answers], 'pandas' in sys.modules)"

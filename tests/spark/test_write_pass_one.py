@@ -13,7 +13,7 @@ from qbeast_core.table.engine.files import SummaryTask
 from qbeast_core.tree.grid import frame_weights
 from qbeast_core.tree.summary import KEY_COLUMN, IndexSummary, summarise
 from qbeast_spark_bridge.engine import first_pass as pass_one
-from qbeast_spark_bridge.spark_schema import empty_frame
+from qbeast_spark_bridge.spark_types import empty_frame
 from tests.helpers.small_files import resized
 from tests.spark.frames import EVERY_TYPE, INDEXABLE, of_spark
 

@@ -13,7 +13,7 @@ import pytest
 import qbeast
 from qbeast_core.errors import QbeastError
 from qbeast_core.sql.values import MAX_NUMBER, InvalidSqlError
-from qbeast_spark_bridge.predicates.predicates import parse_where
+from qbeast_spark_bridge.predicates.conditions import parse_where
 from tests.query.sql.oracle import sql_expression
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import qbeast
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.sql.lower import spark_expression
 from qbeast_core.table.data.expressions import condition_of, value_of
-from qbeast_spark_bridge.predicates.predicates import parse_where
+from qbeast_spark_bridge.predicates.conditions import parse_where
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,14 +1,19 @@
-"""Arrow batches between Spark and its Python workers.
+"""Tasks in Spark's Python workers: rewrite rows, write files, append; Arrow batches to and from Spark.
 
 Spark sends batches of 10,000 rows by default. Workers combine them, since each step takes milliseconds even for few
 rows. Between stages, rows are sent as packs: Arrow streams in a binary column. So Spark moves a few large values by
 key, instead of converting, compressing and sorting each row.
+
+Workers import only this module: importing the planner of a rewrite would double the time.
+
+Contexts and parts are bytes, since the writers must not import Polars.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -17,17 +22,38 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from qbeast_core.io.location import Location
 from qbeast_core.space.hashes import spark_hash
 from qbeast_core.space.values import I32Array, I64Array, NumberColumn, U64Array
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.support.sizing import sizing
+from qbeast_core.table.data.files import delete_data_files
+from qbeast_core.table.dml.tasks import FitRows, Outside
+from qbeast_core.table.engine.engine import RowShape
+from qbeast_core.table.engine.files import (
+    AppendedPart,
+    AppendTask,
+    PlaceTask,
+    PlainTask,
+    SummaryTask,
+    write_file,
+)
+from qbeast_core.table.engine.row_change import RowFunction, StoredPart, store_rows
+from qbeast_core.table.read.tasks import ScanTask
+from qbeast_core.tree.summary import (
+    IndexSummary,
+    SampleLimits,
+    domain_limits,
+    dump_summary,
+    load_summary,
+    merge_summaries,
+)
 from qbeast_spark_bridge.worker.call import grouped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from qbeast_core.table.engine.files import PlaceTask
 
 # Bytes of rows that a worker gathers before it processes them.
 BUFFER_BYTES: Final = 64 << 20
@@ -268,3 +294,197 @@ def packed(job: PlaceTask, keys: I32Array, frames: Iterable[pl.DataFrame]) -> It
     for frame in frames:
         for numbers, packs in pack_rows(frame, job.place(frame), job.file_starts):
             yield batch_of(PACKS, keys[numbers], numbers, packs)
+
+
+# Columns of the batches of `summarise_files`.
+SUMMARIES: Final = "part int, summary binary"
+
+_TASK_BITS: Final = 40  # a row's number is below these bits, its task's number above
+_MIN_SAMPLE_ROWS: Final = 1 << 14
+_MERGED_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangedRows:
+    """Rows that a task reads, and their change."""
+
+    # Reads all columns, if rows change.
+    task: ScanTask
+    change: RowFunction | None
+
+    def read(self) -> Iterator[pl.DataFrame]:
+        """Yield the changed rows."""
+        frames = self.task.read()
+        yield from frames if self.change is None else map(self.change, _buffered(frames))
+
+
+def summarise_files(
+    argument: tuple[SummaryTask, float], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the summary of the rows of each task that has rows."""
+    job, share = argument
+    for number, task in received(batches):
+        first = number << _TASK_BITS
+        total: IndexSummary | None = None
+        for rows in _buffered(task.read()):
+            summary = job.summarise(rows.select(list(job.read_schema)), first_row=first)
+            first += rows.height
+            total = summary if total is None else merge_summaries([total, summary], limits=domain_limits())
+        if total is not None:
+            # A little more than the share: the merged sample has the share of its smallest part.
+            max_rows = min(max(int(1.05 * share * total.rows), _MIN_SAMPLE_ROWS), domain_limits().rows)
+            reduced = merge_summaries([total], limits=SampleLimits(max_rows, domain_limits().size_bytes))
+            yield batch_of(SUMMARIES, [number], [dump_summary(reduced)])
+
+
+def merge_partition(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the merged summary of a partition; the worker holds a few at a time."""
+    summaries: list[IndexSummary] = []
+    for batch in batches:
+        for data in batch.column("summary"):
+            summaries.append(load_summary(data.as_py()))
+            if len(summaries) == _MERGED_AT_ONCE:
+                summaries = [merge_summaries(summaries, limits=domain_limits())]
+    if summaries:
+        merged = dump_summary(merge_summaries(summaries, limits=domain_limits()))
+        yield batch_of(SUMMARIES, [0], [merged])
+
+
+def pack_files(
+    argument: tuple[PlaceTask, I32Array], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of tasks as packs; the worker holds about 64 MB of rows."""
+    job, keys = argument
+    for _, task in received(batches):
+        yield from packed(job, keys, map(job.select, _buffered(task.read())))
+
+
+def _buffered(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield the same rows in non-empty frames of about 64 MB."""
+    for group in grouped(_slices(frames), BUFFER_BYTES):
+        if any(frame.height for frame in group):
+            yield pl.concat(group)
+
+
+def _slices(frames: Iterator[pl.DataFrame]) -> Iterator[tuple[pl.DataFrame, int]]:
+    for frame in frames:
+        row_bytes = int(frame.estimated_size()) // max(frame.height, 1) + 1
+        for part in frame.iter_slices(max(BUFFER_BYTES // row_bytes, 1)):
+            yield part, part.height * row_bytes
+
+
+# Columns of the batches of `write_partition`.
+FILES: Final = "file binary"
+
+
+def write_partition(job: PlaceTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the packs of a task, and yield descriptions of the files.
+
+    A task has the rows of one file; rows of more than 256 MB become several files.
+    """
+    packs: dict[int, list[tuple[pl.DataFrame, U64Array]]] = {}
+    size = 0
+    for batch in batches:
+        for number, pack in zip(batch.column("file").to_pylist(), batch.column("rows"), strict=True):
+            rows, keys = unpack_rows(pack.as_buffer())
+            packs.setdefault(number, []).append((rows, keys))
+            size += int(rows.estimated_size())
+            if size >= sizing().max_partition_bytes:
+                yield from _write(job, packs)
+                size = 0
+    yield from _write(job, packs)
+
+
+def _write(job: PlaceTask, packs: dict[int, list[tuple[pl.DataFrame, U64Array]]]) -> Iterator[pa.RecordBatch]:
+    while packs:
+        _, parts = packs.popitem()
+        files = write_file(job, [rows for rows, _ in parts], [keys for _, keys in parts])
+        yield batch_of(FILES, [pickle.dumps(file) for file in files])
+
+
+def write_plain_partition(
+    argument: tuple[PlainTask, list[str], dict[int, tuple[int, int]]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Write the rows of a partition, and yield descriptions of the files."""
+    job, names, decimals = argument
+    tables = gathered(batches, names, size_bytes=BUFFER_BYTES)
+    adds = job.write(longs_as_decimals(rows, decimals) for rows in tables)
+    yield batch_of(FILES, [pickle.dumps(add) for add in adds])
+
+
+def write_plain_files(job: PlainTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the rows that tasks read, and yield descriptions of the files."""
+    adds = job.write(rows for _, task in received(batches) for rows in task.read())
+    yield batch_of(FILES, [pickle.dumps(add) for add in adds])
+
+
+@dataclass(frozen=True, slots=True)
+class KeepPartition:
+    """Context of `keep_partition`."""
+
+    fit: FitRows
+    location: Location
+    # A UUID that marks the stored files. None: the rows are only checked.
+    operation: str | None
+
+
+def keep_partition(
+    argument: tuple[KeepPartition, list[str], dict[int, tuple[int, int]]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Store the rows of a partition. Yield the files, and the rows that do not match the condition."""
+    task, names, decimals = argument
+    parts, outside = list[StoredPart](), Outside()
+    for table in gathered(batches, names, size_bytes=BUFFER_BYTES):
+        rows, others = task.fit(longs_as_decimals(table, decimals))
+        outside += others
+        if task.operation is not None:
+            path = store_rows(task.location.store, rows, operation=task.operation)
+            parts.append(StoredPart(path, rows.height, int(rows.estimated_size())))
+    yield batch_of(FILES, [pickle.dumps((parts, outside))])
+
+
+def complete_rows(
+    argument: tuple[RowShape, list[str], list[str], dict[int, tuple[int, int]]],
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of the table for the rows, named c0, c1 and so on."""
+    shape, columns, names, decimals = argument
+    for rows in gathered(batches, columns):
+        frame = shape.fit(longs_as_decimals(rows, decimals)).select(names)
+        table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+        fields = [
+            pa.field(f"c{number}", _spark_type(field.type)) for number, field in enumerate(table.schema)
+        ]
+        renamed = table.rename_columns([field.name for field in fields])
+        yield from renamed.cast(pa.schema(fields)).to_batches()
+
+
+def _spark_type(dtype: pa.DataType) -> pa.DataType:
+    """Return the type that Spark expects: texts and bytes of Polars have long offsets."""
+    if pa.types.is_large_string(dtype):
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(dtype) else dtype
+
+
+# Arrow bytes that a task indexes at once. Larger values make larger files and need more memory.
+PART_BYTES: Final = 128 << 20
+
+
+def write_rows(context: bytes, batches: Iterable[pa.RecordBatch], *, part_bytes: int = PART_BYTES) -> bytes:
+    """Write the rows of a task."""
+    task: AppendTask = pickle.loads(context)  # noqa: S301 -- bytes of our own driver
+    parts: list[AppendedPart] = []
+    try:
+        for group in grouped(((batch, batch.nbytes) for batch in batches), part_bytes):
+            if any(batch.num_rows for batch in group):
+                parts.append(task.write(pa.Table.from_batches(group)))  # noqa: PERF401 -- an error deletes them
+    except BaseException:  # also on an interrupt or a panic of Rust
+        delete_parts(task, parts)
+        raise
+    return pickle.dumps(parts)
+
+
+def delete_parts(task: AppendTask, parts: Sequence[AppendedPart]) -> None:
+    """Delete files that will not be committed, as far as the store allows."""
+    if parts:
+        delete_data_files(task.target.store, [add for part in parts for add in part.files])

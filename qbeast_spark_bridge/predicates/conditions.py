@@ -15,11 +15,11 @@ from qbeast_core.plan.nodes import BOUNDS, COMPARISONS, MIRRORED, Term, named_co
 from qbeast_core.support.text import excerpt
 from qbeast_core.table.data.expressions import filter_of, text_filter
 from qbeast_spark_bridge.predicates.columns import is_column
-from qbeast_spark_bridge.predicates.typed_sql import NAN, spark_literal
-from qbeast_spark_bridge.spark_schema import quoted
+from qbeast_spark_bridge.spark_types import NAN, quoted, spark_literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
 
 _NAME: Final = re.compile(r"(?<!\.)`(?:[^`]|``)*`")  # not a field of a column
 
@@ -44,7 +44,7 @@ def parse_where(
     if where is None or is_column(where):
         return Where(where, None)  # type: ignore[arg-type] # a Column
     if isinstance(where, str):
-        from qbeast_spark_bridge.predicates.from_text import tree_to_sql  # noqa: PLC0415 -- sqlglot takes 0.1 s to load
+        from qbeast_spark_bridge.predicates.text import tree_to_sql  # noqa: PLC0415 -- sqlglot takes 0.1 s to load
 
         expr, tree = text_filter(where, schema)
         _refuse_collations(expr, collated)

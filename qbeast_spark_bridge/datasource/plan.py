@@ -13,11 +13,11 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.table.read.planner import Planner, sampled_by
 from qbeast_core.table.read.stream import Offset, StreamOptions, TableStream
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from qbeast_spark_bridge.changes import with_feed_columns
-from qbeast_spark_bridge.datasource.source_options import ReadOptions, StreamReadOptions
-from qbeast_spark_bridge.engine.tasks import arrow_schema, tasks_of
-from qbeast_spark_bridge.predicates.predicates import polars_filter
-from qbeast_spark_bridge.spark_schema import collated_columns, nullable_schema, spark_schema
+from qbeast_spark_bridge.datasource.options import ReadOptions, StreamReadOptions
+from qbeast_spark_bridge.engine.engine import arrow_schema, tasks_of
+from qbeast_spark_bridge.predicates.conditions import polars_filter
+from qbeast_spark_bridge.read import with_feed_columns
+from qbeast_spark_bridge.spark_types import collated_columns, nullable_schema, spark_schema
 from qbeast_spark_bridge.worker.read_task import NewestTask, ReadTask
 
 
