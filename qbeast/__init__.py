@@ -48,15 +48,14 @@ from qbeast_core.errors import (
 if _typing.TYPE_CHECKING:
     __version__: str
 
-    from qbeast_carbondata.tables.api import (
+    from qbeast_carbondata.tables.importing import (
+        ImportResult,
         import_carbondata,
         open_carbondata,
         read_carbondata,
         scan_carbondata,
     )
-    from qbeast_carbondata.tables.explain import CarbonPlan
-    from qbeast_carbondata.tables.importing import ImportResult
-    from qbeast_carbondata.tables.table import CarbonTable
+    from qbeast_carbondata.tables.table import CarbonPlan, CarbonTable
     from qbeast_core.api import (
         convert_table,
         drop_table,
@@ -165,13 +164,13 @@ __all__ = [
 _HOMES = {
     "qbeast_core.api": ("estimate", "open_table", "read_table", "scan_table", "write_table"),
     "qbeast_core.api": ("convert_table", "drop_table", "table_exists", "upgrade_table"),
-    "qbeast_carbondata.tables.api": (
+    "qbeast_carbondata.tables.importing": (
         "import_carbondata",
         "open_carbondata",
         "read_carbondata",
         "scan_carbondata",
     ),
-    "qbeast_carbondata.tables.explain": ("CarbonPlan",),
+    "qbeast_carbondata.tables.table": ("CarbonPlan",),
     "qbeast_carbondata.tables.importing": ("ImportResult",),
     "qbeast_carbondata.tables.table": ("CarbonTable",),
     "qbeast_core.support.process": ("Resources",),

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from qbeast_carbondata.damage import damaged, unreadable
-from qbeast_carbondata.structs.schema import ColumnSchema, DataType, Encoding
+from qbeast_carbondata.structs import ColumnSchema, DataType, Encoding
 
 _MAX_DEPTH: Final = 32
 _MAX_PRECISION: Final = 38

@@ -1,11 +1,11 @@
-"""Reads the rows of a table's segments: opens and decodes the pages that a filter may match."""
+"""Reads the rows of a table's segments, whole or in tasks for any process: the pages that a filter may match."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import compress
+from itertools import compress, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -17,13 +17,11 @@ from qbeast_carbondata.damage import damaged
 from qbeast_carbondata.files.data_file import Blocklet, DataFile, StoredBounds
 from qbeast_carbondata.files.foreign_file import ForeignFile
 from qbeast_carbondata.files.open_file import open_data_file
-from qbeast_carbondata.metadata.deletes import read_deleted_rows
 from qbeast_carbondata.metadata.open_table import Segment, TableSnapshot
-from qbeast_carbondata.metadata.segments import LiveFile
-from qbeast_carbondata.pages.dimensions import Dictionaries, default_value
-from qbeast_carbondata.pages.statistics import decode_bounds, old_bounds
+from qbeast_carbondata.metadata.segments import LiveFile, read_deleted_rows
+from qbeast_carbondata.pages.page import Dictionaries, decode_bounds, default_value, old_bounds
 from qbeast_carbondata.stored_file import inside
-from qbeast_carbondata.structs.index_file import BlockIndex
+from qbeast_carbondata.structs import BlockIndex
 from qbeast_core.io.store import map_files
 from qbeast_core.plan.bounds import Statistics, evaluate
 from qbeast_core.plan.nodes import And, Atom, Node, Nothing, Or, Unknown, column_of, named_columns
@@ -298,3 +296,46 @@ def _not_deleted(blocklet: Blocklet, pages: Sequence[int], deleted: DeletedByPag
         mask[rows] = False
         masks.append(mask)
     return np.concatenate(masks)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CarbonTask:
+    """Rows of one data file; it pickles without the rest of the table."""
+
+    # Reader of a table with this file only.
+    reader: TableReader
+    columns: tuple[str, ...]
+    # None keeps all rows.
+    predicate: pl.Expr | None
+    # Numbers of the blocklets to read.
+    blocklets: range
+
+    def read(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows, in frames of bounded size."""
+        return self.reader.file_rows(
+            self.reader.files, self.columns, self.predicate, blocklets=self.blocklets
+        )
+
+
+def carbon_tasks(
+    reader: TableReader, columns: Sequence[str], predicate: pl.Expr | None, *, task_bytes: int
+) -> list[CarbonTask]:
+    """Cut a read into tasks; files that index entries rule out have none."""
+    # Every task carries the table's columns, not its loads.
+    snapshot = replace(reader.snapshot, columns=reader.columns, loads=(), updates=())
+    loads = {file: segment.load for segment in reader.segments for file in segment.files}
+    tasks: list[CarbonTask] = []
+    for file in reader.plan(reader.node(predicate)):
+        segment = Segment(loads[file], (replace(file, entries=(), columns=()),))
+        alone = TableReader(snapshot, (segment,), reader.dictionaries)
+        parts = _parts(file, task_bytes)
+        tasks += [CarbonTask(alone, tuple(columns), predicate, part) for part in parts]
+    return tasks
+
+
+def _parts(live: LiveFile, task_bytes: int) -> list[range]:
+    """Return ranges of blocklets of about `task_bytes`; the last has no end, since entries may not list all."""
+    count = sum(entry.blocklet is not None for entry in live.entries)
+    pieces = min(max(live.size_bytes // task_bytes, 1), max(count, 1))
+    begins = [count * piece // pieces for piece in range(pieces)]
+    return [range(first, behind) for first, behind in pairwise([*begins, ALL_BLOCKLETS.stop])]

@@ -8,8 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from qbeast_carbondata.damage import Damaged, UnsupportedForm, damaged
-from qbeast_carbondata.encryption import unless_encrypted
+from qbeast_carbondata.damage import Damaged, UnsupportedForm, damaged, unless_encrypted
 from qbeast_core.errors import DamagedFileError, LostValuesWarning, StorageError, UnsupportedTableError
 from qbeast_core.io.store import Range, Store
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from qbeast_carbondata.metadata.open_table import Segment
-from qbeast_carbondata.reader import TableReader
+from qbeast_carbondata.reader import TableReader, carbon_tasks
 from qbeast_carbondata.tables.importing import ImportResult, WhichSegments, import_table
 from qbeast_carbondata.tables.table import CarbonTable, OnUnreadable, open_carbondata
-from qbeast_carbondata.task import carbon_tasks
 from qbeast_core.errors import changing, hints_keywords, unknown_columns
 from qbeast_core.io.location import Location
 from qbeast_core.log.schema import schema_to_delta

@@ -76,7 +76,7 @@ WORKERS = {
     "match": ("qbeast_spark_bridge.worker.match_tasks",),
     "change": ("qbeast_spark_bridge.worker.tasks", "qbeast_core.table.dml.tasks"),
     "feed": ("qbeast_spark_bridge.worker.tasks", "qbeast_core.table.dml.tasks"),
-    "carbondata": ("qbeast_spark_bridge.worker.read_task", "qbeast_carbondata.task"),
+    "carbondata": ("qbeast_spark_bridge.worker.read_task", "qbeast_carbondata.reader"),
     "change in place": (
         "qbeast_spark_bridge.worker.tasks",
         "qbeast_core.table.engine.row_change",

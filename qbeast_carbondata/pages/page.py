@@ -1,40 +1,187 @@
-"""Decodes a page to Arrow: chooses the decoder by the page's encoders and its dictionary."""
+"""Decodes a page to Arrow, by its encoders and dictionary, and its bounds.
+
+Nulls count as 0 (measures) or as the null token (texts): bounds may be wider than the values, never narrower.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from qbeast_carbondata.columns import Column
 from qbeast_carbondata.damage import Damaged, damaged, unreadable
-from qbeast_carbondata.pages.arrays import big_endian, null_mask, whole, with_nulls
-from qbeast_carbondata.pages.codecs import decompress
-from qbeast_carbondata.pages.dimensions import (
-    Dictionaries,
-    members_at,
-    plain_values,
-    surrogate_values,
-    surrogate_width,
-)
-from qbeast_carbondata.pages.encoder_meta import ColumnKind, StoreType, read_encoder_meta
-from qbeast_carbondata.pages.numbers import NUMBER_ENCODINGS, decode_numbers
-from qbeast_carbondata.pages.old.java_meta import JAVA_MAGIC, read_java_meta
-from qbeast_carbondata.pages.old.legacy_measures import (
+from qbeast_carbondata.pages.codecs import ColumnKind, StoreType, decompress, read_encoder_meta
+from qbeast_carbondata.pages.numbers import NUMBER_ENCODINGS, as_type, decode_numbers, scaled_decimals
+from qbeast_carbondata.pages.old_measures import (
+    JAVA_MAGIC,
     decode_legacy_measure,
     has_lost_values,
     read_byte_meta,
+    read_java_meta,
 )
-from qbeast_carbondata.pages.texts import length_value
-from qbeast_carbondata.structs.data_file import DataChunk2, LocalDictionaryChunk
-from qbeast_carbondata.structs.schema import DataType, Encoding
-from qbeast_core.space.values import I64Array, U8Array
+from qbeast_carbondata.pages.texts import (
+    NULL_TOKEN,
+    Slices,
+    array_of,
+    big_endian,
+    binaries,
+    flipped_big_endian,
+    length_value,
+    null_mask,
+    texts,
+    whole,
+    with_nulls,
+)
+from qbeast_carbondata.structs import DataChunk2, DataType, Encoding, LocalDictionaryChunk
+from qbeast_core.space.values import BoolArray, I64Array, U8Array
+
+# The surrogate of 1970-01-01.
+DATE_CUTOFF: Final = 1073741823
+NULL_SURROGATE: Final = 1
+
+_TEXTS: Final = frozenset({DataType.STRING, DataType.VARCHAR})
+_TIMES: Final = frozenset({DataType.DATE, DataType.TIMESTAMP})
+_FLOATS: Final = frozenset({DataType.FLOAT, DataType.DOUBLE})
+
+
+class Dictionaries(Protocol):
+    """The global dictionaries of a table; several threads may use them at once."""
+
+    def members(self, column: Column) -> Any:
+        """Return the members of a column's dictionary in the column's Arrow type.
+
+        Surrogate ``s`` of a page is member ``s`` of the array. The first is a null that no page refers to; the member
+        that CarbonData stores for null is null.
+        """
+        ...
+
+    def direct_timestamp(self) -> tuple[int, int]:
+        """Return granularity and cut-off in ms of timestamps that are surrogates."""
+        ...
+
+
+def surrogate_width(cardinality: int | None) -> int:
+    """Return the bytes of a surrogate by the number of members; 4 where the file does not store the number.
+
+    >>> [surrogate_width(members) for members in (None, 0, 255, 256, 66_001, 2**31 - 1)]
+    [4, 8, 1, 2, 3, 4]
+    """
+    if cardinality is None or cardinality < 0:
+        return 4
+    return (cardinality.bit_length() + 7) // 8 if cardinality else 8
+
+
+def surrogate_values(surrogates: I64Array, column: Column, dictionaries: Dictionaries) -> Any:
+    """Return the values of surrogates: members of the global dictionary, days, or steps from a cut-off."""
+    if column.has_global_dictionary or column.kind not in _TIMES:
+        return members_at(surrogates, dictionaries.members(column))
+    nulls = surrogates == NULL_SURROGATE
+    if column.kind == DataType.DATE:
+        return _dates(surrogates, nulls)
+    granularity_ms, cutoff_ms = dictionaries.direct_timestamp()
+    ms = (surrogates - 2) * granularity_ms + cutoff_ms
+    return as_type(ms, column.arrow_type, nulls if nulls.any() else None)
+
+
+def members_at(surrogates: I64Array, members: Any) -> Any:
+    """Return the members of a dictionary by their surrogates; `Damaged` if it has no such member."""
+    if len(surrogates) and (surrogates.min() < 1 or surrogates.max() >= len(members)):
+        damaged(f"surrogates reach {surrogates.max()}, and the dictionary has {len(members) - 1} members")
+    return members.take(pa.array(surrogates))
+
+
+def _dates(surrogates: I64Array, nulls: BoolArray) -> Any:
+    days = np.where(nulls, 0, surrogates - DATE_CUTOFF)
+    return array_of(days.astype(np.int32), pa.date32(), nulls if nulls.any() else None)
+
+
+def plain_values(
+    slices: Slices, column: Column, *, is_child: bool = False, numbers_in_text: bool = False
+) -> Any:
+    """Return the values of byte strings, by the type of their column."""
+    data_type, kind = column.kind, column.arrow_type
+    token = slices.equal_to(NULL_TOKEN)
+    nulls = token if token.any() else None
+    if data_type in _TEXTS:
+        return texts(slices, nulls)
+    if data_type == DataType.BINARY:
+        return binaries(slices)
+    empty = token | (slices.lengths == 0)
+    if numbers_in_text and data_type not in _TIMES:
+        return values_of_texts(slices, column, empty)
+    if data_type == DataType.DECIMAL:
+        return scaled_decimals(slices, kind, nulls)
+    if column.is_nested or (data_type == DataType.DATE and not is_child):
+        unreadable(f"a page of {data_type.name} has values that follow their lengths")
+    if np.any(slices.lengths[~empty] != column.byte_width):
+        if data_type in _TIMES:
+            damaged(f"a {data_type.name} does not have {column.byte_width} bytes")
+        return values_of_texts(slices, column, empty)
+    return _fixed(slices, column, empty)
+
+
+def _fixed(slices: Slices, column: Column, nulls: BoolArray) -> Any:
+    """Return values of one width, whose bytes sort like the values."""
+    width = column.byte_width
+    stored = np.zeros((len(slices), width), np.uint8)
+    stored[~nulls] = slices.data[slices.starts[~nulls][:, None] + np.arange(width)]
+    flat = stored.reshape(-1)
+    values: Any = flat.view(np.int8) if width == 1 else flipped_big_endian(flat, width)
+    if column.kind == DataType.DATE:
+        return _dates(values, nulls | (values == NULL_SURROGATE))
+    if column.kind in _FLOATS:
+        values = values.astype(f"<i{width}").view(f"<f{width}")
+    return as_type(values, column.arrow_type, nulls if nulls.any() else None)
+
+
+def values_of_texts(slices: Slices, column: Column, nulls: BoolArray | None) -> Any:
+    """Return texts as values: members of global dictionaries, and numbers of CarbonData up to 1.1."""
+    data_type, kind = column.kind, column.arrow_type
+    values = texts(slices, nulls)
+    if data_type in _TEXTS:
+        return values
+    if data_type in _TIMES or data_type == DataType.BINARY or column.is_nested:
+        unreadable(f"values of type {data_type.name} are stored as text")
+    with suppress(pa.ArrowInvalid):
+        return pc.cast(values, kind)
+    # Java also accepts blanks around a number, a plus before it, and the letter of a type behind it.
+    pattern = r"^\s*\+?(.*?)[dDfF]?\s*$" if data_type in _FLOATS else r"^\s*\+?(.*?)\s*$"
+    plain = pc.call_function("replace_substring_regex", [values], pc.ReplaceSubstringOptions(pattern, r"\1"))
+    try:
+        return pc.cast(plain, kind)
+    except pa.ArrowInvalid as error:
+        damaged(f"neither the bytes nor the text of a {data_type.name}: {error}")
+
+
+def default_value(column: Column) -> Any:
+    """Return the value of rows that were written before a column was added, as an Arrow scalar; None for null."""
+    stored = column.schema.default_value
+    if not stored or column.is_nested or stored == NULL_TOKEN:
+        return None
+    kind, data_type = column.arrow_type, column.kind
+    try:
+        if data_type == DataType.DATE:
+            return pa.scalar(int(stored) - DATE_CUTOFF, pa.int32()).cast(kind)
+        if data_type == DataType.DECIMAL or (data_type == DataType.TIMESTAMP and len(stored) == 8):
+            data = np.frombuffer(stored, np.uint8)
+            return plain_values(Slices(data, np.zeros(1, np.int64), np.full(1, len(stored))), column)[0]
+        if data_type == DataType.BINARY:
+            return pa.scalar(stored, kind)
+        return pa.scalar(stored.decode(), pa.large_string()).cast(kind)
+    except (ValueError, OverflowError, pa.ArrowException) as error:
+        name = column.schema.name
+        damaged(f"column {name!r} has the default {stored[:40]!r}, which is not a {data_type.name}: {error}")
+
 
 _WRITTEN: Final = frozenset(Encoding) - {Encoding.BIT_PACKED, Encoding.DIRECT_STRING}
 _LOCAL_WIDTH: Final = 3
@@ -296,3 +443,62 @@ def inverse(ids: I64Array, rows: int) -> I64Array:
     if np.any(positions < 0):
         damaged("two row ids are equal")
     return positions
+
+
+# Minimum and maximum, as Python values of the column's type.
+Bounds = tuple[Any, Any]
+
+_WHOLE: Final = frozenset({DataType.SHORT, DataType.INT, DataType.LONG, DataType.TIMESTAMP})
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def decode_bounds(column: Column, stored: tuple[bytes, bytes] | None) -> Bounds | None:
+    """Return the bounds of a column, None where they are unknown."""
+    if stored is None or column.is_nested or column.has_global_dictionary:
+        return None
+    decode = _dimension_bound if column.schema.is_dimension else _measure
+    try:
+        least, most = (decode(column, data) for data in stored)
+    except (ValueError, OverflowError):  # not UTF-8, or a time outside of Python's years
+        return None
+    return None if least is None or most is None else (least, most)
+
+
+def old_bounds(column: Column, stored: tuple[bytes, bytes] | None) -> tuple[bytes, bytes] | None:
+    """Return bounds that CarbonData up to 1.1 stored, None where they cannot be trusted.
+
+    It stored the first and the last value of a page of a dimension, which are its bounds only where an inverted index
+    sorts the page; and it stored types other than text and date in other forms than later releases.
+    """
+    if not column.schema.is_dimension:
+        return stored
+    is_sorted = Encoding.INVERTED_INDEX in column.schema.encoders
+    return stored if is_sorted and column.kind in (DataType.STRING, DataType.DATE) else None
+
+
+def _dimension_bound(column: Column, data: bytes) -> Any:
+    if column.kind == DataType.STRING:
+        return data.decode()
+    if column.kind == DataType.DATE:
+        days = int.from_bytes(data, "big") - DATE_CUTOFF
+        return date.fromordinal(_EPOCH.toordinal() + days) if len(data) == 4 else None
+    if column.kind not in _WHOLE or len(data) != column.byte_width:
+        return None
+    value = int.from_bytes(data, "big") - (1 << 8 * len(data) - 1)
+    return _EPOCH + timedelta(milliseconds=value) if column.kind == DataType.TIMESTAMP else value
+
+
+def _measure(column: Column, data: bytes) -> Any:
+    kind = column.kind
+    if kind == DataType.DECIMAL and 2 <= len(data) <= 18:
+        return Decimal(f"{int.from_bytes(data[1:], 'big', signed=True)}E-{data[0]}")  # exact, unlike scaleb
+    if len(data) != (1 if kind in (DataType.BYTE, DataType.BOOLEAN) else 8):
+        return None
+    if kind == DataType.DOUBLE:
+        return float(np.frombuffer(data, ">f8")[0])
+    value = int.from_bytes(data, "big", signed=True)
+    if kind == DataType.TIMESTAMP:
+        return _EPOCH + timedelta(milliseconds=value)
+    if kind == DataType.BOOLEAN:
+        return bool(value)
+    return value if kind in _WHOLE or kind == DataType.BYTE else None

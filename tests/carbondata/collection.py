@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from qbeast_carbondata.files.dictionaries import open_dictionaries
+from qbeast_carbondata.files.data_file import open_dictionaries
 from qbeast_carbondata.metadata.open_table import load_segment, load_table
 from qbeast_carbondata.metadata.segments import Stores
 from qbeast_carbondata.reader import TableReader

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from qbeast_carbondata.columns import Column
 from qbeast_carbondata.pages.page import PageContext
-from qbeast_carbondata.structs.data_file import DataChunk2
-from qbeast_carbondata.structs.schema import Encoding
+from qbeast_carbondata.structs import DataChunk2, Encoding
 from qbeast_core.io.thrift import BINARY, LIST, field, write_binary, write_list
 from tests.carbondata.page_encoder import FixedDictionaries, shortened
 

@@ -12,10 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from qbeast_carbondata.columns import Column, column_tree
-from qbeast_carbondata.pages.encoder_meta import ColumnKind, StoreType
+from qbeast_carbondata.pages.codecs import ColumnKind, StoreType
 from qbeast_carbondata.pages.page import PageContext
-from qbeast_carbondata.structs.data_file import DataChunk2, LocalDictionaryChunk
-from qbeast_carbondata.structs.schema import ColumnSchema, DataType, Encoding
+from qbeast_carbondata.structs import ColumnSchema, DataChunk2, DataType, Encoding, LocalDictionaryChunk
 
 DATE_CUTOFF = 1073741823
 NULL = b"@NU#LL$!"

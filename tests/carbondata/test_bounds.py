@@ -10,8 +10,8 @@ import pytest
 
 from qbeast_carbondata.columns import Column
 from qbeast_carbondata.files.data_file import Blocklet, DataFile
-from qbeast_carbondata.pages.statistics import decode_bounds
-from qbeast_carbondata.structs.schema import DataType
+from qbeast_carbondata.pages.page import decode_bounds
+from qbeast_carbondata.structs import DataType
 from qbeast_core.io.location import open_store
 from tests.carbondata import page_encoder
 from tests.carbondata.collection import more_names, names, reader_of, swept, table_path

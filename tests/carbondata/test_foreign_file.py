@@ -14,7 +14,7 @@ from pyarrow.parquet import encryption
 from qbeast_carbondata.damage import Damaged, UnsupportedForm
 from qbeast_carbondata.files.foreign_file import ForeignFile
 from qbeast_carbondata.stored_file import StoredFile
-from qbeast_carbondata.structs.schema import DataType
+from qbeast_carbondata.structs import DataType
 from qbeast_core.errors import DamagedFileError, StorageError, UnsupportedTableError
 from qbeast_core.io.store import Range
 from tests.carbondata.memory_store import MemoryStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qbeast_carbondata.damage import Damaged
-from qbeast_carbondata.structs.index_file import read_index_file, read_merged_index_file
+from qbeast_carbondata.structs import read_index_file, read_merged_index_file
 from qbeast_core.io.thrift import BINARY, LIST, field, write_binary, write_list
 from tests.carbondata.collection import BESIDE
 

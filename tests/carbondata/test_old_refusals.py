@@ -12,13 +12,12 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from qbeast_carbondata.damage import UnsupportedForm
-from qbeast_carbondata.files.dictionaries import open_dictionaries
-from qbeast_carbondata.files.old_file import OldFile
+from qbeast_carbondata.files.data_file import open_dictionaries
+from qbeast_carbondata.files.old_file import OldFile, RowFile
 from qbeast_carbondata.files.open_file import open_data_file
-from qbeast_carbondata.files.row_file import RowFile
-from qbeast_carbondata.pages.old.row_format import decode_rows
+from qbeast_carbondata.pages.old_rows import decode_rows
 from qbeast_carbondata.stored_file import StoredFile
-from qbeast_carbondata.structs.schema import DataType
+from qbeast_carbondata.structs import DataType
 from qbeast_core.errors import DamagedFileError, UnsupportedTableError
 from qbeast_core.io.thrift import ThriftStruct, read_struct
 from tests.carbondata.collection import table_path

@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_carbondata.columns import Column
-from qbeast_carbondata.files.dictionaries import open_dictionaries
+from qbeast_carbondata.files.data_file import open_dictionaries
 from qbeast_core.errors import DamagedFileError, LostValuesWarning, StorageError, UnsupportedTableError
 from qbeast_core.io.location import open_store
 from tests.carbondata.collection import expected, more_names, names, reader_of, swept, table_path

@@ -17,7 +17,7 @@ from polars.testing import assert_frame_equal
 from pyarrow import orc
 
 import qbeast
-from qbeast_carbondata.encryption import looks_encrypted
+from qbeast_carbondata.damage import looks_encrypted
 from qbeast_core.io.thrift import ThriftStruct, read_struct
 from tests.carbondata.collection import folder, table_path
 from tests.carbondata.thrift_writer import written

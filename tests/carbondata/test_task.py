@@ -10,7 +10,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_carbondata.task import carbon_tasks
+from qbeast_carbondata.reader import carbon_tasks
 from tests.carbondata.collection import table_path
 
 PATH = table_path("tx230_delete_multiblocklet")

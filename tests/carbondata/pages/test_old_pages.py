@@ -14,14 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_carbondata.damage import Damaged, UnsupportedForm
-from qbeast_carbondata.pages.chains import chain
 from qbeast_carbondata.pages.codecs import decompress_start
-from qbeast_carbondata.pages.old.java_meta import read_java_meta
-from qbeast_carbondata.pages.old.members import read_dictionary
-from qbeast_carbondata.pages.old.row_format import decode_rows
+from qbeast_carbondata.pages.old_measures import read_java_meta
+from qbeast_carbondata.pages.old_rows import decode_rows, read_dictionary
 from qbeast_carbondata.pages.page import decode_page, row_ids, run_lengths
-from qbeast_carbondata.pages.texts import texts
-from qbeast_carbondata.structs.schema import DataType, Encoding
+from qbeast_carbondata.pages.texts import chain, texts
+from qbeast_carbondata.structs import DataType, Encoding
 from tests.carbondata import old_encoder as old
 from tests.carbondata.page_encoder import FixedDictionaries, column, shortened
 from tests.helpers.examples import examples

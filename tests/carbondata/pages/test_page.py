@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_carbondata.damage import Damaged, UnsupportedForm
-from qbeast_carbondata.pages.encoder_meta import StoreType
+from qbeast_carbondata.pages.codecs import StoreType
 from qbeast_carbondata.pages.page import decode_page, local_members
-from qbeast_carbondata.structs.schema import DataType, Encoding
+from qbeast_carbondata.structs import DataType, Encoding
 from tests.carbondata import page_encoder as made
 from tests.helpers.examples import examples
 

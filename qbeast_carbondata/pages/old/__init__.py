@@ -1,1 +1,0 @@
-"""Decoders for pages, measures, dictionaries and rows of CarbonData 1.x."""

@@ -1,1 +1,0 @@
-"""The Thrift structs of CarbonData as values, named as in its format module."""
