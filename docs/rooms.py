@@ -46,7 +46,7 @@ BELOW = [
         ("b", "progress", "callbacks and bars"),
     ],
     [
-        ("b", "query", "read planning (pure)"),
+        ("b", "plan · sql", "reads and SQL texts (pure)"),
         ("b", "log", "the Delta log as values (pure)"),
         ("b", "io", "bytes: stores, Parquet, pages"),
     ],

@@ -53,7 +53,7 @@ def _layout(kind: type) -> list[tuple[str, int, Reader[Any], bool]]:
     return layout
 
 
-def integer(least: int = 0, most: int = 2**63 - 1) -> Reader[int]:
+def _integer(least: int = 0, most: int = 2**63 - 1) -> Reader[int]:
     """Return a reader of integers in a range."""
 
     def read(value: object) -> int:
@@ -64,10 +64,10 @@ def integer(least: int = 0, most: int = 2**63 - 1) -> Reader[int]:
     return read
 
 
-I16: Final = integer(most=2**15 - 1)
-I32: Final = integer(most=2**31 - 1)
-I64: Final = integer()
-ENUM: Final = integer(most=255)
+I16: Final = _integer(most=2**15 - 1)
+I32: Final = _integer(most=2**31 - 1)
+I64: Final = _integer()
+ENUM: Final = _integer(most=255)
 
 
 def _of_type(kind: type[_T]) -> Reader[_T]:
@@ -88,7 +88,7 @@ _list: Final[Reader[list[Any]]] = _of_type(list)
 _map: Final[Reader[dict[Any, Any]]] = _of_type(dict)
 
 
-def text(value: object) -> str:
+def _text(value: object) -> str:
     """Read a text."""
     try:
         return binary(value).decode()
@@ -96,12 +96,12 @@ def text(value: object) -> str:
         damaged("not UTF-8 text")
 
 
-def texts(value: object) -> dict[str, str]:
+def _texts(value: object) -> dict[str, str]:
     """Read a map of texts."""
-    return {text(key): text(item) for key, item in _map(value).items()}
+    return {_text(key): _text(item) for key, item in _map(value).items()}
 
 
-def list_of(read: Reader[_T]) -> Reader[tuple[_T, ...]]:
+def _list_of(read: Reader[_T]) -> Reader[tuple[_T, ...]]:
     """Return a reader of lists."""
 
     def read_list(value: object) -> tuple[_T, ...]:
@@ -134,7 +134,7 @@ def read_thrift(data: bytes, read: Reader[_T], at: int = 0) -> tuple[_T, int]:
     return read(struct), struct.end
 
 
-def read_all(data: bytes, read: Reader[_T], at: int = 0) -> list[_T]:
+def _read_all(data: bytes, read: Reader[_T], at: int = 0) -> list[_T]:
     """Read the structs that follow each other from a byte to the end."""
     values: list[_T] = []
     while at < len(data):
@@ -143,8 +143,8 @@ def read_all(data: bytes, read: Reader[_T], at: int = 0) -> list[_T]:
     return values
 
 
-_SIGNED: Final = integer(-(2**31) + 1, 2**31 - 1)
-_OR_NONE: Final = integer(-1, 2**31 - 1)
+_SIGNED: Final = _integer(-(2**31) + 1, 2**31 - 1)
+_OR_NONE: Final = _integer(-1, 2**31 - 1)
 
 
 class DataType(IntEnum):
@@ -205,11 +205,11 @@ class ColumnSchema(Struct):
     # A nested column is followed by `num_child` children in its list.
     data_type: Annotated[DataType, 1, _data_type]
     # Lower case.
-    name: Annotated[str, 2, text]
+    name: Annotated[str, 2, _text]
     # Identifies the column through renames: a UUID, or the name in files of the SDK.
-    column_id: Annotated[str, 3, text] = ""
+    column_id: Annotated[str, 3, _text] = ""
     # `DICTIONARY` alone: it has a global dictionary; with `DIRECT_DICTIONARY`: its numbers are computed.
-    encoders: Annotated[tuple[int, ...], 5, list_of(ENUM)] = ()
+    encoders: Annotated[tuple[int, ...], 5, _list_of(ENUM)] = ()
     # Whether its pages are a dimension's; a measure's otherwise.
     is_dimension: Annotated[bool, 6, flag]
     scale: Annotated[int, 8, _SIGNED] = 0
@@ -217,7 +217,7 @@ class ColumnSchema(Struct):
     num_child: Annotated[int, 10, I32] = 0
     # The value of rows that were written before the column was added; its form depends on the type.
     default_value: Annotated[bytes | None, 12, binary] = None
-    properties: Annotated[dict[str, str], 13, texts] = field(default_factory=dict[str, str])
+    properties: Annotated[dict[str, str], 13, _texts] = field(default_factory=dict[str, str])
     invisible: Annotated[bool, 14, flag] = False
     # Its place in the user's CREATE TABLE, or -1.
     ordinal: Annotated[int, 16, _OR_NONE] = -1
@@ -237,7 +237,7 @@ class ColumnSchema(Struct):
 class ColumnList(Struct):
     """The columns that partition a table, or that hash its rows into buckets."""
 
-    columns: Annotated[tuple[ColumnSchema, ...], 1, list_of(ColumnSchema.of)] = ()
+    columns: Annotated[tuple[ColumnSchema, ...], 1, _list_of(ColumnSchema.of)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,23 +245,23 @@ class TableSchema(Struct):
     """A table's columns and properties."""
 
     # Flat, depth first, dropped ones too.
-    columns: Annotated[tuple[ColumnSchema, ...], 2, list_of(ColumnSchema.of)] = ()
-    properties: Annotated[dict[str, str], 4, texts] = field(default_factory=dict[str, str])
+    columns: Annotated[tuple[ColumnSchema, ...], 2, _list_of(ColumnSchema.of)] = ()
+    properties: Annotated[dict[str, str], 4, _texts] = field(default_factory=dict[str, str])
     partitioning: Annotated[ColumnList, 6, ColumnList.of] = ColumnList()
     bucketing: Annotated[ColumnList, 5, ColumnList.of] = ColumnList()
 
 
 # Of a SegmentInfo: the members of the dictionary of each dimension, children included; none since 2.0.
-CARDINALITIES: Final = member(2, list_of(integer(-1, 2**31 - 1)), ())
+CARDINALITIES: Final = member(2, _list_of(_integer(-1, 2**31 - 1)), ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinMax(Struct):
     """BlockletMinMaxIndex: bounds of each column as stored bytes; a column that `present` denies has none."""
 
-    least: Annotated[tuple[bytes, ...], 1, list_of(binary)] = ()
-    most: Annotated[tuple[bytes, ...], 2, list_of(binary)] = ()
-    present: Annotated[tuple[bool, ...], 3, list_of(flag)] = ()
+    least: Annotated[tuple[bytes, ...], 1, _list_of(binary)] = ()
+    most: Annotated[tuple[bytes, ...], 2, _list_of(binary)] = ()
+    present: Annotated[tuple[bool, ...], 3, _list_of(flag)] = ()
 
     def bounds(self, number: int) -> tuple[bytes, bytes] | None:
         """Return minimum and maximum of a column, None where they are unknown."""
@@ -281,7 +281,7 @@ BOUNDS: Final = member(1, MinMax.of, NO_BOUNDS)
 class DataChunk2(Struct):
     """A page of version 3, or a column of a blocklet of version 2."""
 
-    codec: Annotated[str, 1, member(4, text, "snappy")]
+    codec: Annotated[str, 1, member(4, _text, "snappy")]
     # Lengths of the data page, the row-id page and the run-length page, which follow each other.
     data_bytes: Annotated[int, 3, I32]
     row_id_bytes: Annotated[int, 4, I32] = 0
@@ -289,8 +289,8 @@ class DataChunk2(Struct):
     # The presence bits as stored: a set bit is a null.
     null_bits: Annotated[bytes | None, 6, member(2, binary)] = None
     # Numbers of `Encoding` in their order; one meta for each encoder that has one.
-    encoders: Annotated[tuple[int, ...], 8, list_of(ENUM)] = ()
-    encoder_meta: Annotated[tuple[bytes, ...], 9, list_of(binary)] = ()
+    encoders: Annotated[tuple[int, ...], 8, _list_of(ENUM)] = ()
+    encoder_meta: Annotated[tuple[bytes, ...], 9, _list_of(binary)] = ()
     min_max: Annotated[MinMax, 10, MinMax.of] = NO_BOUNDS
 
 
@@ -298,8 +298,8 @@ class DataChunk2(Struct):
 class LocalDictionaryChunk(Struct):
     """Members of one column in one blocklet: a page of values, and which numbers they have."""
 
-    encoders: Annotated[tuple[int, ...], 1, member(1, list_of(ENUM), ())]
-    encoder_meta: Annotated[tuple[bytes, ...], 1, member(2, list_of(binary), ())]
+    encoders: Annotated[tuple[int, ...], 1, member(1, _list_of(ENUM), ())]
+    encoder_meta: Annotated[tuple[bytes, ...], 1, member(2, _list_of(binary), ())]
     data: Annotated[bytes, 2, binary]
     used: Annotated[bytes, 3, binary]
 
@@ -308,8 +308,8 @@ class LocalDictionaryChunk(Struct):
 class DataChunk3(Struct):
     """A column of a blocklet of version 3: its pages, and where they begin behind this header."""
 
-    pages: Annotated[tuple[DataChunk2, ...], 1, list_of(DataChunk2.of)] = ()
-    page_offsets: Annotated[tuple[int, ...], 2, list_of(I32)] = ()
+    pages: Annotated[tuple[DataChunk2, ...], 1, _list_of(DataChunk2.of)] = ()
+    page_offsets: Annotated[tuple[int, ...], 2, _list_of(I32)] = ()
     dictionary: Annotated[LocalDictionaryChunk | None, 4, LocalDictionaryChunk.of] = None
 
 
@@ -319,13 +319,13 @@ class BlockletInfo3(Struct):
 
     rows: Annotated[int, 1, I32]
     # Of the `DataChunk3` of each column: where it begins in the file, and its length without pages.
-    offsets: Annotated[tuple[int, ...], 2, list_of(I64)] = ()
-    header_bytes: Annotated[tuple[int, ...], 3, list_of(I32)] = ()
+    offsets: Annotated[tuple[int, ...], 2, _list_of(I64)] = ()
+    header_bytes: Annotated[tuple[int, ...], 3, _list_of(I32)] = ()
     # Where the last dimension and the last measure end.
     dimensions_end: Annotated[int, 4, I64] = 0
     measures_end: Annotated[int, 5, I64] = 0
     # Rows of each page; empty in old files.
-    page_rows: Annotated[tuple[int, ...], 7, list_of(I32)] = ()
+    page_rows: Annotated[tuple[int, ...], 7, _list_of(I32)] = ()
     pages: Annotated[int, 6, I32] = 0
 
 
@@ -335,11 +335,11 @@ class FileHeader(Struct):
 
     version: Annotated[int, 1, ENUM]
     # Flat, depth first: dimensions, then measures.
-    columns: Annotated[tuple[ColumnSchema, ...], 2, list_of(ColumnSchema.of)] = ()
+    columns: Annotated[tuple[ColumnSchema, ...], 2, _list_of(ColumnSchema.of)] = ()
     # False for files of streaming segments.
     has_footer: Annotated[bool, 3, flag] = True
     sync_marker: Annotated[bytes, 6, binary] = b""
-    compressor: Annotated[str, 7, text] = "snappy"
+    compressor: Annotated[str, 7, _text] = "snappy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,13 +348,13 @@ class FileFooter3(Struct):
 
     rows: Annotated[int, 1, I64]
     cardinalities: Annotated[tuple[int, ...], 2, CARDINALITIES]
-    min_max: Annotated[tuple[MinMax, ...], 3, list_of(BOUNDS)] = ()
-    blocklets: Annotated[tuple[BlockletInfo3, ...], 4, list_of(BlockletInfo3.of)] = ()
-    extra: Annotated[dict[str, str], 7, texts] = field(default_factory=dict[str, str])
+    min_max: Annotated[tuple[MinMax, ...], 3, _list_of(BOUNDS)] = ()
+    blocklets: Annotated[tuple[BlockletInfo3, ...], 4, _list_of(BlockletInfo3.of)] = ()
+    extra: Annotated[dict[str, str], 7, _texts] = field(default_factory=dict[str, str])
 
 
 def _base_name(value: object) -> str:
-    return text(value).replace("\\", "/").rpartition("/")[2]
+    return _text(value).replace("\\", "/").rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,7 +366,7 @@ class BlockIndex(Struct):
     min_max: Annotated[MinMax, 4, BOUNDS] = NO_BOUNDS
     blocklet: Annotated[BlockletInfo3 | None, 5, BlockletInfo3.of] = None
     # Length of the file, or -1.
-    file_bytes: Annotated[int, 6, integer(-1)] = -1
+    file_bytes: Annotated[int, 6, _integer(-1)] = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,14 +383,14 @@ def read_index_file(data: bytes) -> tuple[tuple[ColumnSchema, ...], list[BlockIn
     """Read a ``.carbonindex``: the columns of its header, which a streaming segment lacks, and its entries."""
     header, end = read_thrift(data, member(2, lambda value: value))
     if not isinstance(header, list):  # the name in an entry
-        return (), read_all(data, BlockIndex.of)
-    return list_of(ColumnSchema.of)(header), read_all(data, BlockIndex.of, end)
+        return (), _read_all(data, BlockIndex.of)
+    return _list_of(ColumnSchema.of)(header), _read_all(data, BlockIndex.of, end)
 
 
 def read_merged_index_file(data: bytes) -> dict[str, bytes]:
     """Read a ``.carbonindexmerge``: the bytes of each index file in it, by name."""
-    names, end = read_thrift(data, member(1, list_of(binary), ()))
-    files, _ = read_thrift(data, member(1, list_of(binary), ()), end)
+    names, end = read_thrift(data, member(1, _list_of(binary), ()))
+    files, _ = read_thrift(data, member(1, _list_of(binary), ()), end)
     by_name = {name.decode(errors="replace"): file for name, file in zip(names, files, strict=False)}
     if not len(by_name) == len(names) == len(files):
         damaged(f"it has {len(names)} names, {len(by_name)} of them distinct, and {len(files)} index files")
@@ -399,7 +399,7 @@ def read_merged_index_file(data: bytes) -> dict[str, bytes]:
 
 def read_dictionary_meta(data: bytes) -> list[DictionaryLoad]:
     """Read a ``.dictmeta``: an entry for no load, then those of the loads."""
-    loads = [DictionaryLoad(first=0, last=0, start=0, end=0), *read_all(data, DictionaryLoad.of)]
+    loads = [DictionaryLoad(first=0, last=0, start=0, end=0), *_read_all(data, DictionaryLoad.of)]
     for number, (before, load) in enumerate(pairwise(loads)):
         if load.first != before.last + 1 or load.start != before.end or load.last < load.first:
             damaged(f"entry {number} of a dictionary's meta does not follow the entry before it")
@@ -417,8 +417,8 @@ class DataChunk(DataChunk2):
     run_bytes: Annotated[int, 9, I32] = 0
     run_offset: Annotated[int, 8, I64] = 0
     null_bits: Annotated[bytes | None, 10, member(2, binary)] = None
-    encoders: Annotated[tuple[int, ...], 12, list_of(ENUM)] = ()
-    encoder_meta: Annotated[tuple[bytes, ...], 13, list_of(binary)] = ()
+    encoders: Annotated[tuple[int, ...], 12, _list_of(ENUM)] = ()
+    encoder_meta: Annotated[tuple[bytes, ...], 13, _list_of(binary)] = ()
     # Version 1 has no bounds here; no field has the number 0.
     min_max: Annotated[MinMax, 0, MinMax.of] = NO_BOUNDS
     is_row_major: Annotated[bool, 2, flag] = False
@@ -429,7 +429,7 @@ class BlockletInfo(Struct):
     """A blocklet of version 1."""
 
     rows: Annotated[int, 1, I32]
-    chunks: Annotated[tuple[DataChunk, ...], 2, list_of(DataChunk.of)] = ()
+    chunks: Annotated[tuple[DataChunk, ...], 2, _list_of(DataChunk.of)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -437,8 +437,8 @@ class BlockletInfo2(Struct):
     """A blocklet of version 2: where the `DataChunk2` of each column begins, and its length without pages."""
 
     rows: Annotated[int, 1, I32]
-    offsets: Annotated[tuple[int, ...], 2, list_of(I64)] = ()
-    header_bytes: Annotated[tuple[int, ...], 3, list_of(I16)] = ()
+    offsets: Annotated[tuple[int, ...], 2, _list_of(I64)] = ()
+    header_bytes: Annotated[tuple[int, ...], 3, _list_of(I16)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -457,9 +457,9 @@ class OldFileFooter(Struct):
     """The footer of a file of version 1 (`blocklets`) or 2 (`blocklets2`)."""
 
     rows: Annotated[int, 2, I64]
-    columns: Annotated[tuple[ColumnSchema, ...], 3, list_of(ColumnSchema.of)] = ()
+    columns: Annotated[tuple[ColumnSchema, ...], 3, _list_of(ColumnSchema.of)] = ()
     cardinalities: Annotated[tuple[int, ...], 4, CARDINALITIES]
     # Of the dimensions of each blocklet.
-    min_max: Annotated[tuple[MinMax, ...], 5, list_of(BOUNDS)] = ()
-    blocklets: Annotated[tuple[BlockletInfo, ...], 6, list_of(BlockletInfo.of)] = ()
-    blocklets2: Annotated[tuple[BlockletInfo2, ...], 7, list_of(BlockletInfo2.of)] = ()
+    min_max: Annotated[tuple[MinMax, ...], 5, _list_of(BOUNDS)] = ()
+    blocklets: Annotated[tuple[BlockletInfo, ...], 6, _list_of(BlockletInfo.of)] = ()
+    blocklets2: Annotated[tuple[BlockletInfo2, ...], 7, _list_of(BlockletInfo2.of)] = ()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import numpy as np
 import polars as pl
 from pyspark.sql import DataFrame, types
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,

@@ -18,7 +18,7 @@ MODULES = sorted(
     for package in ("pyspark_qbeast", "qbeast", "qbeast_carbondata", "qbeast_core", "qbeast_spark_bridge")
     for path in (ROOT / package).rglob("*.py")
 )
-MAX_LINES = 600
+MAX_LINES = 800
 MAX_FILES = 12
 MAX_ENTRIES = 15
 TABLE = ROOT / "qbeast_core" / "table"
@@ -28,7 +28,7 @@ WHOLE = {"qbeast_core/table/table.py"}  # one public class: its length is docstr
 
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 BY_NAME = (
-    "qbeast_core/cli/commands/",
+    "qbeast_core/cli/",
     "qbeast_spark_bridge/write.py",
 )  # imported by name, when they are needed
 

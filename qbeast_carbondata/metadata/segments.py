@@ -31,7 +31,7 @@ from qbeast_core.space.values import I64Array
 _STAMP: Final = re.compile(r"-(\d+)\.deletedelta$")
 
 
-def deltas_of(
+def _deltas_of(
     update: UpdatedBlock | None, block_path: str, list_files: Callable[[], Sequence[str]]
 ) -> tuple[str, ...] | None:
     """Return the paths of the delete deltas of a block that count; None if all its rows are deleted."""
@@ -240,7 +240,7 @@ def _indexed_files(folder: Folder, name: str, load: Load, updates: BlockUpdates)
         first = entries[0]
         block = first.file_name.rpartition("-")[0]
         update = updates.get(block)
-        deltas = deltas_of(update, folder.path(block), lambda: folder.files)
+        deltas = _deltas_of(update, folder.path(block), lambda: folder.files)
         if deltas is not None:
             path, size = folder.path(first.file_name), first.file_bytes if first.file_bytes > 0 else -1
             gone = int(update.deleted_rows or 0) if update is not None else 0

@@ -26,10 +26,10 @@ _BYTES: Final = 16
 _SHORT: Final = 8
 
 
-def small_decimals(unscaled: I64Array, kind: Any, nulls: BoolArray | None = None) -> Any:
+def _small_decimals(unscaled: I64Array, kind: Any, nulls: BoolArray | None = None) -> Any:
     """Return decimals of unscaled numbers that fit 64 bits.
 
-    >>> small_decimals(np.array([150, -1]), pa.decimal128(10, 2)).to_pylist()
+    >>> _small_decimals(np.array([150, -1]), pa.decimal128(10, 2)).to_pylist()
     [Decimal('1.50'), Decimal('-0.01')]
     """
     return array_of(_extended(unscaled), kind, nulls)
@@ -168,7 +168,7 @@ def as_type(values: Any, kind: Any, nulls: BoolArray | None) -> Any:
     if pa.types.is_timestamp(kind):
         return array_of(_microseconds(values.astype(np.int64), nulls), kind, nulls)
     if pa.types.is_decimal(kind):
-        return small_decimals(values.astype(np.int64), kind, nulls)
+        return _small_decimals(values.astype(np.int64), kind, nulls)
     return array_of(values.astype(kind.to_pandas_dtype()), kind, nulls)
 
 

@@ -70,10 +70,10 @@ class Dictionaries(Protocol):
         ...
 
 
-def surrogate_width(cardinality: int | None) -> int:
+def _surrogate_width(cardinality: int | None) -> int:
     """Return the bytes of a surrogate by the number of members; 4 where the file does not store the number.
 
-    >>> [surrogate_width(members) for members in (None, 0, 255, 256, 66_001, 2**31 - 1)]
+    >>> [_surrogate_width(members) for members in (None, 0, 255, 256, 66_001, 2**31 - 1)]
     [4, 8, 1, 2, 3, 4]
     """
     if cardinality is None or cardinality < 0:
@@ -84,7 +84,7 @@ def surrogate_width(cardinality: int | None) -> int:
 def surrogate_values(surrogates: I64Array, column: Column, dictionaries: Dictionaries) -> Any:
     """Return the values of surrogates: members of the global dictionary, days, or steps from a cut-off."""
     if column.has_global_dictionary or column.kind not in _TIMES:
-        return members_at(surrogates, dictionaries.members(column))
+        return _members_at(surrogates, dictionaries.members(column))
     nulls = surrogates == NULL_SURROGATE
     if column.kind == DataType.DATE:
         return _dates(surrogates, nulls)
@@ -93,7 +93,7 @@ def surrogate_values(surrogates: I64Array, column: Column, dictionaries: Diction
     return as_type(ms, column.arrow_type, nulls if nulls.any() else None)
 
 
-def members_at(surrogates: I64Array, members: Any) -> Any:
+def _members_at(surrogates: I64Array, members: Any) -> Any:
     """Return the members of a dictionary by their surrogates; `Damaged` if it has no such member."""
     if len(surrogates) and (surrogates.min() < 1 or surrogates.max() >= len(members)):
         damaged(f"surrogates reach {surrogates.max()}, and the dictionary has {len(members) - 1} members")
@@ -220,7 +220,7 @@ def decode_page(chunk: DataChunk2, body: memoryview, context: PageContext, rows:
     if context.local_members is not None:
         data, order, runs = _split_page(chunk, body, rows, context.version)
         surrogates = _ordered(big_endian(data, _LOCAL_WIDTH), order, runs)
-        values = members_at(surrogates, context.local_members)
+        values = _members_at(surrogates, context.local_members)
     elif first in NUMBER_ENCODINGS:
         values = _by_meta(chunk, body, context, rows)
     elif first == Encoding.DELTA:
@@ -308,7 +308,7 @@ def _dimension(chunk: DataChunk2, body: memoryview, context: PageContext, rows: 
         )
     data, order, runs = _split_page(chunk, body, rows, context.version)
     if Encoding.DICTIONARY in chunk.encoders:
-        surrogates = _ordered(big_endian(data, surrogate_width(context.cardinality)), order, runs)
+        surrogates = _ordered(big_endian(data, _surrogate_width(context.cardinality)), order, runs)
         return surrogate_values(surrogates, column, context.dictionaries)
     width = 4 if Encoding.DIRECT_COMPRESS_VARCHAR in chunk.encoders else 2
     values = plain_values(

@@ -2,9 +2,9 @@
 
 ::
 
-    program     the commands by name; prints their answers and errors
-    options     arguments and options that commands share
-    commands    the commands: each loads the library when it runs, and returns an `Answer`
+    program                     the commands by name; prints their answers and errors
+    commands                    arguments, options, answers and exit codes of all commands
+    write, read, maintenance    the commands: each loads the library when it runs
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 _NEEDED: Final = ("click", "rich")
-_MISSING_DEPENDENCY: Final = 11  # as in exits.py, which needs click
+_MISSING_DEPENDENCY: Final = 11  # as in commands.py, which needs click
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

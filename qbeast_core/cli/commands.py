@@ -77,14 +77,14 @@ def answer_of(result: Result, **data: object) -> Answer:
 def print_answer(answer: Answer, settings: Settings) -> None:
     """Print an answer to the standard output, in the requested form."""
     if settings.json:
-        from qbeast_core.support.frames import to_json  # noqa: PLC0415 - slow to import, for this option only
+        from qbeast_core.support.frames import to_json
 
         click.echo(to_json(answer.data))
     elif all(isinstance(part, str) for part in answer.parts):
         for part in answer.parts:
             click.echo(visible(part))
     else:
-        from qbeast_core.cli.output import draw  # noqa: PLC0415 - rich is loaded where something is drawn
+        from qbeast_core.cli.output import draw
 
         draw(answer.parts)
 
@@ -489,7 +489,7 @@ def reported(settings: Settings) -> Generator[None]:
             if option not in original:
                 click.echo(f"{'option' if option.startswith('-') else 'argument'}: {option}", err=True)
             if settings.json:
-                from qbeast_core.support.frames import to_json  # noqa: PLC0415 - slow to import, for this option only
+                from qbeast_core.support.frames import to_json
 
                 outcome = {"code": code, "message": message, "exit_code": exit_code}
                 click.echo(to_json({"error": {**outcome, **facts}}))

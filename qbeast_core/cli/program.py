@@ -13,7 +13,7 @@ from click.shell_completion import get_completion_class
 from qbeast_core.cli.commands import Answer, Settings, json_option, print_answer, reported
 from qbeast_core.support.text import did_you_mean
 
-# As `qbeast --help` lists them: group -> name -> module below qbeast_core.cli.commands.
+# As `qbeast --help` lists them: group -> name -> module below qbeast_core.cli.
 _GROUPS: Final = {
     "Write": {
         "suggest": "write",
@@ -26,11 +26,11 @@ _GROUPS: Final = {
         "show": "read",
         "sample": "read",
         "sql": "read",
-        "estimate": "estimate",
+        "estimate": "read",
         "explain": "read",
         "export": "read",
     },
-    "Change rows": {"merge": "change", "update": "change", "delete": "change"},
+    "Change rows": {"merge": "write", "update": "write", "delete": "write"},
     "Change columns": {
         "add-columns": "maintenance",
         "rename-column": "maintenance",
@@ -45,12 +45,12 @@ _GROUPS: Final = {
         "upgrade": "maintenance",
     },
     "Inspect": {
-        "history": "inspect",
-        "versions": "inspect",
-        "metrics": "inspect",
-        "advise": "inspect",
-        "check": "inspect",
-        "plot": "inspect",
+        "history": "maintenance",
+        "versions": "maintenance",
+        "metrics": "maintenance",
+        "advise": "maintenance",
+        "check": "maintenance",
+        "plot": "maintenance",
     },
     "Maintain": {
         "optimize": "maintenance",
@@ -59,7 +59,7 @@ _GROUPS: Final = {
         "repair": "maintenance",
         "drop": "maintenance",
     },
-    "Shell": {"completion": "completion"},
+    "Shell": {"completion": "program"},
 }
 _COMMANDS: Final = {name: module for group in _GROUPS.values() for name, module in group.items()}
 # Names that other programs use.
@@ -136,7 +136,7 @@ class _Program(click.Group):
         """Load one command."""
         if cmd_name not in _COMMANDS:
             return None
-        module = import_module(f"qbeast_core.cli.commands.{_COMMANDS[cmd_name]}")
+        module = import_module(f"qbeast_core.cli.{_COMMANDS[cmd_name]}")
         made: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return made
 

@@ -52,8 +52,6 @@ class Location:
         uri = resolve_location(path)
         if not uri.startswith(GLUE):
             return Location(uri, checked, allow_absolute_paths)
-        from qbeast_core.io.location import find_table  # noqa: PLC0415 - only for names
-
         address, options = find_table(uri, checked)
         return Location(address, MappingProxyType(dict(options)), allow_absolute_paths, checked)
 

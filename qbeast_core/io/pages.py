@@ -60,7 +60,7 @@ class FilePart:
     buffers: Sequence[Sequence[memoryview]]
 
 
-def schema_key(footer: FileFooter, leaves: Sequence[int]) -> tuple[bytes, ...]:
+def _schema_key(footer: FileFooter, leaves: Sequence[int]) -> tuple[bytes, ...]:
     """Return a key that is equal for files whose pages fit into one mini file."""
     columns = dict.fromkeys(footer.leaves[leaf] for leaf in leaves)
     return tuple(element for column in columns for element in footer.schema[column])
@@ -90,7 +90,7 @@ def _footer(parts: Sequence[FilePart], groups: list[bytes]) -> bytes:
     first = parts[0]
     top_level = {first.footer.leaves[leaf] for leaf in first.leaves}
     root = field(4, BINARY) + write_binary(first.footer.root) + field(1, I32) + write_zigzag(len(top_level))
-    schema = [root + _STOP, *schema_key(first.footer, first.leaves)]
+    schema = [root + _STOP, *_schema_key(first.footer, first.leaves)]
     return b"".join(
         (
             field(1, I32) + write_zigzag(first.footer.version),
@@ -436,7 +436,7 @@ def _plan_pages(tail: FileTail, request: PageRequest, columns: Collection[str]) 
         rows=sum(part.rows for part in groups),
         size=sum(length for part in groups for pieces in part.ranges for _, length in pieces),
         cost=int(_costs(tail, leaves, request.pages).sum()),
-        schema=schema_key(tail.footer, leaves),
+        schema=_schema_key(tail.footer, leaves),
     )
 
 

@@ -98,7 +98,7 @@ def clustering_columns(domains: Mapping[str, str]) -> list[tuple[str, ...]]:
     return [(column,) if isinstance(column, str) else tuple(column) for column in listed]
 
 
-def with_provider(add: AddFile) -> AddFile:
+def _with_provider(add: AddFile) -> AddFile:
     """Return a new file with the name of this library if it is indexed."""
     return add if add.blocks is None else add.model_copy(update={"clustering_provider": PROVIDER})
 
@@ -153,27 +153,29 @@ class RowIdsOfFile(NamedTuple):
         return [pl.coalesce(name, value) for name, value in values.items() if name in names]
 
 
-def assigns_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
+def _assigns_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
     """Return whether each new file needs row ids.
 
     >>> protocol = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("rowTracking",))
     >>> metadata = Metadata(id="", schema_string="{}")
     >>> suspended = metadata.model_copy(update={"configuration": {"delta.rowTrackingSuspended": "true"}})
-    >>> assigns_row_ids(protocol, metadata), assigns_row_ids(protocol, suspended)
+    >>> _assigns_row_ids(protocol, metadata), _assigns_row_ids(protocol, suspended)
     (True, False)
     """
     return _FEATURE in (protocol.writer_features or ()) and not _is_true(metadata, _SUSPENDED)
 
 
-def keeps_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
+def _keeps_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
     """Return whether rows should keep their ids when they are copied or updated."""
-    return assigns_row_ids(protocol, metadata) and _is_true(metadata, _ENABLED)
+    return _assigns_row_ids(protocol, metadata) and _is_true(metadata, _ENABLED)
 
 
 def row_id_columns(protocol: Protocol, metadata: Metadata) -> RowIdColumns | None:
     """Return the hidden columns of rows that are copied. None: row ids are not kept."""
     row_id, version = (metadata.configuration.get(key) for key in (_ID_COLUMN, _VERSION_COLUMN))
-    return RowIdColumns(row_id, version) if row_id and version and keeps_row_ids(protocol, metadata) else None
+    return (
+        RowIdColumns(row_id, version) if row_id and version and _keeps_row_ids(protocol, metadata) else None
+    )
 
 
 def hidden_columns(configuration: Mapping[str, str]) -> frozenset[str]:
@@ -586,8 +588,8 @@ def _with_features(
 ) -> tuple[list[AddFile], list[DomainMetadata]]:
     """Return the new files with the fields that features of the table need, and the domains that change."""
     if is_clustered(protocol):
-        adds = [with_provider(add) for add in adds]
-    if not assigns_row_ids(protocol, metadata):
+        adds = [_with_provider(add) for add in adds]
+    if not _assigns_row_ids(protocol, metadata):
         return adds, []
     version, domains = (0, {}) if head is None else (head.version + 1, head.domains)
     return with_row_ids(adds, domains, version=version)
@@ -595,7 +597,7 @@ def _with_features(
 
 def _preserves_row_ids(intent: WriteIntent, protocol: Protocol, metadata: Metadata) -> bool | None:
     """Return whether all rows that were copied or updated keep their row ids; None if the table does not keep them."""
-    if not keeps_row_ids(protocol, metadata):
+    if not _keeps_row_ids(protocol, metadata):
         return None
     replaces = bool(intent.removes or intent.marked)
     return not replaces or all(add.has_row_ids for add in intent.adds)  # an overwrite copies no row

@@ -88,7 +88,7 @@ def partition_values(rows: pl.DataFrame, columns: StoredColumns) -> dict[str, st
     return {columns.stored_name(series.name): partition_texts(series).item() for series in first}
 
 
-def values_of_files(files: pl.DataFrame, columns: StoredColumns) -> list[dict[str, str | None]]:
+def _values_of_files(files: pl.DataFrame, columns: StoredColumns) -> list[dict[str, str | None]]:
     """Return the ``partitionValues`` of live files."""
     if not columns.partitions:
         return [{} for _ in range(files.height)]
@@ -366,7 +366,7 @@ def removes_of(
             default_row_commit_version=version,
         )
         for (path, size, vector, base_row_id, version), values in zip(
-            listed.iter_rows(), values_of_files(files, columns), strict=True
+            listed.iter_rows(), _values_of_files(files, columns), strict=True
         )
     )
 

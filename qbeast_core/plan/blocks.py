@@ -206,7 +206,7 @@ def _max_pages(file_bytes: I64Array, tag_bytes: I64Array) -> I64Array:
     return np.minimum(np.minimum(in_file, in_text), MAX_BOUNDS // 2)
 
 
-def page_boxes(table: PageTable, layouts: pl.Series, files: I64Array, *, dimensions: int) -> PageBoxes:
+def _page_boxes(table: PageTable, layouts: pl.Series, files: I64Array, *, dimensions: int) -> PageBoxes:
     """Decode the boxes of all pages of some files with pages. An invalid box becomes the whole space."""
     texts = layouts.gather(files).cast(pl.String).to_list()
     begins, counts = table.first_page[files], np.diff(table.first_page)[files]
@@ -447,7 +447,7 @@ class BlockTable:
                 dimensions = len(space.revision.columns)
                 yield (
                     space.revision,
-                    page_boxes(self.pages, self.files["layout"], chosen, dimensions=dimensions),
+                    _page_boxes(self.pages, self.files["layout"], chosen, dimensions=dimensions),
                 )
 
     @cached_property

@@ -56,7 +56,7 @@ class GroupRuns:
         >>> runs.spread(np.array([5.0, 6.0, 7.0]))
         array([5., 5., 7.])
         """
-        starts = run_starts(groups)
+        starts = _run_starts(groups)
         return GroupRuns(groups[starts], starts, len(groups))
 
     def sums(self, values: F64Array | BoolArray, groups: int) -> F64Array:
@@ -78,7 +78,7 @@ class GroupRuns:
         return np.repeat(group_values[self.group], np.diff(np.append(self.starts, self.size)))
 
 
-def run_starts(ordered: I32Array | I64Array) -> I64Array:
+def _run_starts(ordered: I32Array | I64Array) -> I64Array:
     """Return the first position of each distinct value in a sorted array."""
     is_start = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=is_start[1:])
@@ -118,7 +118,7 @@ class KeySizes:
             return np.unique(self.weight, return_counts=True)
         order = np.argsort(self.weight, kind="stable")
         ordered = self.weight[order]
-        starts = run_starts(ordered)
+        starts = _run_starts(ordered)
         return ordered[starts], np.add.reduceat(self.rows[order], starts)
 
     def counted(self) -> CountedKeys:
@@ -129,8 +129,8 @@ class KeySizes:
             is_repeated = counts > 1
             return CountedKeys(keys[is_repeated], counts[is_repeated], int((~is_repeated).sum()))
         weights = self.weight if rows is None else np.repeat(self.weight, rows)
-        repeated = repeats_in(np.sort(weights, kind="stable"))  # a stable sort merges sorted parts
-        starts = run_starts(repeated)
+        repeated = _repeats_in(np.sort(weights, kind="stable"))  # a stable sort merges sorted parts
+        starts = _run_starts(repeated)
         counts = np.diff(starts, append=len(repeated)) + 1  # the first row of a key is not a repeat
         return CountedKeys(repeated[starts], counts, len(weights) - int(counts.sum()))
 
@@ -156,7 +156,7 @@ class CountedKeys:
     def rows_of(self, weight: I32Array) -> F64Array:
         """Return the number of rows of each key, shape (entries,); other keys count as one row."""
         rows = np.ones(len(weight))
-        entries, position = among(weight, self.weight)
+        entries, position = _among(weight, self.weight)
         rows[entries] = self.rows[position]
         return rows
 
@@ -236,13 +236,13 @@ class SeenRows:
         return difference > _MAX_ERRORS * math.sqrt((1 - p) * max(self.squares, expected))
 
 
-def repeats_in(ordered: I32Array) -> I32Array:
+def _repeats_in(ordered: I32Array) -> I32Array:
     """Return the repeats of values in a sorted array."""
     repeats: I32Array = ordered[1:][ordered[1:] == ordered[:-1]]
     return repeats
 
 
-def among(weight: I32Array, values: I32Array) -> tuple[I64Array, I64Array]:
+def _among(weight: I32Array, values: I32Array) -> tuple[I64Array, I64Array]:
     """Return the entries whose weights are in a sorted array, and their positions there.
 
     Few weights match, so a test of their upper halves excludes most entries at a tenth of the cost of a search.
@@ -314,7 +314,7 @@ class KeySums:
             return self
         code = (self.weight[repeats].astype(np.int64) << 32) | self.group[repeats]
         order = np.argsort(code, kind="stable")
-        starts = run_starts(code[order])
+        starts = _run_starts(code[order])
         self.totals[repeats[order[starts]]] = np.add.reduceat(self.totals[repeats[order]], starts, axis=0)
         first = np.zeros(len(repeats), np.bool_)
         first[order[starts]] = True
@@ -364,7 +364,7 @@ class Sums:
             entries_bytes=sum(part.entries_bytes for part in parts),
             sizes=KeySizes.concat([part.sizes for part in parts]),
             rows=pl.concat([part.rows for part in parts]),
-            keys=merged_keys(pl.concat([part.keys for part in parts]).lazy()),
+            keys=_merged_keys(pl.concat([part.keys for part in parts]).lazy()),
         )
 
     def by_key(self, by: Sequence[str]) -> Sums:
@@ -431,7 +431,7 @@ class Parts:
 
     def _merge(self) -> None:
         groups = _merged(pl.concat([part.groups for part in self.sums]), self._by)
-        keys = merged_keys(pl.concat([part.keys for part in self.sums]).lazy())
+        keys = _merged_keys(pl.concat([part.keys for part in self.sums]).lazy())
         self.sums = [replace(part, groups=part.groups.clear(), keys=part.keys.clear()) for part in self.sums]
         self.sums[0] = replace(self.sums[0], groups=groups, keys=keys)
         self._rows = self._merged_rows = groups.height + keys.height
@@ -467,11 +467,11 @@ def _merged(groups: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     return (groups.group_by(by).agg(exprs) if by else groups.select(exprs)).select(groups.columns)
 
 
-def merged_keys(keys: pl.LazyFrame) -> pl.DataFrame:
+def _merged_keys(keys: pl.LazyFrame) -> pl.DataFrame:
     """Return each key once per group.
 
     >>> keys = pl.LazyFrame({f"{KEY}0": ["a", None, "a"], f"{SHOWN}0": [False, True, True]})
-    >>> merged_keys(keys).sort(f"{KEY}0").rows()
+    >>> _merged_keys(keys).sort(f"{KEY}0").rows()
     [(None, True), ('a', True)]
     """
     names = keys.collect_schema().names()
@@ -506,14 +506,14 @@ def common_groups(parts: Sequence[Sums], by: Sequence[str]) -> tuple[pl.DataFram
     number = ordered[GROUP].to_numpy().astype(np.int64)
     numbers = np.empty_like(number)
     numbers[ordered[_ROW].to_numpy()] = number
-    groups = ordered[run_starts(number)].select(GROUP, *by)
+    groups = ordered[_run_starts(number)].select(GROUP, *by)
     return groups, np.split(numbers, np.cumsum([part.groups.height for part in parts])[:-1])
 
 
 def _repeats(weight: I32Array) -> I64Array:
     """Return the entries whose keys occur more than once."""
-    repeated = repeats_in(pl.Series(weight).sort(multithreaded=False).to_numpy())  # twice as fast as NumPy
-    return among(weight, repeated[run_starts(repeated)])[0]
+    repeated = _repeats_in(pl.Series(weight).sort(multithreaded=False).to_numpy())  # twice as fast as NumPy
+    return _among(weight, repeated[_run_starts(repeated)])[0]
 
 
 # Approximate memory of a value: a 128-bit integer, or the view of a string.
@@ -589,7 +589,7 @@ class RowSums:
                 matches *= joined[_MATCHES].fill_null(1).to_numpy()
                 row_bytes += lookup.frame.estimated_size() / lookup.frame.height
         max_rows = max(int(sizing().batch_bytes / max(row_bytes, 1.0)), 1)
-        starts = run_starts((np.cumsum(matches) - 1) // max_rows).tolist()
+        starts = _run_starts((np.cumsum(matches) - 1) // max_rows).tolist()
         if len(starts) <= 1:
             yield frame
             return
@@ -641,7 +641,7 @@ class RowSums:
         """Return the distinct keys of each group."""
         names = [expr.meta.output_name() for expr in self._key_columns]
         shown = pl.any_horizontal(f"{SHOWN}{index}" for index in range(len(self.shown)))
-        return merged_keys(rows.select(WEIGHT, *self.by, *names).filter(shown))
+        return _merged_keys(rows.select(WEIGHT, *self.by, *names).filter(shown))
 
 
 def _exact(name: str, dtype: pl.DataType) -> pl.Expr:

@@ -98,7 +98,7 @@ def invalid_metadata(what: str, text: str, problems: Iterable[str]) -> InvalidMe
     )
 
 
-def refuse_repeated_keys(text: str, *, what: str) -> None:
+def _refuse_repeated_keys(text: str, *, what: str) -> None:
     """Raise `InvalidMetadataError` where JSON text names a key twice: readers differ on which one counts."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def blocks_dialect(text: str) -> BlocksDialect | None:
 def _parse(text: str) -> list[Block]:
     plain = _TRAILING_COMMA.sub(r"}\1", text)
     blocks = _BLOCKS.validate_json(plain, strict=True)
-    refuse_repeated_keys(plain, what=_BLOCKS_TAG)
+    _refuse_repeated_keys(plain, what=_BLOCKS_TAG)
     # Most tags have one of the keys: they are not parsed again.
     both = '"cube"' in plain and '"cubeId"' in plain
     if both and any("cube" in block and "cubeId" in block for block in json.loads(plain)):
@@ -435,7 +435,7 @@ def parse_layout(text: str) -> Layout | None:
     True
     """
     version = read_text(_OBJECT.validate_json, text, what=_LAYOUT_TAG).get("v")
-    refuse_repeated_keys(text, what=_LAYOUT_TAG)
+    _refuse_repeated_keys(text, what=_LAYOUT_TAG)
     if not isinstance(version, int) or isinstance(version, bool):
         raise invalid_metadata(_LAYOUT_TAG, text, ["v must be an integer"])
     return (

@@ -84,7 +84,7 @@ class Terms:
         return Lowering(schema, self.lowering.clock), result
 
 
-def cut_of(tree: exp.Select, columns: Mapping[str, exp.Expr], terms: Terms) -> Cut | None:
+def _cut_of(tree: exp.Select, columns: Mapping[str, exp.Expr], terms: Terms) -> Cut | None:
     """Return the HAVING, ORDER BY and LIMIT of a query; None without any."""
     having, names = tree.args.get("having"), terms.lowering.schema.names()
     test = None if having is None else _test(having.this, columns, terms)
@@ -250,7 +250,7 @@ def _lowered_query(tree: exp.Select, lowering: Lowering) -> GroupedQuery:
     condition = None if where is None else with_aliases(where.this, columns, names)
     kept = None if condition is None else lowering.condition(checked_part(condition, aggregates=False))
     terms = Terms(by, answers, lowering, groups, partial(_checked_aggregate, lowering=lowering))
-    cut = cut_of(tree, columns, terms)
+    cut = _cut_of(tree, columns, terms)
     return GroupedQuery(groups, aggregates | terms.hidden, kept, cut, hidden=tuple(terms.hidden))
 
 

@@ -54,12 +54,12 @@ SINGLE: Final[Mapping[type[exp.Expr], Aggregate]] = {
 _LEVELS: Final = (exp.Quantile, exp.PercentileCont, exp.PercentileDisc)
 
 
-def row_aggregate(node: exp.Expr, lowering: Lowering) -> pl.Expr:
+def _row_aggregate(node: exp.Expr, lowering: Lowering) -> pl.Expr:
     """Return the expression of an aggregate, perhaps with FILTER.
 
     >>> from qbeast_core.sql.parse import parse_list
     >>> (node,) = parse_list("sum(x) FILTER (WHERE x > 1)", ["x"])
-    >>> pl.select(x=pl.Series([1, 2, 3])).select(row_aggregate(node, Lowering(pl.Schema({"x": pl.Int64})))).item()
+    >>> pl.select(x=pl.Series([1, 2, 3])).select(_row_aggregate(node, Lowering(pl.Schema({"x": pl.Int64})))).item()
     5
     """
     where: pl.Expr | None = None
@@ -341,7 +341,7 @@ class _Groups:
     def rows(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         """Return one row per group; without keys, one row."""
         keys = [_expr(key, self.lowering).alias(name) for key, name in self.keys.items()]
-        exprs = [row_aggregate(node, self.lowering).alias(name) for node, name in self.aggregates.items()]
+        exprs = [_row_aggregate(node, self.lowering).alias(name) for node, name in self.aggregates.items()]
         return rows.group_by(keys).agg(exprs) if keys else rows.select(exprs or pl.len().alias(_AGGREGATE))
 
 

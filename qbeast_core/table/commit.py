@@ -79,7 +79,7 @@ _MAX_COMMITS: Final = 100
 _OUTWEIGHING: Final = 2
 
 
-def checkpoint_if_due(store: Store, snapshot: Snapshot, version: int) -> None:
+def _checkpoint_if_due(store: Store, snapshot: Snapshot, version: int) -> None:
     """Write a checkpoint after the commit of `version` if one is due. A failure is a warning.
 
     With ``delta.checkpointInterval``, one is due at its multiples. Otherwise, one is due at multiples of ten if the
@@ -357,7 +357,7 @@ def _after(
         message = f"version {version} of {store.uri} is committed, but cannot be loaded now: {error}"
         warnings.warn(message, QbeastWarning, stacklevel=caller_stacklevel())
         return None
-    checkpoint_if_due(store, newest, version)
+    _checkpoint_if_due(store, newest, version)
     return newest
 
 

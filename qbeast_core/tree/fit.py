@@ -102,15 +102,15 @@ class Growth:
     cubes: int = 0
 
 
-def quantile_count(rows: int, *, cube_size: int) -> int:
+def _quantile_count(rows: int, *, cube_size: int) -> int:
     """Return the number of quantiles for a column: as many as its cubes can use, with room to grow.
 
     With a single column, a cube has sixteen quantiles; with several columns, cubes are wider. The number is limited,
     because the log stores the quantiles in each revision.
 
-    >>> quantile_count(2_000, cube_size=4096), quantile_count(240_000, cube_size=15_000)
+    >>> _quantile_count(2_000, cube_size=4096), _quantile_count(240_000, cube_size=15_000)
     (96, 256)
-    >>> quantile_count(6_000_000, cube_size=16_384)
+    >>> _quantile_count(6_000_000, cube_size=16_384)
     1024
     """
     return min(max(_KNOTS_PER_CUBE * (rows // cube_size), _MIN_KNOTS), _MAX_KNOTS)
@@ -130,7 +130,7 @@ class ColumnData:
     knots: int
 
 
-def fit_column(kind: ColumnKind, data: ColumnData) -> Fitted:
+def _fit_column(kind: ColumnKind, data: ColumnData) -> Fitted:
     """Choose the transformer and transformation of a column from its data."""
     column = _extended(data.column, data.bounds)
     chosen = kind
@@ -148,7 +148,7 @@ def fit_column(kind: ColumnKind, data: ColumnData) -> Fitted:
     return transformer, linear_space(numeric, _number(column.lowest), _number(column.highest))
 
 
-def refit_column(current_fit: Fitted, data: ColumnData, growth: Growth) -> Transformation:
+def _refit_column(current_fit: Fitted, data: ColumnData, growth: Growth) -> Transformation:
     """Return the transformation of a column after more rows: the current one, or a new one.
 
     If data leaves a linear range, the range grows by its length on that side, so steady growth needs a new revision
@@ -168,7 +168,7 @@ def refit_column(current_fit: Fitted, data: ColumnData, growth: Growth) -> Trans
         return current  # hash and histogram are never superseded by data
     if data.bounds.quantiles is None:
         return _refit_quantiles(current, data, growth)
-    return fit_column("quantiles", data)[1]
+    return _fit_column("quantiles", data)[1]
 
 
 def _extended(column: ColumnSummary, bounds: ColumnBounds) -> ColumnSummary:
@@ -254,7 +254,7 @@ def _refit_single_value(current_fit: Fitted, data: ColumnData) -> Transformation
     if ends.lowest is None or is_same:
         return current
     kind: ColumnKind = "quantiles" if transformer.kind == "quantiles" else "linear"
-    return fit_column(kind, replace(data, column=column))[1]
+    return _fit_column(kind, replace(data, column=column))[1]
 
 
 def _refit_quantiles(current: QuantilesTransformation, data: ColumnData, growth: Growth) -> Transformation:
@@ -501,9 +501,9 @@ def default_cube_size(rows: int) -> int:
 def first_revision(wish: IndexWish, summary: IndexSummary, *, table_id: str, timestamp_ms: int) -> Revision:
     """Return revision 1 of a table whose first rows are summarised."""
     size = wish.cube_size or default_cube_size(summary.rows)
-    knots = quantile_count(summary.rows, cube_size=size)
+    knots = _quantile_count(summary.rows, cube_size=size)
     columns = zip(wish.specs, wish.data_of(summary, knots), strict=True)
-    fitted = [fit_column(spec.kind, data) for spec, data in columns]
+    fitted = [_fit_column(spec.kind, data) for spec, data in columns]
     return _revision(1, wish, fitted, cube_size=size, table_id=table_id, timestamp_ms=timestamp_ms)
 
 
@@ -512,15 +512,15 @@ def next_revision(
 ) -> Revision:
     """Return the revision for an append: `current`, or a new revision that supersedes it."""
     size = wish.cube_size or current.desired_cube_size * (4 if growth.cubes > sizing().max_cubes else 1)
-    knots = quantile_count(growth.rows + summary.rows, cube_size=size)
+    knots = _quantile_count(growth.rows + summary.rows, cube_size=size)
     pairs = list(zip(current.column_transformers, current.transformations, strict=False))
     fitted: list[Fitted] = []
     for i, (spec, data) in enumerate(zip(wish.specs, wish.data_of(summary, knots), strict=True)):
         pair = pairs[i] if i < len(pairs) else None
         if pair is None or not keeps_kind(spec.kind, pair[0].kind):
-            fitted.append(fit_column(spec.kind, data))
+            fitted.append(_fit_column(spec.kind, data))
         else:
-            fitted.append((pair[0], refit_column(pair, data, growth)))
+            fitted.append((pair[0], _refit_column(pair, data, growth)))
     if size == current.desired_cube_size and fitted == pairs:
         return current
     number, table_id = current.revision_id + 1, current.table_id

@@ -49,7 +49,7 @@ class Partitions:
         """Return these partitions, then the new partitions in `rows`, which has only partition columns."""
         if not rows.columns:
             return self
-        values = distinct_values(rows)
+        values = _distinct_values(rows)
         if not self.columns:
             return Partitions(values)
         new = join_equal(values, self.values, self.columns, "anti", nulls_equal=True)
@@ -66,7 +66,7 @@ class Partitions:
         return numbers
 
 
-def distinct_values(rows: pl.DataFrame) -> pl.DataFrame:
+def _distinct_values(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the distinct rows, sorted. Without columns there are none."""
     if not rows.columns:
         return pl.DataFrame()
@@ -191,7 +191,7 @@ def summarise(
     sample = sample.hstack([pl.Series(KEY_COLUMN, keys)])
     columns = tuple(_column(columns_frame.get_column(name)) for name in names)
     limit = int(keys.max()) if len(rows) < frame.height else EVERY_KEY
-    distinct = distinct_values(frame.select(partitions))
+    distinct = _distinct_values(frame.select(partitions))
     return _cut_sample(IndexSummary(frame.height, columns, sample, limit, partitions=distinct), limits)
 
 
@@ -207,7 +207,7 @@ def merge_summaries(
         sample=pl.concat([part.below(limit).sample for part in parts]),
         key_limit=limit,
         weight_sum=sum(part.weight_sum for part in parts),
-        partitions=distinct_values(pl.concat([part.partitions for part in parts])),
+        partitions=_distinct_values(pl.concat([part.partitions for part in parts])),
         outside=merge_summaries(outside, limits=limits) if outside else None,
     )
     return _cut_sample(merged, limits)
@@ -381,6 +381,6 @@ def counted_summary(
         sample=sample.with_columns(keys).filter(pl.col(KEY_COLUMN) <= key_limit),
         key_limit=key_limit,
         weight_sum=weight_sum,
-        partitions=distinct_values(pl.DataFrame() if partitions is None else partitions),
+        partitions=_distinct_values(pl.DataFrame() if partitions is None else partitions),
     )
     return _cut_sample(summary, limits)

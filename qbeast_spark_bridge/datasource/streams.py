@@ -51,7 +51,7 @@ class StreamReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the pickled tasks of a batch; tasks do not read the log."""
         stream = self.stream
-        tasks = self._tasks(stream, *map(offset_of, (start, end)))
+        tasks = self._tasks(stream, *map(_offset_of, (start, end)))
         freeze_modules()
         return [InputPartition(pickle.dumps(task)) for task in tasks]
 
@@ -76,7 +76,7 @@ class StreamReader(DataSourceStreamReader):
         return stream_tasks(stream, start, end, self._schema)
 
 
-def offset_of(values: dict[str, Any]) -> Offset:
+def _offset_of(values: dict[str, Any]) -> Offset:
     """Return an offset of Spark's checkpoint."""
     from qbeast_core.table.read.stream import Offset
 
@@ -116,7 +116,7 @@ if LIMITS_BATCHES:
 
             own = Limits(self.options.max_files, self.options.max_bytes)
             limits = NO_LIMITS if isinstance(limit, ReadAllAvailable) else own
-            return dict(self.stream.latest(offset_of(start), limits, self._until).json())
+            return dict(self.stream.latest(_offset_of(start), limits, self._until).json())
 
         def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
             """Return the place after the newest version."""

@@ -52,7 +52,7 @@ _OF_DAY: Final = {
 }
 
 
-def cast(part: SqlPart, dtype: pl.DataType, what: object) -> SqlPart:
+def _cast(part: SqlPart, dtype: pl.DataType, what: object) -> SqlPart:
     """Cast a part; a value outside of the type becomes null."""
     if part.dtype == dtype or part.dtype == pl.Null() or part.is_text_const:
         return as_type(part, dtype, what)
@@ -226,7 +226,7 @@ def _truncated(node: exp.Expr, part: SqlPart, *_: SqlPart) -> SqlPart:
     return SqlPart(f"TIMESTAMP_MICROS({micros} - PMOD({micros}, {step}))", TIMESTAMPTZ)
 
 
-def moved(part: SqlPart, by: Period, what: object) -> SqlPart:
+def _moved(part: SqlPart, by: Period, what: object) -> SqlPart:
     """Move a date or time by an interval: by calendar months, then by a duration; in UTC."""
     micros = by.duration // timedelta(microseconds=1)
     if part.dtype == pl.Date():
@@ -318,7 +318,7 @@ def _cut(node: exp.Expr, *arguments: SqlPart) -> SqlPart:
 
 def _joined(node: exp.Expr, *arguments: SqlPart) -> SqlPart:
     """Join texts; CONCAT skips nulls, ``||`` returns null for them."""
-    parts = [cast(argument, pl.String(), node).expr for argument in arguments]
+    parts = [_cast(argument, pl.String(), node).expr for argument in arguments]
     if isinstance(node, exp.Concat):
         parts = [f"COALESCE({part}, '')" for part in parts]
     return SqlPart(f"CONCAT({', '.join(parts)})", pl.String())
@@ -549,13 +549,13 @@ def _moved_node(translator: _Translator, node: exp.Expr) -> SqlPart:
         is_constant = side.find(exp.Interval) is not None and side.find(exp.Column) is None
         by = translator.lowering.value(side).const if is_constant else None
         if isinstance(by, Period):
-            return moved(translator.part(other), by if isinstance(node, exp.Add) else -by, node)
+            return _moved(translator.part(other), by if isinstance(node, exp.Add) else -by, node)
     return FUNCTIONS[type(node)](node, translator.part(node.this), translator.part(node.expression))
 
 
 def _cast_node(translator: _Translator, node: exp.Expr) -> SqlPart:
     dtype = type_of(node.args["to"]) if "to" in node.args else pl.Date()
-    return cast(translator.part(node.this), dtype, node)
+    return _cast(translator.part(node.this), dtype, node)
 
 
 _RULES: Final[dict[type[exp.Expr], Callable[[_Translator, exp.Expr], SqlPart]]] = {

@@ -76,7 +76,7 @@ _ARROW_TYPES: Final = {"int": pa.int32(), "binary": pa.binary()}
 ITEMS: Final = "key int, number int, item binary"
 ANSWERS: Final = "answer binary"
 
-# Columns of the batches of `packed`.
+# Columns of the batches of `_packed`.
 PACKS: Final = "key int, file int, rows binary"
 
 _MIN_BUFFER_BYTES: Final = 16 << 20
@@ -286,10 +286,12 @@ def pack_partition(
     # Rows that fit into the cache of the processor sort faster; packs must not become too small.
     size = min(max(_MIN_BUFFER_BYTES, _MIN_PACK_BYTES * job.file_count), BUFFER_BYTES)
     tables = gathered(batches, names, size_bytes=size)
-    yield from packed(job, keys, (job.target.shape.fit(longs_as_decimals(rows, decimals)) for rows in tables))
+    yield from _packed(
+        job, keys, (job.target.shape.fit(longs_as_decimals(rows, decimals)) for rows in tables)
+    )
 
 
-def packed(job: PlaceTask, keys: I32Array, frames: Iterable[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
+def _packed(job: PlaceTask, keys: I32Array, frames: Iterable[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
     """Yield rows as packs."""
     for frame in frames:
         for numbers, packs in pack_rows(frame, job.place(frame), job.file_starts):
@@ -356,7 +358,7 @@ def pack_files(
     """Yield the rows of tasks as packs; the worker holds about 64 MB of rows."""
     job, keys = argument
     for _, task in received(batches):
-        yield from packed(job, keys, map(job.select, _buffered(task.read())))
+        yield from _packed(job, keys, map(job.select, _buffered(task.read())))
 
 
 def _buffered(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:

@@ -300,11 +300,10 @@ def _labelled(example: Example) -> None:
     assert [ticks[0], ticks[-1]] == [(0.0, example.labels[0]), (1.0, example.labels[1])]
 
 
-IN_MEMORY: dict[str, Callable[[Example], None]] = {
+IN_MEMORY: dict[str, Callable[[Example], object]] = {
     "qbeast_core.spec.revision": _serialised,
     "qbeast_core.space.coordinates": _placed,
-    "qbeast_core.tree.fit": _fitted,
-    "qbeast_core.tree.fit": _evolved,
+    "qbeast_core.tree.fit": lambda example: (_fitted(example), _evolved(example)),
     "qbeast_core.plan.bounds": _located,
     "qbeast_core.plan.decode_tags": _compatible,
     "qbeast_core.table.inspect.drawings": _labelled,

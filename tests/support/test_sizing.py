@@ -414,59 +414,59 @@ COUNTED = re.compile(
 # modules and constants.
 ALLOWED: dict[str, str] = {
     "texts that are shown": """
-        cli.tables._MAX_CHARACTERS errors._MAX_CHARACTERS log.files.stats._MAX_CHARACTERS results._MAX_CHARACTERS
-        results._FEW spec._base._HEAD spec._base._MAX_PROBLEMS support.plain_text.MAX_QUOTED
-        support.suggestions._MAX_TEXT support.plain_text._MAX_CHARACTERS
-        support.plain_text._MAX_MESSAGE support.plain_text._MAX_VALUES
-        support.number_texts._MAX_PLACES support.number_texts._MIN_LETTER table.check.faults._SHOWN
-        table.data.row_rules._MAX_CHARACTERS table.inspect.drawings._EDGES table.inspect.plot_estimate._MAX_LABEL
-        table.inspect.plot_estimate._MAX_WIDTH table.inspect.plot_space._MAX_CHARACTERS
-        table.inspect.plot_space._MS_PER_DAY table.maintenance.dialect._NAMED""",
+        cli.output._MAX_CHARACTERS errors._MAX_CHARACTERS log.actions._MAX_CHARACTERS results._MAX_CHARACTERS
+        results._FEW spec.blocks._HEAD spec.blocks._MAX_PROBLEMS support.text.MAX_QUOTED
+        support.text._MAX_TEXT support.text._MAX_CHARACTERS
+        support.text._MAX_MESSAGE support.text._MAX_VALUES
+        support.frames._MAX_PLACES support.frames._MIN_LETTER table.check.faults._SHOWN
+        table.data.rules._MAX_CHARACTERS table.inspect.drawings._EDGES table.inspect.drawings._MAX_LABEL
+        table.inspect.drawings._MAX_WIDTH table.inspect.drawings._MAX_CHARACTERS
+        table.inspect.drawings._MS_PER_DAY table.maintenance.metadata._NAMED""",
     "numbers of a format": """
-        carbondata.files.open_file._TRAILER carbondata.files.v3_file._MAX_PAGE_ROWS carbondata.pages.decimals._BYTES
-        carbondata.pages.decimals._SHORT carbondata.pages.numbers._US_OF_MS
-        carbondata.pages.old.legacy_measures._BARE carbondata.pages.old.legacy_measures._EXACT_DIGITS
-        carbondata.pages.old.legacy_measures._EXACT_POWER cli.text_types._SHORT
-        carbondata.pages.old.legacy_measures._INT64 io.parquet.few_values._INLINE_BYTES io.parquet.footer._END
-        io.parquet.footer._MAX_VARINT log.actions._MAX log.files.deletion_vector._CONTAINER_ROWS
-        log.files.deletion_vector._MAX_LISTED log.files.deletion_vector._MIN_WITH_OFFSETS
-        log.files.deletion_vector._Z85_GROUP query.index.page_table._KEYS
-        query.plan.coordinate_intervals._EXACT_INTEGERS space.hashes._INTEGER_WIDTH spec.layout.BOX_STEPS
-        spec.layout._CELLS tree.key_tag.HEAVY_SHARE tree.key_tag._MAX_RUNS tree.key_tag._MAX_NUMBER_BYTES
-        tree.key_tag._MIN_COUNTERS tree.key_sketch.MAX_COUNTERS tree.key_sketch.MAX_LISTED
-        tree.space.summary.KEY_BITS spark_bridge.predicates.typed_sql._EXACT
+        carbondata.files.open_file._TRAILER carbondata.files.open_file._MAX_PAGE_ROWS carbondata.pages.numbers._BYTES
+        carbondata.pages.numbers._SHORT carbondata.pages.numbers._US_OF_MS
+        carbondata.pages.old_measures._BARE carbondata.pages.old_measures._EXACT_DIGITS
+        carbondata.pages.old_measures._EXACT_POWER cli.text_files._SHORT
+        carbondata.pages.old_measures._INT64 io.encode._INLINE_BYTES io.footer._END
+        io.footer._MAX_VARINT log.actions._MAX log.deletion_vectors._CONTAINER_ROWS
+        log.deletion_vectors._MAX_LISTED log.deletion_vectors._MIN_WITH_OFFSETS
+        log.deletion_vectors._Z85_GROUP plan.blocks._KEYS
+        plan.bounds._EXACT_INTEGERS space.hashes._INTEGER_WIDTH spec.blocks.BOX_STEPS
+        spec.blocks._CELLS tree.keys.HEAVY_SHARE tree.keys._MAX_RUNS tree.keys._MAX_NUMBER_BYTES
+        tree.keys._MIN_STORED_COUNTERS tree.keys.MAX_COUNTERS tree.keys.MAX_LISTED
+        tree.summary.KEY_BITS spark_bridge.spark_types._EXACT
         spark_bridge.read._DEFAULT_THRESHOLD""",
     "limits beyond which input is refused or not trusted": """
-        carbondata.encryption._MIN_BYTES carbondata.encryption._MAX_UNEVEN carbondata.files.old_file._MAX_ROWS
-        carbondata.files.row_file._MAX_HEADER carbondata.metadata.json_files._MAX_BYTES
-        carbondata.pages.codecs._SNAPPY_RATIO carbondata.pages.page._MAX_LOCAL io.parquet.tail._MAX_RATIO
-        io.stores.glue._MAX_CHARACTERS log.columns.file_values._MAX_NAME_BYTES log.protocol._MAX_DIGITS
-        query.sql.parse.MAX_BRANCHES query.sql.parse.MAX_CHARACTERS query.sql.parse.MAX_ITEMS
-        table.read.changed_files._MAX_FILE_BYTES
-        query.sql.values.MAX_DIGITS query.sql.values.MAX_NUMBER spec.table_config._MAX_DIGITS
-        table.index.column_choice.MAX_COLUMNS tree.key_tag._MAX_CHARACTERS
-        tree.key_tag._MAX_ROWS""",
+        carbondata.damage._MIN_BYTES carbondata.damage._MAX_UNEVEN carbondata.files.old_file._MAX_ROWS
+        carbondata.files.old_file._MAX_HEADER carbondata.metadata.json_files._MAX_BYTES
+        carbondata.pages.codecs._SNAPPY_RATIO carbondata.pages.page._MAX_LOCAL io.footer._MAX_RATIO
+        io.location._MAX_CHARACTERS log.values._MAX_NAME_BYTES log.protocol._MAX_DIGITS
+        sql.parse.MAX_BRANCHES sql.parse.MAX_CHARACTERS sql.parse.MAX_ITEMS
+        table.read.changes._MAX_FILE_BYTES
+        sql.values.MAX_DIGITS sql.values.MAX_NUMBER spec.table_config._MAX_DIGITS
+        table.index.revision.MAX_COLUMNS tree.keys._MAX_CHARACTERS
+        tree.keys._MAX_ROWS""",
     "ratios": """
-        io.parquet.encodings._MIN_REPEATS sampling.key_rows._MAX_MEAN_ROWS sampling.key_rows._SQUARES_ERRORS
+        io.encode._MIN_REPEATS sampling.sums._MAX_MEAN_ROWS sampling.sums._SQUARES_ERRORS
         sampling.key_sample._MIN_PARTS table.advise.search.TIE table.advise.search._WORTHWHILE
-        table.advise.suggest._WORTHWHILE table.commit.checkpoint._OUTWEIGHING table.estimate.reading._MIN_EFFECT
-        table.estimate.rounds._COPIES table.read.training.shuffled._ROOM table.read.scan_task._READ_FIRST
-        tree.layout.gain._MAX_WIDER
-        tree.layout.gain._TIMES tree.layout.grid._DENSE_KEYS_PER_ROW tree.layout.upper._UPPER_SHARE
-        tree.layout.upper._WRITE_SHARE tree.space.fit_space._KS_95""",
+        table.advise.suggest._WORTHWHILE table.commit._OUTWEIGHING table.estimate.reading._MIN_EFFECT
+        table.estimate.rounds._COPIES table.read.shuffled._ROOM table.read.tasks._READ_FIRST
+        tree.pages._MAX_WIDER
+        tree.pages._TIMES tree.grid._DENSE_KEYS_PER_ROW tree.files._UPPER_SHARE
+        tree.files._WRITE_SHARE tree.fit._KS_95""",
     "as many rows, values or files as tests have": """
-        io.parquet.encodings._MAX_BYTES io.parquet.encodings._VALUE_BYTES io.parquet.few_values._MAX_VALUES
-        query.filters.nodes._FEW query.filters.predicate._MAX_ALTERNATIVES sampling.stopping.MIN_KEYS
+        io.encode._MAX_BYTES io.encode._VALUE_BYTES io.encode._MAX_FEW_VALUES
+        plan.nodes._FEW plan.predicate._MAX_ALTERNATIVES sampling.confidence.MIN_KEYS
         space.coordinates._BUCKETS space.hashes._FEW_ROWS table.advise.hint._FEW_PAGES
-        table.advise.hint._VERY_FEW_PAGES table.commit.checkpoint._MAX_COMMITS
-        table.index.choose_revision._FIRST_ROWS table.index.choose_revision._MAX_FEW
-        table.index.key_counts._MIN_ROWS table.index.partition_sizes._MIN_PARTITIONS
-        table.write.first_write._FEW_PAGES tree.key_sketch._MIN_COUNTERS tree.key_sketch._MAX_SMALL_ROWS
-        tree.layout.cube_tree._MAX_CHAIN tree.layout.gain._ALL_LENGTHS tree.layout.kd._FEW_ROWS
-        tree.layout.kd._MAX_NODES tree.layout.kd._SMALL_ROWS tree.space.index_values._MAX_INLINE_CALLS
-        tree.space.index_values._MIN_THREADED_CHUNKS""",
+        table.advise.hint._VERY_FEW_PAGES table.commit._MAX_COMMITS
+        table.index.revision._FIRST_ROWS table.index.revision._MAX_FEW
+        table.index.counts._MIN_ROWS table.index.counts._MIN_PARTITIONS
+        table.write.write._FEW_PAGES tree.keys._MIN_COUNTERS tree.keys._MAX_SMALL_ROWS
+        tree.build._MAX_CHAIN tree.pages._ALL_LENGTHS tree.pages._FEW_ROWS
+        tree.pages._MAX_NODES tree.pages._SMALL_ROWS tree.grid._MAX_INLINE_CALLS
+        tree.grid._MIN_THREADED_CHUNKS""",
     "steps of a loop over bytes or rows, with the same result": """
-        carbondata.pages.chains._WINDOW io.parquet.footer._GUESS table.snapshot.log_files._HEAD
+        carbondata.pages.texts._WINDOW io.footer._GUESS table.snapshot.log_files._HEAD
         spark_bridge.worker.read_task._BATCH_ROWS spark_bridge.engine.workers._MAX_BATCH_BYTES""",
 }
 

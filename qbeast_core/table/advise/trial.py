@@ -210,7 +210,7 @@ def _may_match(
     return of_files & intervals.meet(lower, upper)
 
 
-def log_density(bands: Sequence[I64Array]) -> float:
+def _log_density(bands: Sequence[I64Array]) -> float:
     """Return the mean logarithm of the rows of a band, if each filled the space of the table as densely as its file's.
 
     `bands` are the rows of the bands of each file. The denser a band is, the smaller are its pages in space.
@@ -330,7 +330,7 @@ class Encoder:
             in_pages=float(of_rows.mean()),
             tail=(encoded.tail_bytes - footer) * file_rows / rows.height + of_file,
             of_rows=of_rows,
-            log_density=log_density([shape.band_rows]),
+            log_density=_log_density([shape.band_rows]),
         )
 
 
@@ -397,7 +397,7 @@ class Trial:
         # Bands of some pages, so that the part has as many, with whole pages.
         banded = replace(grain, min_band_rows=_BAND_PAGES * grain.page_rows, few_rows=0.0)
         thinned = replace(banded, min_band_rows=banded.min_band_rows / _THINNED)
-        of_table = log_density(table.bands) - math.log(self._scale)
+        of_table = _log_density(table.bands) - math.log(self._scale)
         return stored(1, banded).extrapolated(stored(_THINNED, thinned), log_density=of_table)
 
     def kind_of(self, spec: ColumnSpec) -> TransformerKind:

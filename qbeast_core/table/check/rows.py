@@ -110,14 +110,14 @@ class EachRow:
         self._tally.add(self._broken(frame, weights), start)
 
 
-def row_range(revision: Revision, *, foreign: bool) -> EachRow:
+def _row_range(revision: Revision, *, foreign: bool) -> EachRow:
     """Return the check that values lie in the range of their revision."""
     message = "have values outside the range of their revision: a reader that relies on the range misses them"
     slack = clock_slack if foreign else None
     return EachRow("row-range", message, lambda frame, _: rows_outside(frame, revision, slack=slack))
 
 
-def hidden_weights() -> EachRow:
+def _hidden_weights() -> EachRow:
     """Return the check that the hidden column holds a lower bound of the high half of each weight."""
 
     def broken(frame: pl.DataFrame, weights: I32Array) -> BoolArray:
@@ -129,7 +129,7 @@ def hidden_weights() -> EachRow:
     return EachRow("hidden-weight", message, broken)
 
 
-def sample_column_values(name: str) -> EachRow:
+def _sample_column_values(name: str) -> EachRow:
     """Return the check that the sample column holds the fraction of each weight."""
 
     def broken(frame: pl.DataFrame, weights: I32Array) -> BoolArray:
@@ -287,7 +287,7 @@ def read_layout(text: str | None) -> Layout | None:
         return None
 
 
-def check_pages(store: Store, path: str, size: int, layout: Layout) -> Iterator[Fault]:
+def _check_pages(store: Store, path: str, size: int, layout: Layout) -> Iterator[Fault]:
     """Check that single pages of a file can be read where its layout tag says so."""
     shape = FileShape.of(layout)
     if layout.tail_bytes > size:
@@ -411,7 +411,7 @@ def check_file(files: TableFiles, job: FileCheck) -> list[Fault]:
         if (WEIGHT_COLUMN in names or job.wants_hidden) and job.ours and names[-1] != WEIGHT_COLUMN:
             faults.append(Fault("hidden-weight", f"{WEIGHT_COLUMN} is not its last column"))
         if job.ours and job.layout is not None:
-            faults += check_pages(store, job.path, size, job.layout)
+            faults += _check_pages(store, job.path, size, job.layout)
     except StorageError:
         raise
     except (Unreadable, *SCAN_ERRORS, OSError) as error:
@@ -449,13 +449,13 @@ def _places_of(files: TableFiles, job: FileCheck, rows: int, names: list[str]) -
         checks.append(OurRows(placement) if job.ours else ForeignRows(placement))
         if job.ours and job.layout is not None and job.layout.fits(rows, len(placement.revision.columns)):
             checks.append(PagedRows(placement.revision, job.layout))
-        checks.append(row_range(placement.revision, foreign=not job.ours))
+        checks.append(_row_range(placement.revision, foreign=not job.ours))
         if job.ours and job.sample_column is not None and not job.wants_hidden:
-            checks.append(sample_column_values(job.sample_column))
+            checks.append(_sample_column_values(job.sample_column))
             computed = [job.sample_column]
         hidden |= job.ours and job.wants_hidden  # a missing column reads as nulls, and none of them is right
     if hidden:
-        checks.append(hidden_weights())
+        checks.append(_hidden_weights())
     if not checks:
         return
     schema = pl.Schema({**job.schema, WEIGHT_COLUMN: pl.Int32()})

@@ -355,7 +355,7 @@ def _with_id(field: Any, number: int | None) -> Any:
     return field if number is None else field.with_metadata({"PARQUET:field_id": str(number)})
 
 
-def names_by_id(schema: Any) -> dict[int, str]:
+def _names_by_id(schema: Any) -> dict[int, str]:
     """Return the names of the fields of an Arrow schema of a Parquet file, by their ids."""
     names: dict[int, str] = {}
     waiting = list(schema)
@@ -573,7 +573,7 @@ def _look_up(files: TableFiles, codec: RowCodec, scan: FileScan) -> _Stored:
 def _footer_names(footer: bytes) -> tuple[tuple[int, str], ...]:
     from pyarrow import parquet as pq  # noqa: PLC0415 - slow to load, and few tables need it
 
-    return tuple(sorted(names_by_id(pq.read_schema(io.BytesIO(footer))).items()))
+    return tuple(sorted(_names_by_id(pq.read_schema(io.BytesIO(footer))).items()))
 
 
 def _scan_by_arrow(

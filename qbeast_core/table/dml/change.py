@@ -76,14 +76,14 @@ _ROWS_PER_TASK: Final = 1 << 20
 _FILES_PER_TASK: Final = 16
 
 
-def keeps_feed(snapshot: Snapshot) -> bool:
+def _keeps_feed(snapshot: Snapshot) -> bool:
     """Return whether a table has a change data feed."""
     return has_change_feed(snapshot.protocol, snapshot.metadata)
 
 
-def refuse_feed_column(snapshot: Snapshot) -> None:
+def _refuse_feed_column(snapshot: Snapshot) -> None:
     """Raise if the table has a feed and a column with the name of a column of the feed."""
-    if keeps_feed(snapshot) and CHANGE_TYPE in map(str.lower, snapshot.schema):
+    if _keeps_feed(snapshot) and CHANGE_TYPE in map(str.lower, snapshot.schema):
         msg = (
             f"{snapshot.uri} has a change data feed and a column {CHANGE_TYPE!r}, which the feed uses too. "
             f"Disable the feed with Table.set_properties({{{CHANGE_FEED!r}: None}})."
@@ -99,7 +99,7 @@ def write_feed(
     No file is written if the added and removed files are the feed. If this fails, its files and the new data files are
     deleted.
     """
-    if not keeps_feed(snapshot) or not _rewrites_rows(plan, replaced):
+    if not _keeps_feed(snapshot) or not _rewrites_rows(plan, replaced):
         return ()
     store, prefix = snapshot.store, f"cdc-{new_id()}"
     try:
@@ -219,7 +219,7 @@ def _attempt(
         return _NOTHING.result(snapshot, change.operation, dry_run=options.dry_run), snapshot
     report(options.progress, Progress("read"))
     wide = change.with_new_columns(snapshot)
-    refuse_feed_column(wide)
+    _refuse_feed_column(wide)
     plan = change.plan(wide, engine)
     # An empty change with a transaction is committed too: the log then records that it was applied.
     if options.dry_run or (plan.is_empty and options.txn is None):
@@ -264,7 +264,7 @@ def _conflict(snapshot: Snapshot, change: Change, engine: Engine, newest: Snapsh
     if newest.schema_json != planned.schema_json:
         return "another writer changed the schema"
     _check_changeable(newest, change)
-    if keeps_feed(newest) and not keeps_feed(planned):
+    if _keeps_feed(newest) and not _keeps_feed(planned):
         return "another writer enabled the change data feed"
     if hides_rows(planned) and not hides_rows(newest):
         return "another writer disabled deletion vectors"

@@ -253,7 +253,7 @@ class MatchRows:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             frames = list(pool.map(self._read, range(len(scans)), scans))
         rows = pl.concat(frames).with_row_index(ROW)
-        verdict = judge(rows, self.source, self.clauses, self.conditions)
+        verdict = _judge(rows, self.source, self.clauses, self.conditions)
         frames = [verdict.updated, verdict.deleted, verdict.not_matched]
         by_kind = [_by_file(frame, len(scans)) for frame in frames]
         return verdict.matched.to_numpy(), [MergedPlaces(*places) for places in zip(*by_kind, strict=True)]
@@ -283,7 +283,9 @@ class Verdict:
     matched: pl.Series
 
 
-def judge(rows: pl.DataFrame, source: pl.DataFrame, clauses: Clauses, conditions: MergeConditions) -> Verdict:
+def _judge(
+    rows: pl.DataFrame, source: pl.DataFrame, clauses: Clauses, conditions: MergeConditions
+) -> Verdict:
     """Match rows of the table with the source and apply the conditions."""
     keys = list(clauses.keys)
     pairs = join_equal(rows, source, keys, "inner", maintain_order="left_right")
@@ -472,7 +474,7 @@ class MergedRows(UniformChange):
         return RowImages(deleted, verdict.updated.select(names), self._updated(verdict, names))
 
     def _verdict(self, numbered: pl.DataFrame) -> Verdict:
-        return judge(numbered, self.source, self.rules.clauses, self.rules.conditions)
+        return _judge(numbered, self.source, self.rules.clauses, self.rules.conditions)
 
     def _updated(self, verdict: Verdict, names: list[str]) -> pl.DataFrame:
         updates, rows = self.rules.updates, verdict.updated

@@ -171,7 +171,7 @@ def sort_keys(outline: Outline, nodes: I32Array, weights: I32Array) -> U64Array:
     return keys
 
 
-def nodes_and_weights(outline: Outline, keys: U64Array) -> tuple[I32Array, I32Array]:
+def _nodes_and_weights(outline: Outline, keys: U64Array) -> tuple[I32Array, I32Array]:
     """Return the node and the weight of each row from its sort key."""
     weights = (keys & _WEIGHT_MASK).astype(np.int64) - _BIAS
     return outline.nodes_in_files[keys >> _WEIGHT_BITS], weights.astype(np.int32)
@@ -380,7 +380,7 @@ def store_placed(task: PlaceTask, file: RowsOfFile, *, settings: FileSettings | 
 
 def _of_file(task: PlaceTask, take: Take, order: I64Array, keys: U64Array, children: I64Array) -> RowsOfFile:
     """Return the rows of a file, given their places, keys and children in the order of blocks."""
-    nodes, weights = nodes_and_weights(task.outline, keys)
+    nodes, weights = _nodes_and_weights(task.outline, keys)
     begins: BoolArray = np.concatenate([[True], (nodes[1:] != nodes[:-1]) | (children[1:] != children[:-1])])
     starts = np.flatnonzero(begins)
     blocks = FileBlocks(nodes[starts], children[starts], weights[starts], np.diff(starts, append=len(keys)))
@@ -397,7 +397,7 @@ def _ordered(
     """
     order = places[np.argsort(keys[places])]
     keys = keys[order]
-    nodes, weights = nodes_and_weights(task.outline, keys)
+    nodes, weights = _nodes_and_weights(task.outline, keys)
     children = np.zeros(len(keys), np.int64)
     beyond = np.flatnonzero(weights > task.outline.thresholds[nodes])
     if len(beyond):

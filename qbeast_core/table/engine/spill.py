@@ -309,7 +309,7 @@ def _table(frame: pl.DataFrame) -> Any:
     return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
-def by_range(batch: PlacedBatch, firsts: U64Array) -> tuple[Any, list[int]]:
+def _by_range(batch: PlacedBatch, firsts: U64Array) -> tuple[Any, list[int]]:
     """Return rows with their keys, sorted by range, and the offsets of the ranges."""
     # 16 bits: numpy uses a radix sort.
     numbers = np.searchsorted(firsts, batch.keys, side="right").astype(np.uint16)
@@ -410,7 +410,7 @@ class Spill:
                 stack.enter_context(SpillWriter(self.folder, path, self.report, options, size))
                 for path in paths
             ]
-            sorting = map_ahead(lambda batch: by_range(placed(batch), firsts), batches, at_once=at_once)
+            sorting = map_ahead(lambda batch: _by_range(placed(batch), firsts), batches, at_once=at_once)
             for batch, ends in stack.enter_context(closing(sorting)):
                 # Estimate the size of a slice from the batch: computing it takes longer than writing the slice.
                 row_bytes = batch.nbytes / max(batch.num_rows, 1)

@@ -150,7 +150,7 @@ def exact(value: float) -> Jackknifed:
     return Jackknifed(interval, None if is_finite else _NO_NUMBER)
 
 
-def without_bound(value: float, keys: int) -> Jackknifed:
+def _without_bound(value: float, keys: int) -> Jackknifed:
     """Return an answer from a sample with too few keys for a jackknife."""
     reason = f"{keys} keys were sampled, and at least {MIN_KEYS} are needed"
     return Jackknifed(replace(_interval(value, np.nan), keys=np.array([keys])), reason)
@@ -436,7 +436,7 @@ class _FunctionRounds:
         if is_all or keys < MIN_KEYS:
             values = self.call(rows.drop(WEIGHT))
             self.answers = [
-                exact(value) if is_all else without_bound(value, keys) for value in values.tolist()
+                exact(value) if is_all else _without_bound(value, keys) for value in values.tolist()
             ]
         else:
             self.answers = self.intervals(rows, keys, probability)

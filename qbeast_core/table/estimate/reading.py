@@ -115,7 +115,7 @@ def heavy_rows(planner: Planner, opened: Selection, *, rows: int, whole_keys: bo
     )
 
 
-def repeats_of(planner: Planner, opened: Selection, heavy: HeavyRows, *, min_shift: float) -> Repeats | None:
+def _repeats_of(planner: Planner, opened: Selection, heavy: HeavyRows, *, min_shift: float) -> Repeats | None:
     """Return how often the other keys repeat in the opened rows; rows of files without tags count as single keys."""
     numbers = np.flatnonzero(opened.opened)
     files = planner.snapshot.files.select("keys", "num_records")[numbers]
@@ -132,7 +132,7 @@ def repeats_of(planner: Planner, opened: Selection, heavy: HeavyRows, *, min_shi
     return Repeats(share * rows * kept, scale * excess, scale * error, min_shift)
 
 
-def rows_without_list(planner: Planner, opened: Selection) -> int:
+def _rows_without_list(planner: Planner, opened: Selection) -> int:
     """Return the number of opened rows in files without a list of heavy keys."""
     return int(opened.rows_opened[~_has_list(planner.snapshot.files["keys"]).to_numpy()].sum())
 
@@ -334,7 +334,7 @@ class Reading:
     @property
     def _lacks_lists(self) -> bool:
         """Whether many of the opened rows are in files without a list of heavy keys."""
-        return rows_without_list(self.planner, self._kept.selection) > _MAX_UNLISTED * self.rows_opened
+        return _rows_without_list(self.planner, self._kept.selection) > _MAX_UNLISTED * self.rows_opened
 
     def count(self, max_bytes: float) -> bool:
         """Count the matching rows of files with an index exactly; return whether the count is known.
@@ -369,7 +369,7 @@ class Reading:
     def _repeats(self, opened: Selection) -> Repeats | None:
         indexed = replace(opened, opened=opened.opened & ~self.unplaced)
         min_shift = MIN_SHIFT if self.question.limits.sample is None else MIN_SHIFT_OF_SAMPLE
-        return repeats_of(self.planner, indexed, self._listed, min_shift=min_shift)
+        return _repeats_of(self.planner, indexed, self._listed, min_shift=min_shift)
 
     @property
     def bounds(self) -> tuple[int, int] | None:

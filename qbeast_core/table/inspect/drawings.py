@@ -53,14 +53,14 @@ _PAPER: Final = "white"
 def draw_tree(axes: Axes, blocks: pl.DataFrame, revision: Revision) -> None:
     """Draw the tree of a revision."""
     if not blocks.height:
-        draw_text(axes, f"revision {revision.revision_id} has no cubes")
+        _draw_text(axes, f"revision {revision.revision_id} has no cubes")
         return
     cubes = blocks.group_by("cube", "depth").agg(pl.col("rows").sum()).sort("depth", "cube")
     start, width = _places(decode_cubes(cubes["cube"].to_list(), dimensions=len(revision.columns)))
     depth = cubes["depth"].to_numpy().astype(np.float64)
     edges = "white" if cubes.height <= _EDGES else "none"
     rows = cubes["rows"].to_numpy()
-    sides = corners(start, depth, start + width, depth + _HEIGHT)
+    sides = _corners(start, depth, start + width, depth + _HEIGHT)
     boxes = PolyCollection(sides, cmap=MAP, edgecolors=edges, linewidths=0.4)
     boxes.set_array(rows)
     boxes.set_clim(-0.25 * float(rows.max()), None)  # avoid white boxes
@@ -68,8 +68,8 @@ def draw_tree(axes: Axes, blocks: pl.DataFrame, revision: Revision) -> None:
     deepest = int(depth.max())
     axes.set(xlim=(0, 1), ylim=(deepest + 1, 0), xticks=[], yticks=np.arange(deepest + 1) + 0.47)
     axes.set_yticklabels(_labels(cubes, deepest), fontsize=8, color=INK)
-    quiet(axes)
-    colour_bar(axes, boxes, "rows per cube", [0, rows.max() / 2, rows.max()])
+    _quiet(axes)
+    _colour_bar(axes, boxes, "rows per cube", [0, rows.max() / 2, rows.max()])
     title(
         axes,
         f"The tree of revision {revision.revision_id}: lower weights above, cubes over their parts of space",
@@ -97,13 +97,13 @@ def _labels(cubes: pl.DataFrame, deepest: int) -> list[str]:
     return texts
 
 
-def corners(left: F64Array, bottom: F64Array, right: F64Array, top: F64Array) -> list[F64Array]:
+def _corners(left: F64Array, bottom: F64Array, right: F64Array, top: F64Array) -> list[F64Array]:
     """Return the corners of boxes, each of shape (4, 2)."""
     across, up = np.stack([left, right, right, left], axis=1), np.stack([bottom, bottom, top, top], axis=1)
     return list(np.stack([across, up], axis=2))
 
 
-def colour_bar(axes: Axes, picture: ScalarMappable, label: str, ticks: Sequence[float]) -> None:
+def _colour_bar(axes: Axes, picture: ScalarMappable, label: str, ticks: Sequence[float]) -> None:
     """Draw a bar of the colours from 0 to the last tick."""
     figure = axes.get_figure(root=True)
     if figure is None:
@@ -121,7 +121,7 @@ def title(axes: Axes, text: str) -> None:
     axes.set_title(text, fontsize=10, color=INK)
 
 
-def quiet(axes: Axes) -> None:
+def _quiet(axes: Axes) -> None:
     """Remove the frame and tick marks, and colour the labels."""
     axes.tick_params(which="both", length=0, labelsize=8, labelcolor=INK)
     for axis in (axes.xaxis, axes.yaxis):
@@ -130,9 +130,9 @@ def quiet(axes: Axes) -> None:
         side.set_visible(False)
 
 
-def draw_text(axes: Axes, text: str) -> None:
+def _draw_text(axes: Axes, text: str) -> None:
     """Draw a text in an empty picture."""
-    quiet(axes)
+    _quiet(axes)
     axes.set(xticks=[], yticks=[])
     axes.text(0.5, 0.5, text, ha="center", va="center", color=INK, transform=axes.transAxes)
 
@@ -143,7 +143,7 @@ def draw_fraction(
     """Draw one point per sample."""
     points = [(100 * f, 100 * share) for f, share in zip(fractions, shares, strict=True) if share > 0]
     if not points:
-        draw_text(axes, "no sample opens a byte")
+        _draw_text(axes, "no sample opens a byte")
         return
     percent = sorted({100 * fraction for fraction in fractions})
     if whole:
@@ -154,7 +154,7 @@ def draw_fraction(
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:g}")
     axes.set_xlim(percent[0] * 0.8, percent[-1] * 1.2)
-    quiet(axes)
+    _quiet(axes)
     axes.grid(visible=True, which="major", color="#dddddd", lw=0.6)
     axes.legend(**LEGEND, loc="lower right")
     title(axes, caption)
@@ -201,13 +201,13 @@ def draw_space(
     first, second = (revision.columns.index(name) for name in columns)
     ends, rows, rows_opened = _boxes(selection, revision, first, second)
     if not len(rows):
-        draw_text(axes, f"revision {revision.revision_id} has no blocks")
+        _draw_text(axes, f"revision {revision.revision_id} has no blocks")
         return
     _shade(axes, ends, rows, rows_opened)
     opened = rows_opened > 0
     width = 0.8 if len(rows) < 1000 else 0.3
     for chosen, colour in ((~opened, FAINT), (opened, OPENED)):
-        boxes = corners(*ends[chosen].T)
+        boxes = _corners(*ends[chosen].T)
         axes.add_collection(PolyCollection(boxes, facecolors="none", edgecolors=colour, linewidths=width))
     handles = [
         Line2D([], [], color=OPENED, label=f"opened: {int(opened.sum()):,} cube(s)"),
@@ -249,7 +249,7 @@ def _shade(axes: Axes, ends: F64Array, rows: F64Array, opened: F64Array) -> None
     picture = axes.imshow(
         share.T, extent=(0, 1, 0, 1), origin="lower", aspect="auto", cmap=MAP, vmin=0, vmax=115, zorder=0
     )
-    colour_bar(axes, picture, "rows in opened blocks, % of those that lie here", [0, 25, 50, 75, 100])
+    _colour_bar(axes, picture, "rows in opened blocks, % of those that lie here", [0, 25, 50, 75, 100])
 
 
 def _density(ends: F64Array, rows: F64Array) -> F64Array:
@@ -273,7 +273,7 @@ def _label(axes: Axes, revision: Revision, columns: tuple[str, str], dimensions:
         kind = str(getattr(revision.column_transformers[dimension], "data_type", ""))
         ticks = axis_ticks(revision.transformations[dimension], kind)
         axis.set_ticks([place for place, _ in ticks], [text for _, text in ticks])
-    quiet(axes)
+    _quiet(axes)
 
 
 def axis_ticks(transformation: Transformation, data_type: str, *, count: int = 5) -> list[tuple[float, str]]:
@@ -359,7 +359,7 @@ def draw_estimate(
         axes = new_axes((6.4, 4.2 if points.is_scale else 1.0 + _ROW * rows))
     _draw_points(axes, answered, name, points)
     _label_groups(axes, points, by, name)
-    quiet(axes)
+    _quiet(axes)
     axes.grid(visible=True, axis="y" if points.is_scale else "x", color="#dddddd", lw=0.6)
     if not answered["reliable"].all():
         axes.legend(**LEGEND)

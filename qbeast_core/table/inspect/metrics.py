@@ -554,10 +554,7 @@ def _tree(planner: Planner, axes: Axes, options: PlotOptions) -> None:
 
 
 def _space(planner: Planner, axes: Axes, options: PlotOptions) -> None:
-    from qbeast_core.table.inspect.drawings import (
-        draw_space,
-        title,
-    )
+    from qbeast_core.table.inspect.drawings import draw_space, title  # noqa: PLC0415 - loads matplotlib
 
     revision = _drawn_revision(planner, options.revision)
     columns = _two_columns(revision, options.columns)

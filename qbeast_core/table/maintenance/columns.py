@@ -94,7 +94,7 @@ def _attempt_widening(
     is_enabled = has_feature and snapshot.metadata.configuration.get(ENABLED, "").lower() == "true"
     needs_files = any(not {change.from_type, change.to_type} <= _ALIKE for change in new.changes)
     if needs_files and snapshot.files.height and not (is_enabled or upgrade_protocol):
-        outcome, files = rewrite_all(
+        outcome, files = _rewrite_all(
             snapshot, _read_as(snapshot, new), operation=_WIDENING, parameters=parameters, engine=engine
         )
         return result_of(outcome, new.changed, rewritten_files=files)
@@ -112,7 +112,7 @@ def _attempt_widening(
     return result_of(outcome, new.changed)
 
 
-def rewrite_all(
+def _rewrite_all(
     snapshot: Snapshot, changed: Snapshot, *, operation: str, parameters: Mapping[str, str], engine: Engine
 ) -> tuple[CommitOutcome, int]:
     """Write all rows to new files, as a version with another schema needs them, and publish both in one commit.
@@ -542,7 +542,7 @@ def _attempt(snapshot: Snapshot, name: str, engine: Engine) -> tuple[MetadataRes
         metadata = changed.metadata
         outcome = commit_metadata(snapshot, metadata, "columns", operation=_OPERATION, parameters=parameters)
         return result_of(outcome, [name])
-    outcome, files = rewrite_all(
+    outcome, files = _rewrite_all(
         snapshot, changed, operation=_OPERATION, parameters=parameters, engine=engine
     )
     return result_of(outcome, [name], rewritten_files=files)

@@ -389,7 +389,7 @@ def plan_frame(commits: Sequence[CommitChanges]) -> pl.DataFrame:
     return frame.with_columns(pl.col("timestamp").cast(pl.Datetime("us", "UTC")))
 
 
-def shown_rows(
+def _shown_rows(
     frames: Iterator[pl.DataFrame], names: Sequence[str], predicate: pl.Expr | None, n_rows: int | None
 ) -> Iterator[pl.DataFrame]:
     """Yield the rows of a filter with some columns, up to a limit."""
@@ -456,7 +456,7 @@ def _rows(
     names = list(reader.shown) if with_columns is None else with_columns
     needed = list(dict.fromkeys([*names, *named_columns(predicate)]))
     frames = (frame for commit in commits for frame in reader.read(commit, needed))
-    yield from shown_rows(frames, names, predicate, n_rows)
+    yield from _shown_rows(frames, names, predicate, n_rows)
 
 
 def diff_of(old: Snapshot, new: Snapshot, key: str | Sequence[str]) -> pl.LazyFrame:
@@ -502,7 +502,7 @@ class _VersionDiff:
             sides[side].append(rows)
         found = _by_key(pl.concat(sides[-1]), pl.concat(sides[1]), self.keys)
         names = list(self.schema) if with_columns is None else with_columns
-        yield from shown_rows(iter([found]), names, predicate, n_rows)
+        yield from _shown_rows(iter([found]), names, predicate, n_rows)
 
     def _cheaper(self) -> tuple[list[CommitChanges], int]:
         """Return what to read: the commits between the versions, or the files that only one of them has.

@@ -157,7 +157,7 @@ class ScatteredRows:
             raise StorageError(msg, path=str(self._spill_dir), argument="buffer_bytes") from error
 
 
-def spill_folder() -> Path:
+def _spill_folder() -> Path:
     """Return the folder for temporary files, also one that cannot be used."""
     folder = spill_folder_of(Resources())
     if folder is None:
@@ -166,7 +166,7 @@ def spill_folder() -> Path:
     return Path(folder or os.curdir)
 
 
-def free_bytes(folder: Path) -> int:
+def _free_bytes(folder: Path) -> int:
     """Return how many bytes can be written to a folder. 0: it is not there, or is not ours to write to."""
     return shutil.disk_usage(folder).free if os.access(folder, os.W_OK | os.X_OK) else 0
 
@@ -306,7 +306,7 @@ class ShuffledRead:
     ) -> None:
         self._planner, self._order, self._buffer_bytes = planner, order, buffer_bytes
         self._where, self._plan = where, planner.plan(filter_of(where, planner.snapshot.schema), sample)
-        self._sample, self._spill_dir = sample, spill_folder()
+        self._sample, self._spill_dir = sample, _spill_folder()
         warn_of_sample(planner, sample, self._plan)
         log_read(planner, self._plan, sample)
         self._keep = planner.row_filter(self._plan, columns)
@@ -436,7 +436,7 @@ class ShuffledRead:
     def spills(self) -> bool:
         """Whether rows beyond the buffer go to temporary files. A read that continues does as it began."""
         size = min(self._opened_bytes, _BUFFERS * self._buffer_bytes)
-        return free_bytes(self._spill_dir) > _ROOM * size
+        return _free_bytes(self._spill_dir) > _ROOM * size
 
     @cached_property
     def _opened_bytes(self) -> float:

@@ -208,9 +208,7 @@ def _read(
 ) -> Iterator[pl.DataFrame]:
     by_pages = [scan for scan in scans if scan.pages is not None]
     if keep.predicate is not None and keep.filters_first:
-        from qbeast_core.table.read.tasks import matching_pages  # noqa: PLC0415 - few reads need it
-
-        by_pages = matching_pages(by_pages, keep.predicate, keep.schema, files)
+        by_pages = _matching_pages(by_pages, keep.predicate, keep.schema, files)
     if by_pages:
         yield from map(keep.finish, _rows_of_pages(by_pages, keep, files))
     whole = [scan for scan in scans if scan.pages is None]
@@ -341,7 +339,7 @@ _TRIED: Final = 16
 _MOST: Final = 1 / 4
 
 
-def matching_pages(
+def _matching_pages(
     scans: Sequence[FileScan], predicate: pl.Expr, schema: pl.Schema, files: TableFiles
 ) -> list[FileScan]:
     """Return the scans of pages that have a matching row, deleted rows included, and of pages that cannot be read.

@@ -104,7 +104,7 @@ def read_log(
     """Read the log up to `version`: the newest checkpoint and the commits after it, or the commits after `after`."""
     if after is not None:
         return _state(store, version, after=after)
-    hinted = hinted_checkpoint(store, version)
+    hinted = _hinted_checkpoint(store, version)
     if hinted is not None:
         with suppress(FileNotFoundError):  # a hint may be stale
             return _state(store, version, actions, hinted)
@@ -149,7 +149,7 @@ def _timed(store: Store) -> list[tuple[int, CommitInfo | None, int]]:
     return list(zip(numbers, infos, times, strict=True))
 
 
-def newest_version(store: Store, version: int | None) -> int:
+def _newest_version(store: Store, version: int | None) -> int:
     """Return the newest version that has a commit, up to `version`, -1 without one."""
     found = (int(m[1]) for path in store.list(LOG_DIRECTORY) if (m := COMMIT.fullmatch(path)))
     return max((number for number in found if version is None or number <= version), default=-1)
@@ -231,7 +231,7 @@ def fingerprint(store: LogFiles, version: int) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def hinted_checkpoint(store: LogFiles, version: int | None) -> CheckpointFiles | None:
+def _hinted_checkpoint(store: LogFiles, version: int | None) -> CheckpointFiles | None:
     """Return the checkpoint that the hint names if it is a single file. This saves a listing of the log."""
     try:
         hint: Any = orjson.loads(store.get(LAST_CHECKPOINT))
@@ -298,7 +298,7 @@ def _state(
     """Read a checkpoint, if any, and the commits after it, or after a version."""
     parts: tuple[pl.DataFrame | bytes, ...] = ()
     if checkpoint is not None:
-        parts, after = checkpoint_parts(store, checkpoint.paths, actions), checkpoint.version
+        parts, after = _checkpoint_parts(store, checkpoint.paths, actions), checkpoint.version
     commits = map_files(store, partial(read_commit, store), range(after + 1, version + 1))
     return LogState(
         uri=store.uri,
@@ -337,7 +337,7 @@ def _info_of(body: bytes, version: int) -> CommitInfo | None:
     return parse_commit(b"\n".join(lines), version=version).commit_info
 
 
-def checkpoint_parts(
+def _checkpoint_parts(
     store: LogFiles, paths: Sequence[str], actions: Sequence[str]
 ) -> tuple[pl.DataFrame | bytes, ...]:
     """Read some kinds of actions from the files of a checkpoint and its sidecars."""
@@ -347,7 +347,7 @@ def checkpoint_parts(
     return *parts, *(_read_parquet(store, path, actions) for path in _sidecars(parts))
 
 
-def sidecar_paths(store: LogFiles, paths: Sequence[str]) -> list[str]:
+def _sidecar_paths(store: LogFiles, paths: Sequence[str]) -> list[str]:
     """Return the sidecars that a checkpoint names."""
     parts = [store.get(path) if path.endswith(".json") else _read_parquet(store, path, ()) for path in paths]
     return _sidecars(parts)
@@ -460,7 +460,7 @@ def copy_log(store: Store) -> LogCopy | None:
     """Copy the log files of the newest version. None: the log is local, too large, or cannot be copied."""
     if store.local_root is not None:
         return None
-    hinted = hinted_checkpoint(store, None)
+    hinted = _hinted_checkpoint(store, None)
     after = "" if hinted is None else f"{LOG_DIRECTORY}/{hinted.version:020d}"
     entries = store.entries(LOG_DIRECTORY, after=after)
     checkpoint = newest_checkpoint([entry.path for entry in entries], version=None)
@@ -492,7 +492,7 @@ def sound_copies(store: Store, version: int | None, rewrite: RewriteFile | None 
         copy = LogCopy(store, rewrite)
         with suppress(FileNotFoundError, InvalidMetadataError, StorageError, ValueError):
             copy.add(
-                checkpoint, commits, () if checkpoint is None else sidecar_paths(store, checkpoint.paths)
+                checkpoint, commits, () if checkpoint is None else _sidecar_paths(store, checkpoint.paths)
             )
             if copy.newest == end:
                 yield copy
@@ -519,7 +519,7 @@ def checkpoint_faults(store: Store) -> list[CheckpointFault]:
     faults: list[CheckpointFault] = []
     for checkpoint in complete_checkpoints(store.list(LOG_DIRECTORY), version=None):
         try:
-            count = _counted(checkpoint_parts(store, checkpoint.paths, _READ))
+            count = _counted(_checkpoint_parts(store, checkpoint.paths, _READ))
         except FileNotFoundError as error:
             # Otherwise it was cleaned up.
             if all(stored_size(store, path) is not None for path in checkpoint.paths):
@@ -594,7 +594,7 @@ _ENTRIES = pl.List(pl.Struct({"key": pl.String, "value": pl.String}))
 def text_rewriter(store: Store, version: int | None) -> RewriteFile | None:
     """Return a function that rewrites the files of a log for `deltalake`. None: its metadata cannot be read."""
     try:
-        log = read_log(store, newest_version(store, version), actions=("metaData",))
+        log = read_log(store, _newest_version(store, version), actions=("metaData",))
         types = _partition_types(log)
     except (QbeastError, FileNotFoundError, ValueError, KeyError, TypeError):
         return None

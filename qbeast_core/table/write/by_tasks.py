@@ -100,7 +100,7 @@ def _refuse_columns(schema: pl.Schema, specs: Sequence[ColumnSpec], options: Wri
     check_columns(specs, schema, options.dialect or _DEFAULT)
 
 
-def without_index(metadata: Metadata) -> Metadata:
+def _without_index(metadata: Metadata) -> Metadata:
     """Return the metadata without the revisions of an index. Their numbers are not used again."""
     dropped = (REVISION_PREFIX, REPLICATED_SET_PREFIX, LAST_REVISION_ID, COLUMN_SPECS)
     configuration = metadata.configuration
@@ -173,7 +173,7 @@ class _NewTable:
         """Return the metadata, given the number of rows."""
         if not self.waits:
             return self.metadata
-        wish, bare = self.wish, without_index(self.metadata)
+        wish, bare = self.wish, _without_index(self.metadata)
         options = replace(self.options, cube_size=wish.cube_size, dialect=wish.dialect)
         return indexed_metadata(bare, self.schema, wish.specs, options, uri=self.uri, rows=rows)
 

@@ -47,7 +47,7 @@ from qbeast_core.tree.keys import CLUSTERED
 _FEW_PAGES: Final = 4
 
 
-def hint_of_first_write(
+def _hint_of_first_write(
     planned: PlannedTable, chosen: ChosenRevision, rows: int, design_effect: float | None
 ) -> str | None:
     """Return what to know about the index of a new table. None: all is well, or a warning was given."""
@@ -247,7 +247,7 @@ def _with_hint(
     """Add the hint of the write that makes a table."""
     if target is not None or chosen is None:
         return result
-    return replace(result, hint=hint_of_first_write(planned, chosen, result.rows, result.design_effect))
+    return replace(result, hint=_hint_of_first_write(planned, chosen, result.rows, result.design_effect))
 
 
 def _planned(

@@ -186,7 +186,7 @@ def test_rows_without_room_for_files_are_shuffled_in_parts(
 ) -> None:
     table = tables(plain)
     monkeypatch.setattr(shuffled, "_FILLED", 2.0)  # as if rows were wider than expected
-    monkeypatch.setattr(shuffled, "free_bytes", lambda _: 0)
+    monkeypatch.setattr(shuffled, "_free_bytes", lambda _: 0)
     with pytest.warns(qbeast.SmallBufferWarning, match="has no room for temporary files"):
         found = batches(table)
     assert pl.concat(found).sort("id").equals(table.read().sort("id"))
