@@ -22,7 +22,7 @@ from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.dml.replace_where import replace_where
 from qbeast_core.table.dml.tasks import FitRows, Outside
 from qbeast_core.table.engine.engine import Source
-from qbeast_core.table.engine.row_change import AddedRows, StoredPart, StoredRows, stored_by
+from qbeast_core.table.engine.row_change import AddedFiles, AddedRows, StoredPart, stored_by
 from qbeast_core.table.index.revision import IndexColumns
 from qbeast_core.table.write.options import (
     ColumnStats,
@@ -62,7 +62,7 @@ class SparkKeeper:
     def kept(self, source: Source, fit: FitRows) -> tuple[AddedRows, Outside]:
         """Store the rows; `clear` deletes them."""
         parts, outside = self._run(source, KeepPartition(fit, self.location, self.operation))
-        return StoredRows(self.location, parts), outside
+        return AddedFiles(self.location, parts), outside
 
     def checked(self, source: Source, fit: FitRows) -> tuple[Source, Outside]:
         """Check the rows without storing them."""

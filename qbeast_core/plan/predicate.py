@@ -339,10 +339,10 @@ _NULL_WITH_ALL = {
 _ARITHMETIC = ("Plus", "Minus", "Multiply", "TrueDivide")
 
 
-def parse_rest(predicate: pl.Expr, schema: pl.Schema) -> Node:
+def parse_complement(predicate: pl.Expr, schema: pl.Schema) -> Node:
     """Parse which rows a filter drops; parts that cannot be parsed become `Unknown`.
 
-    >>> parse_rest(pl.col("x").is_null() | (pl.col("x") > 3), pl.Schema({"x": pl.Int64})).children[0]
+    >>> parse_complement(pl.col("x").is_null() | (pl.col("x") > 3), pl.Schema({"x": pl.Int64})).children[0]
     IsNotNull(column='x')
     """
     try:

@@ -255,9 +255,9 @@ def parts_of(shares: Mapping[str, float], seed: int) -> dict[str, list[Range]]:
     """
     check_whole_number("seed", seed, 0)
     mapping = cast("object", shares)  # callers without a type checker may pass anything
-    given: list[object] = list(shares.values()) if isinstance(mapping, Mapping) else []
-    values = [share for share in given if isinstance(share, int | float) and not isinstance(share, bool)]
-    if not values or len(values) < len(given) or min(values) <= 0 or sum(values) > 1 + _ROUNDING:
+    listed: list[object] = list(shares.values()) if isinstance(mapping, Mapping) else []
+    values = [share for share in listed if isinstance(share, int | float) and not isinstance(share, bool)]
+    if not values or len(values) < len(listed) or min(values) <= 0 or sum(values) > 1 + _ROUNDING:
         problem = (
             'must map names to shares above 0 that add up to 1 or less, such as {"train": 0.8, "test": 0.2}'
         )

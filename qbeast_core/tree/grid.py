@@ -41,10 +41,10 @@ _Out = TypeVar("_Out")
 _In = ParamSpec("_In")
 
 
-def workers(max_workers: int, *, rows: int, calls: int) -> Executor:
+def thread_pool(max_workers: int, *, rows: int, calls: int) -> Executor:
     """Return a thread pool; for a single call, or a few calls of few rows, an executor that runs calls immediately.
 
-    >>> with workers(2, rows=10, calls=2) as pool:
+    >>> with thread_pool(2, rows=10, calls=2) as pool:
     ...     pool.submit(max, 1, 2).result()
     2
     """

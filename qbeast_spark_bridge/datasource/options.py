@@ -62,8 +62,8 @@ class WriteByTasks:
     def of(options: Mapping[str, str]) -> WriteByTasks:
         """Parse the options of Spark."""
         refuse_unknown(options, WRITE_OPTIONS)
-        given = {key.lower(): value for key, value in options.items()}
-        size = given.get("cubesize")
+        lowered = {key.lower(): value for key, value in options.items()}
+        size = lowered.get("cubesize")
         if size is not None and not _NUMBER.fullmatch(size.strip()):
             msg = f"option cubeSize must be a number of rows, not {size!r}"
             raise InvalidInputError(msg, argument="cubeSize")
@@ -71,20 +71,20 @@ class WriteByTasks:
             location=location_of(options),
             columns=_columns(options, "columnsToIndex"),
             cube_size=None if size is None else int(size),
-            column_stats=given.get("columnstats"),
+            column_stats=lowered.get("columnstats"),
             partition_by=_columns(options, "partitionBy"),
             sample_by=_columns(options, "sampleBy"),
-            sample_column=given.get("samplecolumn"),
-            compression=given.get("compression"),
+            sample_column=lowered.get("samplecolumn"),
+            compression=lowered.get("compression"),
             overwrites_schema=_flag(options, "overwriteSchema"),
             optimizes=_flag(options, "optimize"),
-            user_metadata=given.get("usermetadata"),
-            txn=_txn(given),
+            user_metadata=lowered.get("usermetadata"),
+            txn=_txn(lowered),
         )
 
 
-def _txn(given: Mapping[str, str]) -> tuple[str, int] | None:
-    app, version = given.get("txnappid"), given.get("txnversion")
+def _txn(lowered: Mapping[str, str]) -> tuple[str, int] | None:
+    app, version = lowered.get("txnappid"), lowered.get("txnversion")
     if app is None and version is None:
         return None
     if not app or version is None or not version.isdecimal() or int(version) >= 2**63:

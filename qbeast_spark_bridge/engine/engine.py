@@ -44,7 +44,7 @@ from qbeast_spark_bridge.spark_types import (
     variant_columns,
 )
 from qbeast_spark_bridge.worker.call import WorkerCall
-from qbeast_spark_bridge.worker.read_task import ReadTask, SentRows, run_tasks
+from qbeast_spark_bridge.worker.read_task import ReadTask, SentPart, run_tasks
 from qbeast_spark_bridge.worker.tasks import (
     ANSWERS,
     BUFFER_BYTES,
@@ -52,7 +52,7 @@ from qbeast_spark_bridge.worker.tasks import (
     ITEMS,
     PACKS,
     SUMMARIES,
-    ChangedRows,
+    ReadPart,
     answer_items,
     complete_rows,
     decimals_as_longs,
@@ -117,9 +117,9 @@ class SparkEngine:
         """Return the rows of a DataFrame or of files; tasks that read files change their rows."""
         if isinstance(source, SparkSource):
             _refuse_new_variants(source.df, target)
-            return DistributedRows(_FrameWorkers(source.df, target), target, progress)
+            return DistributedRows(_FramePasses(source.df, target), target, progress)
         if isinstance(source, FilesSource):
-            return DistributedRows(_FileWorkers(self.spark, source), target, progress)
+            return DistributedRows(_FilePasses(self.spark, source), target, progress)
         msg = f"{type(source).__name__} is not a source of rows for Spark"
         raise InvalidInputError(msg, argument="source")
 
@@ -152,8 +152,8 @@ class SparkEngine:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _FrameWorkers:
-    """Executors that read a DataFrame; see `qbeast_core.table.engine.distributed.Workers`."""
+class _FramePasses:
+    """Executors that read a DataFrame; see `qbeast_core.table.engine.distributed.Passes`."""
 
     df: DataFrame
     target: FileTarget
@@ -193,7 +193,7 @@ class _FrameWorkers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _FileWorkers:
+class _FilePasses:
     """Executors that read live files and change their rows."""
 
     spark: SparkSession
@@ -261,26 +261,25 @@ def _write_files(packs: DataFrame, task: PlaceTask) -> list[PlacedFile]:
     return unpickled(by_file.mapInArrow(WorkerCall.of(write_partition, task), FILES))
 
 
-def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedRows]:
+def _tasks(source: FilesSource, columns: list[str]) -> list[ReadPart | AddedRows]:
     """Split the read of files into tasks of about equal bytes; added rows are separate tasks."""
     planner = Planner(source.snapshot)
     whole = planner.plan(None, None)
-    tasks: list[ChangedRows | AddedRows] = []
+    tasks: list[ReadPart | AddedRows] = []
     uniform: object = source.change
     for change, files in source.by_change():
         read = source.columns_of(change, columns)
         # A change may load rows for its file, once per task. Ids of rows depend on their index in the file.
         apart = change is not uniform or needs_row_ids(source.snapshot, read)
         alone = [file for file in files.tolist() if apart or file in source.only]
-        tasks += [ChangedRows(task, change) for task in _by_file(source, planner, whole, alone, read)]
+        tasks += [ReadPart(task, change) for task in _by_file(source, planner, whole, alone, read)]
         together = np.setdiff1d(files, alone)
         if not len(together):
             continue
         opened = whole.selection.opened & np.isin(np.arange(len(whole.selection.opened)), together)
         plan = replace(whole, selection=replace(whole.selection, opened=opened))
         tasks += [
-            ChangedRows(task, change)
-            for task in scan_tasks(planner, plan, read, task_bytes=sizing().task_bytes)
+            ReadPart(task, change) for task in scan_tasks(planner, plan, read, task_bytes=sizing().task_bytes)
         ]
     return [*tasks, *source.added.pieces(columns, size_bytes=BUFFER_BYTES)]
 
@@ -431,5 +430,5 @@ def frame_of_rows(spark: SparkSession, rows: RowsLike | SparkFrame) -> DataFrame
         schema = schema_of_frame(source.empty.schema)
         types = arrow_schema(schema)
         pieces = source.batches(None, size_bytes=sizing().source_batch_bytes)
-        tasks = [ReadTask(SentRows(piece), types) for piece in pieces]
+        tasks = [ReadTask(SentPart(piece), types) for piece in pieces]
     return rows_of_tasks(spark, tasks, schema)

@@ -29,7 +29,7 @@ from qbeast_core.table.dml.merge_rules import (
 from qbeast_core.table.dml.merge_sources import MergeMatches, scan_plan
 from qbeast_core.table.dml.plan import live_rows
 from qbeast_core.table.engine.engine import Engine
-from qbeast_core.table.engine.row_change import StoredRows, stored_by
+from qbeast_core.table.engine.row_change import AddedFiles, stored_by
 from qbeast_core.table.read.planner import Planner, ScanPlan, scans_of
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_spark_bridge.engine.engine import spread
@@ -155,7 +155,7 @@ class SparkMergeSource:
         *,
         scan: ScanPlan,
     ) -> MergeMatches:
-        added = StoredRows(snapshot.location, tuple(part for bucket in buckets for part in bucket.added))
+        added = AddedFiles(snapshot.location, tuple(part for bucket in buckets for part in bucket.added))
         self._stored.extend([part.path for part in added.parts] + [answer.stored for answer in answers])
         rows = sum(bucket.rows for bucket in buckets)
         advice = "persist it first (`df.persist()`), or remove random and unordered parts."

@@ -32,7 +32,7 @@ _STAGES: Final[dict[str, int | None]] = {}
 
 
 class _AnyScanTask(Protocol):
-    """A `qbeast_core.table.read.tasks.ScanTask`, a task of another kind of table, or `SentRows`."""
+    """A `qbeast_core.table.read.tasks.ScanTask`, a task of another kind of table, or `SentPart`."""
 
     def read(self) -> Iterator[pl.DataFrame]: ...
 
@@ -72,7 +72,7 @@ class ReadTask:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SentRows:
+class SentPart:
     """Rows that the driver sends with the task."""
 
     frame: pl.DataFrame

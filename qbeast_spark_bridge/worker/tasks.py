@@ -307,7 +307,7 @@ _MERGED_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ChangedRows:
+class ReadPart:
     """Rows that a task reads, and their change."""
 
     # Reads all columns, if rows change.

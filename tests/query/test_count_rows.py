@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from qbeast_core.plan.predicate import parse_predicate, parse_rest
+from qbeast_core.plan.predicate import parse_complement, parse_predicate
 from qbeast_core.plan.select import count_rows, match, select
 from qbeast_core.plan.weights import ALL_WEIGHTS
 from tests.helpers.examples import examples as tries
@@ -66,7 +66,7 @@ def test_counted_and_read_rows_are_those_a_filter_keeps(family: str, data: st.Da
         index.files.height,
     )
     schema = example.frame.schema
-    leaves = select(index, parse_rest(predicate, schema))
+    leaves = select(index, parse_complement(predicate, schema))
     count = count_rows(
         select(index, parse_predicate(predicate, schema)), leaves, files=chosen, hidden=deleted
     )
@@ -90,7 +90,7 @@ def test_pages_inside_of_filter_are_not_read() -> None:
     schema = pl.Schema({"x": pl.Int64, "s": pl.String})
     keeps, leaves = (
         match(index, parse(pl.col("x") < 40, schema)).within(ALL_WEIGHTS)
-        for parse in (parse_predicate, parse_rest)
+        for parse in (parse_predicate, parse_complement)
     )
     count = count_rows(keeps, leaves, files=np.ones(1, np.bool_), hidden=Deleted({0: np.array([3, 12])}, 1))
     assert count is not None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from polars.io.plugins import register_io_source
 
 from qbeast_core.plan.nodes import Unknown
-from qbeast_core.plan.predicate import parse_predicate, parse_rest
+from qbeast_core.plan.predicate import parse_complement, parse_predicate
 from qbeast_core.plan.select import Selection, files_that_may_match, select
 from qbeast_core.plan.weights import ALL_WEIGHTS, WeightRange, sample_to_weights
 from tests.helpers.examples import examples as tries
@@ -60,7 +60,9 @@ def test_closed_blocks_and_pages_hold_no_match(family: str, data: st.DataObject)
     assert_none_lost(example, rows, weights, select(example.table, node, weights))
     assert files_that_may_match(example.table.files, node)[example.file[rows]].all()
     others = np.setdiff1d(np.arange(example.frame.height), rows)  # false or null: what counts leave out
-    assert_none_lost(example, others, weights, select(example.table, parse_rest(predicate, schema), weights))
+    assert_none_lost(
+        example, others, weights, select(example.table, parse_complement(predicate, schema), weights)
+    )
     pushed = as_pushed_down(example.frame, predicate)
     node = Unknown() if pushed is None else parse_predicate(pushed, schema)
     assert_none_lost(example, rows, weights, select(example.table, node, weights))

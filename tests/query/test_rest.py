@@ -18,7 +18,7 @@ from qbeast_core.plan.nodes import (
     StartsWith,
     Unknown,
 )
-from qbeast_core.plan.predicate import parse_rest
+from qbeast_core.plan.predicate import parse_complement
 
 ROWS = pl.DataFrame(
     {
@@ -77,7 +77,7 @@ def true_of(node: Node) -> pl.Expr:
 @pytest.mark.parametrize("name", UNDERSTOOD | ROUGHLY | NOT_UNDERSTOOD)
 def test_rest_covers_all_rows_not_kept(name: str) -> None:
     request = (UNDERSTOOD | ROUGHLY | NOT_UNDERSTOOD)[name]
-    actual = parse_rest(request, ROWS.schema)
+    actual = parse_complement(request, ROWS.schema)
     report = ROWS.select(kept=request.fill_null(value=False), rest=true_of(actual))
     assert not report.filter(~pl.col("kept") & ~pl.col("rest")).height
     if name in UNDERSTOOD:

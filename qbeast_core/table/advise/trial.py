@@ -64,7 +64,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class IndexedRows:
+class IndexedSample:
     """A sample of the rows of a table with an index."""
 
     # Share of the rows of the table.
@@ -76,7 +76,7 @@ class IndexedRows:
     weights: I32Array
     is_scattered: bool
 
-    def of(self, rows: I64Array | slice) -> IndexedRows:
+    def of(self, rows: I64Array | slice) -> IndexedSample:
         """Return some of the rows."""
         return replace(self, cells=[column[rows] for column in self.cells], weights=self.weights[rows])
 
@@ -135,7 +135,7 @@ def _stored(boxes: F64Array) -> F64Array:
 class SimulatedTable:
     """The files and pages of a sample, and what filters open of them."""
 
-    sample: IndexedRows
+    sample: IndexedSample
     # The rows in the order of the files, and the rows of their bands.
     order: I64Array
     bands: list[I64Array]
@@ -147,7 +147,7 @@ class SimulatedTable:
 
     @staticmethod
     def of(
-        sample: IndexedRows,
+        sample: IndexedSample,
         files: Sequence[I64Array],
         grain: Grain,
         statistics: Statistics,
@@ -241,7 +241,7 @@ class Dimension:
 # Columns to index together.
 ColumnSet: TypeAlias = tuple[Dimension, ...]
 # A sample with an index, the rows of its files, and their statistics in the log.
-_Files: TypeAlias = tuple[IndexedRows, list[I64Array], Statistics]
+_Files: TypeAlias = tuple[IndexedSample, list[I64Array], Statistics]
 
 
 def specs_of(index: ColumnSet) -> list[ColumnSpec]:
@@ -433,7 +433,7 @@ class Trial:
     def _files_of(self, specs: Sequence[ColumnSpec]) -> _Files:
         """Return the rows of the files, in no order, and the statistics in the log."""
         axes = {spec.name: self._axis(spec) for spec in specs}
-        sample = IndexedRows(
+        sample = IndexedSample(
             scale=self._scale,
             spaces={name: space.transformations[0] for name, (space, _) in axes.items()},
             importance=[1.0] * len(axes),

@@ -39,7 +39,7 @@ from qbeast_core.support.process import Progress, ProgressCallback, new_id
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.scan import encode_rows
 from qbeast_core.tree.files import RowNumbers
-from qbeast_core.tree.grid import grid_columns, workers
+from qbeast_core.tree.grid import grid_columns, thread_pool
 from qbeast_core.tree.keys import KEYS_TAG, dump_keys, keys_of_file
 from qbeast_core.tree.pages import FileShape, Grain, arrange
 
@@ -272,8 +272,8 @@ def write_data_files(
     paths = [f"{new_id()}.parquet" for _ in range(plan.file_count)]
     done = 0
     with (
-        workers(writers, rows=source.height, calls=plan.file_count) as senders,
-        workers(writers, rows=source.height, calls=plan.file_count) as pool,
+        thread_pool(writers, rows=source.height, calls=plan.file_count) as senders,
+        thread_pool(writers, rows=source.height, calls=plan.file_count) as pool,
     ):
         send = _Sender(store, senders, most=writers)
         write = partial(_write_one, source, plan, put=send, settings=settings)

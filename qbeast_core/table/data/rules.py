@@ -158,11 +158,11 @@ class RowRules:
 
     def on_new(self, columns: Collection[str]) -> AppliedRules:
         """Return the rules for new rows that have these columns."""
-        given = tuple(column.check() for column in self.generated if column.name in columns)
+        checked = tuple(column.check() for column in self.generated if column.name in columns)
         return AppliedRules(
             defaults=tuple(column for column in self.defaults if column.name not in columns),
             generated=tuple(column for column in self.generated if column.name not in columns),
-            checks=self.checks + given if self.verifies else (),
+            checks=self.checks + checked if self.verifies else (),
         )
 
     def on_changed(self, columns: Collection[str]) -> AppliedRules:
@@ -170,13 +170,15 @@ class RowRules:
 
         A generated column follows its sources, unless it has a new value itself. All constraints are checked.
         """
-        given = tuple(column for column in self.generated if column.name in columns)
+        assigned = tuple(column for column in self.generated if column.name in columns)
         follows = tuple(
             column
             for column in self.generated
-            if column not in given and not column.sources.isdisjoint(columns)
+            if column not in assigned and not column.sources.isdisjoint(columns)
         )
-        return AppliedRules(generated=follows, checks=self.checks + tuple(column.check() for column in given))
+        return AppliedRules(
+            generated=follows, checks=self.checks + tuple(column.check() for column in assigned)
+        )
 
     def for_columns(self, names: Collection[str]) -> RowRules:
         """Return the rules that compute some columns, and check nothing."""
@@ -252,17 +254,17 @@ def _refuse_numbers(column: str, argument: str, cure: str) -> NoReturn:
 
 
 def rules_of(
-    metadata: Metadata, protocol: Protocol, schema: pl.Schema, *, path: str, given: Collection[str] = ()
+    metadata: Metadata, protocol: Protocol, schema: pl.Schema, *, path: str, present: Collection[str] = ()
 ) -> RowRules | None:
     """Return the compiled rules of a table. None: it has none.
 
-    Defaults of the `given` columns are left out: they are not used, and may have unsupported expressions.
+    Defaults of the `present` columns are left out: they are not used, and may have unsupported expressions.
     """
     declared = declared_rules(metadata, protocol)
     if declared is None:
         return None
     try:
-        return _Compiler(schema).compiled(declared, given)
+        return _Compiler(schema).compiled(declared, present)
     except RuleError as error:
         message = unsupported_rule(error.feature, error.name, error.text, str(error), metadata, path=path)
         raise UnsupportedTableError(message, path=path, feature=error.feature) from error
@@ -289,11 +291,11 @@ class RuleError(Exception):
 class _Compiler:
     schema: pl.Schema
 
-    def compiled(self, declared: DeclaredRules, given: Collection[str]) -> RowRules:
+    def compiled(self, declared: DeclaredRules, present: Collection[str]) -> RowRules:
         defaults = tuple(
             ComputedColumn(name, text, self._value("allowColumnDefaults", name, text, pl.Schema()))
             for name, text in declared.defaults.items()
-            if name in self.schema and name not in given
+            if name in self.schema and name not in present
         )
         plain = pl.Schema(
             {name: dtype for name, dtype in self.schema.items() if name not in declared.generated}

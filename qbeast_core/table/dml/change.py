@@ -49,7 +49,7 @@ from qbeast_core.table.dml.plan import (
     find_matches,
     hides_rows,
 )
-from qbeast_core.table.dml.tasks import Assignments, DeletedRows, FeedPart, UpdatedRows, WriteFeed
+from qbeast_core.table.dml.tasks import Assignments, DeleteChange, FeedPart, UpdateChange, WriteFeed
 from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.engine.local import MEMORY
 from qbeast_core.table.engine.sources import FilesSource
@@ -260,16 +260,15 @@ def _check_changeable(snapshot: Snapshot, change: Change) -> None:
 
 def _conflict(snapshot: Snapshot, change: Change, engine: Engine, newest: Snapshot) -> str | None:
     """Return why a change planned on a version conflicts with the newest version, or None."""
-    planned = snapshot
-    if newest.schema_json != planned.schema_json:
+    if newest.schema_json != snapshot.schema_json:
         return "another writer changed the schema"
     _check_changeable(newest, change)
-    if _keeps_feed(newest) and not _keeps_feed(planned):
+    if _keeps_feed(newest) and not _keeps_feed(snapshot):
         return "another writer enabled the change data feed"
-    if hides_rows(planned) and not hides_rows(newest):
+    if hides_rows(snapshot) and not hides_rows(newest):
         return "another writer disabled deletion vectors"
     key = ["path", "deletion_vector"]
-    old = planned.files.select(key).with_columns(pl.lit(value=True).alias("old"))
+    old = snapshot.files.select(key).with_columns(pl.lit(value=True).alias("old"))
     joined = newest.files.select(key).join(old, on=key, how="left", nulls_equal=True, maintain_order="left")
     new = joined["old"].is_null().to_numpy()
     if np.any(new) and change.affects(newest, new, engine):
@@ -306,9 +305,9 @@ def assignments_of(
     return Assignments(tuple(compiled), required_columns(snapshot) & frozenset(values), argument, applied)
 
 
-def rules_of_version(snapshot: Snapshot, *, given: Collection[str] = ()) -> RowRules | None:
+def rules_of_version(snapshot: Snapshot, *, present: Collection[str] = ()) -> RowRules | None:
     """Return the rules of a table for its rows, see `rules_of`. None: it has none."""
-    return rules_of(snapshot.metadata, snapshot.protocol, snapshot.schema, path=snapshot.uri, given=given)
+    return rules_of(snapshot.metadata, snapshot.protocol, snapshot.schema, path=snapshot.uri, present=present)
 
 
 def required_columns(snapshot: Snapshot) -> frozenset[str]:
@@ -318,8 +317,8 @@ def required_columns(snapshot: Snapshot) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class MatchedRows:
-    """Rows that match a condition. True matches all rows."""
+class ConditionalChange:
+    """A change of the rows that match a condition. True matches all rows."""
 
     predicate: Predicate | Literal[True]
 
@@ -341,7 +340,7 @@ class MatchedRows:
 
 
 @dataclass(frozen=True)
-class Delete(MatchedRows, Change):
+class Delete(ConditionalChange, Change):
     """Deletes the matching rows."""
 
     operation: ClassVar[ChangedBy] = "DELETE"
@@ -359,7 +358,7 @@ class Delete(MatchedRows, Change):
                 files=rewritten,
                 in_place=rewritten,
                 dropped=matches.files[matches.whole],
-                change=DeletedRows(condition),
+                change=DeleteChange(condition),
                 keeps_keys=True,
                 hidden=matches.found_in(is_marked),
             ),
@@ -370,7 +369,7 @@ class Delete(MatchedRows, Change):
 
 
 @dataclass(frozen=True)
-class Update(MatchedRows, Change):
+class Update(ConditionalChange, Change):
     """Sets new values in the matching rows."""
 
     operation: ClassVar[ChangedBy] = "UPDATE"
@@ -380,7 +379,7 @@ class Update(MatchedRows, Change):
     def plan(self, snapshot: Snapshot, engine: Engine) -> ChangePlan:
         """See `Change`."""
         condition = self.condition(snapshot)
-        rules = rules_of_version(snapshot, given=snapshot.schema)
+        rules = rules_of_version(snapshot, present=snapshot.schema)
         assignments = assignments_of(self.assignments, snapshot, snapshot.schema, rules)
         assignments = assignments.of_updates(snapshot.row_id_columns)
         matches = find_matches(snapshot, condition, engine)
@@ -392,7 +391,7 @@ class Update(MatchedRows, Change):
             matches=matches,
             replacement=Replacement(
                 files=rewritten,
-                change=UpdatedRows(condition, assignments),
+                change=UpdateChange(condition, assignments),
                 keeps_keys=keeps_keys,
                 in_place=rewritten if keeps_keys else rewritten[:0],
                 hidden=moved,

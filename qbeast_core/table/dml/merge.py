@@ -165,16 +165,16 @@ def _rules_of(source: pl.DataFrame, clauses: Clauses, snapshot: Snapshot) -> Mer
     table_rules = rules_of_version(snapshot)
     optional = set[str]() if table_rules is None else table_rules.optional - set(source.columns)
     names = [name for name in snapshot.schema if name not in {computed, *optional}]
-    given = pl.Schema({name: snapshot.schema[name] for name in names})
-    fitted = fit_source(source, clauses, snapshot.schema_json, given).schema
+    named_schema = pl.Schema({name: snapshot.schema[name] for name in names})
+    fitted = fit_source(source, clauses, snapshot.schema_json, named_schema).schema
     conditions = clauses.conditions(snapshot.schema, fitted)
     updates = _updates(
-        clauses, snapshot, fitted, [name for name in source.columns if name in given], table_rules
+        clauses, snapshot, fitted, [name for name in source.columns if name in named_schema], table_rules
     )
     rules = MergeRules(
         snapshot.schema_json,
         snapshot.schema,
-        given,
+        named_schema,
         clauses,
         conditions,
         None if updates is None else updates.of_updates(snapshot.row_id_columns),
@@ -189,7 +189,7 @@ def _with_rules(rules: MergeRules, table_rules: RowRules, snapshot: Snapshot) ->
     """Return a merge whose new rows follow the rules of the table."""
     if rules.clauses.when_not_matched != "insert":
         return rules
-    columns = list(rules.given) if rules.inserts is None else rules.inserts.columns
+    columns = list(rules.named_schema) if rules.inserts is None else rules.inserts.columns
     argument = "source" if rules.inserts is None else "insert"
     drawn = drawn_for(table_rules.identities, columns, argument)
     applied = table_rules.on_new(columns)

@@ -314,8 +314,8 @@ def join_source(
     numbered = source.with_row_index(SOURCE_ROW)
     pairs = join_equal(numbered, keys, on, "inner")
     matched = pairs.select(SOURCE_ROW).unique()
-    rest = numbered.join(matched, on=SOURCE_ROW, how="anti", maintain_order="left")
-    return pairs.drop(SOURCE_ROW), rest.drop(SOURCE_ROW)
+    unmatched = numbered.join(matched, on=SOURCE_ROW, how="anti", maintain_order="left")
+    return pairs.drop(SOURCE_ROW), unmatched.drop(SOURCE_ROW)
 
 
 def _refuse_several(acting: pl.DataFrame, keys: list[str]) -> None:
@@ -336,7 +336,7 @@ class MergeRules:
     schema_json: str = field(repr=False)
     schema: pl.Schema
     # Columns of the table that rows of the source have: all but the sample column, and columns that it computes.
-    given: pl.Schema
+    named_schema: pl.Schema
     clauses: Clauses
     conditions: MergeConditions
     # New values of matching rows. None: matching rows are not updated.
@@ -363,7 +363,7 @@ class MergeRules:
 
     def fit(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return rows of the source. The columns that the merge needs have the types of the table."""
-        return fit_source(rows, self.clauses, self.schema_json, self.given)
+        return fit_source(rows, self.clauses, self.schema_json, self.named_schema)
 
     def match_columns(self) -> list[str]:
         """Return the columns of the table that matching reads."""
@@ -407,7 +407,7 @@ class MergeRules:
         if not self._inserts_rows:
             return schema.to_frame()
         if self.inserts is None:
-            values = source.select(list(self.given))
+            values = source.select(list(self.named_schema))
         else:
             values = self.inserts.apply(source.select(self._row)).select(self.inserts.columns)
         rows = pl.concat([schema.to_frame(), values], how="diagonal")
@@ -446,7 +446,7 @@ def fitted_columns(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MergedRows(UniformChange):
+class MergeChange(UniformChange):
     """Applies a merge to rows of the table."""
 
     rules: MergeRules
@@ -506,7 +506,7 @@ class _MergedFile(RowFunction):
 
     def __init__(self, rules: MergeRules, location: Location, path: str) -> None:
         self._arguments = (rules, location, path)
-        self._change: MergedRows | None = None
+        self._change: MergeChange | None = None
 
     def __reduce__(self) -> tuple[type[_MergedFile], tuple[object, ...]]:
         return _MergedFile, self._arguments  # never the rows
@@ -517,11 +517,11 @@ class _MergedFile(RowFunction):
     def images(self, rows: pl.DataFrame) -> RowImages:
         return self._loaded().images(rows)
 
-    def _loaded(self) -> MergedRows:
+    def _loaded(self) -> MergeChange:
         if self._change is None:
             rules, location, path = self._arguments
             source = load_rows(location.store, path)
-            self._change = MergedRows(rules, rules.numbered(source, whole=True))
+            self._change = MergeChange(rules, rules.numbered(source, whole=True))
         return self._change
 
 

@@ -25,9 +25,9 @@ from qbeast_core.support.frames import own_column
 from qbeast_core.table.dml.merge_rules import (
     DoubledKeys,
     KeyDigest,
+    MergeChange,
     MergedFiles,
     MergedPlaces,
-    MergedRows,
     MergeRules,
     NewKeys,
     digest_of,
@@ -42,11 +42,11 @@ from qbeast_core.table.engine.engine import Engine, Source
 from qbeast_core.table.engine.local import LocalEngine
 from qbeast_core.table.engine.row_change import (
     SUFFIX,
+    AddedFiles,
+    AddedFrame,
     AddedRows,
-    FrameRows,
     RowChange,
     StoredPart,
-    StoredRows,
     as_bytes,
 )
 from qbeast_core.table.engine.sources import FrameSource
@@ -175,8 +175,8 @@ def _matches(
         found=found,
         scan=plan,
         any_matched=bool(matched.any()),
-        change=MergedRows(rules, source),
-        added=FrameRows(rules.new_rows(inserted)),
+        change=MergeChange(rules, source),
+        added=AddedFrame(rules.new_rows(inserted)),
         doubled=keys.doubled,
         source_rows=frame.height,
     )
@@ -297,9 +297,9 @@ class _Matching:
         self.stored_by_file: dict[str, str] = {}
 
     @property
-    def added(self) -> StoredRows:
+    def added(self) -> AddedFiles:
         """Rows to insert, from source rows without a match."""
-        return StoredRows(Location.of(self._spill.folder.path), tuple(self._added))
+        return AddedFiles(Location.of(self._spill.folder.path), tuple(self._added))
 
     def take(self, batches: Iterator[pl.DataFrame]) -> tuple[int, int]:
         """Partition the source and the keys of the table into buckets. Return the number of rows and the hash sum."""

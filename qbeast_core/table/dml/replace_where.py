@@ -18,13 +18,20 @@ from qbeast_core.table.dml.plan import ChangedBy, ChangePlan, ChangeResult
 from qbeast_core.table.dml.tasks import FitRows, Outside
 from qbeast_core.table.engine.engine import Engine, Source
 from qbeast_core.table.engine.local import LocalEngine
-from qbeast_core.table.engine.row_change import SUFFIX, AddedRows, FrameRows, StoredPart, StoredRows, as_bytes
+from qbeast_core.table.engine.row_change import (
+    SUFFIX,
+    AddedFiles,
+    AddedFrame,
+    AddedRows,
+    StoredPart,
+    as_bytes,
+)
 from qbeast_core.table.engine.sources import FrameSource, required_columns
 from qbeast_core.table.index.counts import counts_of
 from qbeast_core.table.index.revision import resolve_specs
 from qbeast_core.table.snapshot.snapshot import Snapshot, with_metadata
 from qbeast_core.table.write.options import WriteOptions, check_options, find_target_once_created
-from qbeast_core.table.write.planned_table import PlannedTable, prepare
+from qbeast_core.table.write.prepare import PreparedTable, prepare
 from qbeast_core.table.write.write import MAX_CREATIONS, WriteResult, with_numbers_of_table, write_rows
 
 # Copies of the rows in memory: as given, fitted, written.
@@ -54,7 +61,7 @@ class LocalKeeper:
         taken = self.engine.take(source, copies=_COPIES)
         if isinstance(taken, FrameSource):
             rows, outside = fit(taken.frame)
-            return FrameRows(rows), outside
+            return AddedFrame(rows), outside
         spill, parts, outside = self.engine.spill, list[StoredPart](), Outside()
         for batch in taken.batches(None, size_bytes=spill.budget.batch_bytes):
             rows, others = fit(batch)
@@ -63,7 +70,7 @@ class LocalKeeper:
             with spill.folder.writing():
                 spill.report(path.write_bytes(as_bytes(rows)))
             parts.append(StoredPart(path.name, rows.height, int(rows.estimated_size())))
-        return StoredRows(Location.of(spill.folder.path), tuple(parts)), outside
+        return AddedFiles(Location.of(spill.folder.path), tuple(parts)), outside
 
     def checked(self, source: Source, fit: FitRows) -> tuple[Source, Outside]:
         """See `RowKeeper`."""
@@ -110,7 +117,7 @@ class ReplaceWhere(Delete):
             counts={**plan.counts, "numOutputRows": added.height},
         )
 
-    def _planned(self, source: Source, snapshot: Snapshot) -> PlannedTable:
+    def _planned(self, source: Source, snapshot: Snapshot) -> PreparedTable:
         return prepare(source.empty, snapshot, self.options)
 
 
@@ -142,10 +149,10 @@ def _created(
 ) -> WriteResult:
     """Create the table with the rows."""
     new = replace(options, where=None, mode="error")
-    planned = prepare(source.empty, None, new, required=required_columns(source))
-    condition = condition_of(options.where, planned.schema)
+    prepared = prepare(source.empty, None, new, required=required_columns(source))
+    condition = condition_of(options.where, prepared.schema)
     rows, outside = keeper.checked(
-        source, FitRows(planned.target(location, new).shape, condition, planned.schema)
+        source, FitRows(prepared.target(location, new).shape, condition, prepared.schema)
     )
     outside.refuse(options.where)
     return write_rows(rows, location, new, engine=engine)

@@ -59,7 +59,7 @@ class FindRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DeletedRows(UniformChange):
+class DeleteChange(UniformChange):
     """Drops the matching rows."""
 
     condition: Condition
@@ -74,7 +74,7 @@ class DeletedRows(UniformChange):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UpdatedRows(UniformChange):
+class UpdateChange(UniformChange):
     """Sets columns of the matching rows."""
 
     condition: Condition

@@ -18,7 +18,7 @@ from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT, I32Array, I64Array,
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import Progress, ProgressCallback, report
 from qbeast_core.table.data.files import delete_data_files
-from qbeast_core.table.engine.engine import FileTarget, PlannedRows, Rows, guess_row_bytes, unindexed_rows
+from qbeast_core.table.engine.engine import FileTarget, Rows, WritePlan, guess_row_bytes, unindexed_plan
 from qbeast_core.table.engine.files import (
     PlacedFile,
     PlaceTask,
@@ -37,8 +37,8 @@ from qbeast_core.tree.summary import IndexSummary, Partitions, domain_limits, me
 _WEIGHT_BITS: Final = np.uint64(32)  # the low bits of a sort key; the cube has the high bits
 
 
-class Workers(Protocol):
-    """Workers that read the rows of one source. Each read must return the same rows."""
+class Passes(Protocol):
+    """Passes over the rows of one source, by threads or by a cluster. Each pass must read the same rows."""
 
     @property
     def advice(self) -> str:
@@ -64,12 +64,12 @@ class Workers(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DistributedRows:
-    """The rows of a source that workers move; see `qbeast_core.table.engine.engine.Rows`.
+    """The rows of a source, read in two passes: one summarises them, one places them.
 
-    Workers read the rows once to summarise them, and once to place them.
+    See `qbeast_core.table.engine.engine.Rows`.
     """
 
-    workers: Workers
+    passes: Passes
     target: FileTarget
     progress: ProgressCallback | None
     # Size of a row in memory. None: derived from the schema.
@@ -84,7 +84,7 @@ class DistributedRows:
 
     @property
     def in_memory_rows(self) -> pl.DataFrame:
-        """See `Rows`; empty, because workers hold the rows."""
+        """See `Rows`; empty, because the rows are not in this process."""
         return self.target.shape.schema.to_frame()
 
     @property
@@ -92,19 +92,19 @@ class DistributedRows:
         """See `Rows`."""
         for summary in self.summaries.values():
             return summary.rows
-        return self.workers.count()
+        return self.passes.count()
 
     def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
         """See `Rows`."""
         if tuple(names) not in self.summaries:
             task = self._summary_task(names, cube_size=cube_size)
-            self.summaries[tuple(names)] = self.workers.summarise(task)
+            self.summaries[tuple(names)] = self.passes.summarise(task)
         return self.summaries[tuple(names)]
 
     def split(self, revision: Revision) -> tuple[Rows | None, Rows | None]:
         """See `Rows`. Parts are not split again."""
         names = revision.columns
-        both = self.workers.summarise(self._summary_task(names, apart=revision))
+        both = self.passes.summarise(self._summary_task(names, apart=revision))
         inside, outside = replace(both, outside=None), both.outside
         if outside is None:
             raise AssertionError  # `apart` is set
@@ -118,10 +118,10 @@ class DistributedRows:
             replace(self, part=SpacePart(revision, outside=True), summaries={names: outside}),
         )
 
-    def plan(self, revision: Revision | None, tree: ExistingTree | None) -> PlannedRows:
+    def plan(self, revision: Revision | None, tree: ExistingTree | None) -> WritePlan:
         """Draw the tree from the sample and partition it into files."""
         if revision is None:
-            return unindexed_rows(partial(self.workers.write_plain, self.target))
+            return unindexed_plan(partial(self.passes.write_plain, self.target))
         summary = self.summary(revision.columns)
         report(self.progress, Progress("plan", rows=summary.rows))
         weights = frame_weights(summary.sample, revision.hashed)
@@ -143,7 +143,7 @@ class DistributedRows:
             partitions=partitions,
             part=self.part,
         )
-        return PlannedRows(
+        return WritePlan(
             file_count=task.file_count,
             cube_count=len(cubes.counts),
             design_effect=design_effect(weights, share=cubes.share),
@@ -167,13 +167,13 @@ class DistributedRows:
 
     def _write(self, task: PlaceTask) -> list[AddFile]:
         report(self.progress, Progress("write", 0, task.file_count, task.rows))
-        files = self.workers.place(task)
+        files = self.passes.place(task)
         rows = sum(file.rows for file in files)
         if (rows, sum(file.weight_sum for file in files)) != (task.rows, task.weight_sum):
             delete_data_files(task.target.store, [file.add for file in files])
             msg = (
                 f"the rows changed while they were written: {task.rows:,} rows were counted, then {rows:,} were read, "
-                f"or indexed values differed. {self.workers.advice}"
+                f"or indexed values differed. {self.passes.advice}"
             )
             raise InputChangedError(msg, rows_before=task.rows, rows_after=rows)
         report(self.progress, Progress("write", len(files), len(files), rows))

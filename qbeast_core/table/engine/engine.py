@@ -55,8 +55,8 @@ class RowShape:
             return self._stored(fit_frame(frame, self.schema_json, self.schema, merge=self.merge))
         rules = self.rules.on_new(frame.columns)
         computed = {column.name for column in rules.generated}
-        given = pl.Schema({name: dtype for name, dtype in self.schema.items() if name not in computed})
-        fitted = fit_frame(rules.fill(frame), self.schema_json, given, merge=self.merge)
+        types = pl.Schema({name: dtype for name, dtype in self.schema.items() if name not in computed})
+        fitted = fit_frame(rules.fill(frame), self.schema_json, types, merge=self.merge)
         if computed:
             fitted = fit_frame(rules.compute(fitted), self.schema_json, self.schema, merge=self.merge)
         fitted = self._stored(fitted)
@@ -165,7 +165,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlannedRows:
+class WritePlan:
     """Rows with a plan of their places."""
 
     # Number of files to write.
@@ -180,9 +180,9 @@ class PlannedRows:
     write: Callable[[], Sequence[AddFile]]
 
 
-def unindexed_rows(write: Callable[[], Sequence[AddFile]], *, file_count: int = 0) -> PlannedRows:
+def unindexed_plan(write: Callable[[], Sequence[AddFile]], *, file_count: int = 0) -> WritePlan:
     """Return the plan of rows that are written without an index. The number of files may be unknown, 0."""
-    return PlannedRows(
+    return WritePlan(
         file_count=file_count,
         cube_count=0,
         design_effect=1.0,
@@ -215,8 +215,8 @@ class Rows(Protocol):
         """
         ...
 
-    def plan(self, revision: Revision | None, tree: ExistingTree | None) -> PlannedRows:
-        """Plan the places of the rows. Without a revision, the files have no index, see `unindexed_rows`."""
+    def plan(self, revision: Revision | None, tree: ExistingTree | None) -> WritePlan:
+        """Plan the places of the rows. Without a revision, the files have no index, see `unindexed_plan`."""
         ...
 
 

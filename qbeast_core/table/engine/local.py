@@ -35,20 +35,20 @@ from qbeast_core.table.engine.engine import (
     Budget,
     FileTarget,
     ItemT,
-    PlannedRows,
     ResultT,
     Rows,
     Source,
+    WritePlan,
     bytes_of_text,
-    unindexed_rows,
+    unindexed_plan,
 )
 from qbeast_core.table.engine.files import PlainTask, settings_for
 from qbeast_core.table.engine.sources import FilesSource, FrameSource, OneShotSource, drain, rows_and_bytes
-from qbeast_core.table.engine.spill import Spill, SpillFolder, spilled_rows, spool
+from qbeast_core.table.engine.spill import Spill, SpillFolder, spill_rows, spool
 from qbeast_core.tree.build import ExistingTree, partitions_of
 from qbeast_core.tree.files import IndexPlan, plan_index, rows_per_file
 from qbeast_core.tree.fit import rows_outside
-from qbeast_core.tree.grid import frame_weights, workers
+from qbeast_core.tree.grid import frame_weights, thread_pool
 from qbeast_core.tree.keys import KeySketch, KeyTotal, design_effect
 from qbeast_core.tree.summary import IndexSummary, summarise, with_stored_values
 
@@ -123,7 +123,7 @@ class _MemoryRows:
         inside, others = (self.in_memory_rows.filter(mask) for mask in (~outside, outside))
         return replace(self, in_memory_rows=inside), replace(self, in_memory_rows=others)
 
-    def plan(self, revision: Revision | None, tree: ExistingTree | None) -> PlannedRows:
+    def plan(self, revision: Revision | None, tree: ExistingTree | None) -> WritePlan:
         if revision is None:
             return self._plan_unindexed()
         rows = self.in_memory_rows
@@ -133,7 +133,7 @@ class _MemoryRows:
         report(self.progress, Progress("plan", rows=keys.height))
         weights = frame_weights(keys, revision.hashed)
         row_bytes = rows.estimated_size() / max(rows.height, 1)
-        with workers(2, rows=keys.height, calls=2) as pool:  # while this thread plans
+        with thread_pool(2, rows=keys.height, calls=2) as pool:  # while this thread plans
             counted = pool.submit(design_effect, weights)
             coded = pool.submit(self._coded, revision)
             plan = plan_index(
@@ -148,7 +148,7 @@ class _MemoryRows:
             settings, source = coded.result()
         if keys.height > sizing().chunk_rows:  # writing files needs the most memory
             give_back_memory()
-        return PlannedRows(
+        return WritePlan(
             file_count=plan.file_count,
             cube_count=len(plan.assignment.counts),
             design_effect=effect,
@@ -164,11 +164,11 @@ class _MemoryRows:
             ),
         )
 
-    def _plan_unindexed(self) -> PlannedRows:
+    def _plan_unindexed(self) -> WritePlan:
         rows = self.in_memory_rows
         count = -(-rows.height // rows_per_file(rows.estimated_size() / max(rows.height, 1)))
         task = PlainTask(target=self.target, max_bytes=_ALL_BYTES)
-        return unindexed_rows(partial(task.write, [rows]), file_count=count)
+        return unindexed_plan(partial(task.write, [rows]), file_count=count)
 
     def _coded(self, revision: Revision) -> tuple[FileSettings, CodedRows]:
         """Choose the encodings of the files, and encode columns of few values as numbers."""
@@ -240,7 +240,7 @@ class LocalEngine:
         if rows.fits:
             return self._memory.open(rows.source, target, progress)
         self.name = "spill"
-        return spilled_rows(rows.source, target, self.spill, progress, row_bytes=rows.row_bytes)
+        return spill_rows(rows.source, target, self.spill, progress, row_bytes=rows.row_bytes)
 
     def map(
         self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int

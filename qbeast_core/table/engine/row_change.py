@@ -70,7 +70,7 @@ class RowChange(ABC):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MovedRows(RowFunction):
+class MoveChange(RowFunction):
     """The change of rows that all change. They are read without columns that get new values."""
 
     change: RowFunction
@@ -209,7 +209,7 @@ SUFFIX = ".rows.arrow"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FrameRows:
+class AddedFrame:
     """Rows in memory."""
 
     frame: pl.DataFrame
@@ -229,19 +229,19 @@ class FrameRows:
         if self.height:
             yield self.frame
 
-    def pieces(self, columns: Sequence[str], *, size_bytes: int) -> list[FrameRows]:
+    def pieces(self, columns: Sequence[str], *, size_bytes: int) -> list[AddedFrame]:
         """Split the rows for workers. Each piece has at least these columns."""
         if not self.height:
             return []
         rows = max(self.height * size_bytes // max(self.size_bytes, 1), 1)
-        return [FrameRows(piece) for piece in self.frame.select(columns).iter_slices(rows)]
+        return [AddedFrame(piece) for piece in self.frame.select(columns).iter_slices(rows)]
 
-    def numbered(self, identities: tuple[Identity, ...]) -> FrameRows:
+    def numbered(self, identities: tuple[Identity, ...]) -> AddedFrame:
         """Return the rows with numbers in identity columns."""
-        return FrameRows(with_numbers(self.frame, identities)) if identities and self.height else self
+        return AddedFrame(with_numbers(self.frame, identities)) if identities and self.height else self
 
 
-NO_ROWS: Final = FrameRows(pl.DataFrame())
+NO_ROWS: Final = AddedFrame(pl.DataFrame())
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ class StoredPart:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StoredRows:
+class AddedFiles:
     """Rows in files."""
 
     location: Location
@@ -283,7 +283,7 @@ class StoredRows:
             yield with_numbers(rows, self.identities, first) if self.identities else rows
             first += part.rows
 
-    def pieces(self, columns: Sequence[str], *, size_bytes: int) -> list[StoredRows]:  # noqa: ARG002 - as stored
+    def pieces(self, columns: Sequence[str], *, size_bytes: int) -> list[AddedFiles]:  # noqa: ARG002 - as stored
         """Split the rows for workers. Each piece has all columns of a file."""
         ends = accumulate((part.rows for part in self.parts), initial=self.first_row)
         return [
@@ -291,13 +291,13 @@ class StoredRows:
             for part, first in zip(self.parts, ends, strict=False)
         ]
 
-    def numbered(self, identities: tuple[Identity, ...]) -> StoredRows:
+    def numbered(self, identities: tuple[Identity, ...]) -> AddedFiles:
         """Return the rows with numbers in identity columns."""
         return replace(self, identities=identities)
 
 
 # Rows with the columns and types of the table. Picklable.
-AddedRows: TypeAlias = FrameRows | StoredRows
+AddedRows: TypeAlias = AddedFrame | AddedFiles
 
 
 def store_rows(store: Store, rows: pl.DataFrame, *, operation: str) -> str:

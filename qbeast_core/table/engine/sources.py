@@ -38,7 +38,7 @@ from qbeast_core.table.data.frames import (
 )
 from qbeast_core.table.data.scan import FileScan
 from qbeast_core.table.engine.engine import FileTarget, RowShape, Source, guess_row_bytes
-from qbeast_core.table.engine.row_change import NO_ROWS, AddedRows, MovedRows, RowChange, RowFunction
+from qbeast_core.table.engine.row_change import NO_ROWS, AddedRows, MoveChange, RowChange, RowFunction
 from qbeast_core.table.read.planner import Planner, file_at, scan_of_rows
 from qbeast_core.table.read.tasks import RowFilter, read_scans
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -307,7 +307,7 @@ class FilesSource:
 
     def by_change(self) -> Iterator[tuple[RowFunction | None, I64Array]]:
         """Yield the files to read, grouped by the change of their rows."""
-        paths, change, moved = self.snapshot.data_paths, self.change, list[MovedRows]()
+        paths, change, moved = self.snapshot.data_paths, self.change, list[MoveChange]()
         files = [file for file in self.files.tolist() if file not in self.changed]
 
         def function(file: int) -> RowFunction | None:
@@ -315,7 +315,7 @@ class FilesSource:
             if found is None or change is None or file not in self.only:
                 return found
             if not moved or moved[0].change is not found:  # the last one only: it may hold rows
-                moved[:] = [MovedRows(found, self.snapshot.copied_schema, change.replaced)]
+                moved[:] = [MoveChange(found, self.snapshot.copied_schema, change.replaced)]
             return moved[0]
 
         # Lazy: the change of a file may load rows, which are freed with it.
@@ -347,7 +347,7 @@ class FilesSource:
 
     def columns_of(self, change: RowFunction | None, names: Sequence[str]) -> list[str]:
         """Return the columns to read for rows with these columns: a change needs the others too."""
-        if isinstance(change, MovedRows):
+        if isinstance(change, MoveChange):
             return change.read
         return list(names if change is None else self.empty.columns)
 

@@ -119,7 +119,7 @@ def identity(batch: PlacedBatch) -> PlacedBatch:
     return batch
 
 
-class SpilledRows:
+class SpilledSource:
     """Rows in the order of a source, see `qbeast_core.table.engine.engine.Source`."""
 
     def __init__(self, folder: SpillFolder, path: str, empty: pl.DataFrame) -> None:
@@ -133,7 +133,7 @@ class SpilledRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LoadedRows:
+class LoadedRange:
     """Rows loaded from a temporary file."""
 
     table: Any
@@ -141,12 +141,12 @@ class LoadedRows:
     schema: pl.Schema
 
     @staticmethod
-    def joined(tables: list[Any], schema: pl.Schema) -> LoadedRows:
+    def joined(tables: list[Any], schema: pl.Schema) -> LoadedRange:
         """Join tables whose last column is the sort keys. Empties the list, to free memory."""
         table = pa.concat_tables(tables)
         tables.clear()
         place = len(schema)
-        return LoadedRows(table.remove_column(place), _numbers(table.column(place)), schema)
+        return LoadedRange(table.remove_column(place), _numbers(table.column(place)), schema)
 
     def take(self, places: I64Array, names: Sequence[str]) -> pl.DataFrame:
         """Return the rows at these places. Copies one column at a time."""
@@ -168,7 +168,7 @@ class SpilledRange:
     # Approximate size of the rows in memory.
     size_bytes: int
 
-    def loads(self, *, size_bytes: int | None = None) -> Iterator[LoadedRows]:
+    def loads(self, *, size_bytes: int | None = None) -> Iterator[LoadedRange]:
         """Yield the rows in the order of the file, in parts of about `size_bytes`, by default in one part."""
         tables: list[Any] = []
         part_bytes = 0
@@ -176,10 +176,10 @@ class SpilledRange:
             tables.append(table)
             part_bytes += table.nbytes
             if size_bytes is not None and part_bytes >= size_bytes:
-                yield LoadedRows.joined(tables, self.schema)
+                yield LoadedRange.joined(tables, self.schema)
                 part_bytes = 0
         if tables:
-            yield LoadedRows.joined(tables, self.schema)
+            yield LoadedRange.joined(tables, self.schema)
 
     def batches(self, *, size_bytes: int) -> Iterator[PlacedBatch]:
         """Yield the rows as frames of about `size_bytes`."""
@@ -198,14 +198,14 @@ class SpilledRange:
 
 def spool(
     batches: Iterable[pl.DataFrame], empty: pl.DataFrame, folder: SpillFolder, report: Callable[[int], None]
-) -> SpilledRows:
+) -> SpilledSource:
     """Write the rows of a one-shot source to a file that can be read again."""
     path = folder.new_path()
     with SpillWriter(folder, path, report, _SMALL) as writer:
         writer.write(_table(empty))
         for batch in batches:
             writer.write(_table(batch))
-    return SpilledRows(folder, path, empty)
+    return SpilledSource(folder, path, empty)
 
 
 def sampled(
@@ -425,20 +425,20 @@ class Spill:
         ]
 
 
-def spilled_rows(
+def spill_rows(
     stream: Source, target: FileTarget, spill: Spill, progress: ProgressCallback | None, *, row_bytes: float
 ) -> Rows:
     """Return the rows of a source, to be moved through temporary files."""
     texts = sum(map(has_any_width, target.shape.schema.dtypes()))
     spilled_row_bytes = row_bytes + _OFFSET_BYTES * texts + _KEY_BYTES
     max_rows = max(int(spill.budget.load_bytes * _FILLED / spilled_row_bytes), sizing().min_part_rows)
-    workers = _Threads(stream, target, spill, progress, row_bytes)
-    return DistributedRows(workers, target, progress, row_bytes=row_bytes, max_file_rows=max_rows)
+    passes = _ThreadPasses(stream, target, spill, progress, row_bytes)
+    return DistributedRows(passes, target, progress, row_bytes=row_bytes, max_file_rows=max_rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Threads:
-    """Threads of this process; see `qbeast_core.table.engine.distributed.Workers`."""
+class _ThreadPasses:
+    """Threads of this process; see `qbeast_core.table.engine.distributed.Passes`."""
 
     stream: Source
     target: FileTarget
@@ -498,7 +498,7 @@ class _Threads:
         return written
 
     def _scatter(self, task: PlaceTask, written: list[PlacedFile]) -> tuple[_Files, list[SpilledRange]]:
-        is_spooled = isinstance(self.stream, SpilledRows)  # the rows are on disk already: compress the copy
+        is_spooled = isinstance(self.stream, SpilledSource)  # the rows are on disk already: compress the copy
         sample: list[bytes] = []
         budget = self.spill.budget
         batches = self.stream.batches(None, size_bytes=budget.batch_bytes)

@@ -17,7 +17,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.plan.nodes import Unknown, named_columns
-from qbeast_core.plan.predicate import parse_rest
+from qbeast_core.plan.predicate import parse_complement
 from qbeast_core.plan.select import RowCount, Selection, apart, count_rows, draw, match
 from qbeast_core.plan.weights import (
     ALL_WEIGHTS,
@@ -407,11 +407,11 @@ class Reading:
             return None
         if question.aggregates.counts_keys:
             return None
-        rest = parse_rest(condition, self.planner.snapshot.schema)
-        if isinstance(rest, Unknown):
+        complement = parse_complement(condition, self.planner.snapshot.schema)
+        if isinstance(complement, Unknown):
             return None
         selection = self._kept.selection
-        leaves = match(selection.table, rest).within(ALL_WEIGHTS)
+        leaves = match(selection.table, complement).within(ALL_WEIGHTS)
         return count_rows(selection, leaves, files=~self.unplaced, hidden=self.planner.hidden_rows)
 
     def _counted_rows(self, count: RowCount, window: Window) -> int | None:

@@ -181,10 +181,10 @@ class _Rounds:
         all_rows = self.reading.between(0.0, 1.0, by_key=False)
         if not self.sampled:
             return all_rows
-        rest = self.reading.between(self.fraction, 1.0, by_key=False)
-        if rest is None or all_rows is None:
-            return rest
-        return rest if rest.bytes_opened < all_rows.bytes_opened else all_rows
+        remaining = self.reading.between(self.fraction, 1.0, by_key=False)
+        if remaining is None or all_rows is None:
+            return remaining
+        return remaining if remaining.bytes_opened < all_rows.bytes_opened else all_rows
 
     def read_to(self, end: float) -> None:
         """Read the rows up to a fraction, or fewer if `max_bytes` requires it."""

@@ -131,11 +131,11 @@ def _rewrite_all(
     return outcome, len(replaced.adds)
 
 
-def _widening_conflict(planned: Snapshot, newest: Snapshot) -> str | None:
+def _widening_conflict(base: Snapshot, newest: Snapshot) -> str | None:
     """Return why the new files conflict with the newest version, or None."""
-    if newest.schema_json != planned.schema_json:
+    if newest.schema_json != base.schema_json:
         return "another writer changed the schema"
-    new = newest.files.filter(~pl.col("path").is_in(planned.files["path"].implode())).height
+    new = newest.files.filter(~pl.col("path").is_in(base.files["path"].implode())).height
     return f"another writer added {new} file(s) with the schema from before the change" if new else None
 
 
@@ -354,9 +354,9 @@ def _publish(
     return result_of(outcome, [name])
 
 
-def _conflict(planned: Snapshot, newest: Snapshot) -> str | None:
+def _conflict(base: Snapshot, newest: Snapshot) -> str | None:
     """Return why the change has to be checked again: the column may be indexed or constrained by now."""
-    same = planned.metadata == newest.metadata and planned.protocol == newest.protocol
+    same = base.metadata == newest.metadata and base.protocol == newest.protocol
     return None if same else "another writer changed the columns or the settings of the table"
 
 

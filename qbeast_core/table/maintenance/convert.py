@@ -118,14 +118,14 @@ def _convert(
         intent = WriteIntent(mode="metadata", brings="settings")
     metadata = indexed_metadata(plain, schema, specs, options, uri=uri, rows=rows)
     version = -1 if table is None else table.version
-    planned = _result(metadata, version, sizes, rows, dry_run=options.dry_run)
+    result = _result(metadata, version, sizes, rows, dry_run=options.dry_run)
     if options.dry_run:
-        return planned
+        return result
     columns = {"columnsToIndex": ",".join(column_texts(options.columns or ()))}
     info = {**options.commit_metadata, "operationParameters": columns}
     intent = replace(intent, metadata=metadata, operation="CONVERT", commit_info=info)
     outcome = commit(store, table, intent, storage_options=location.storage_options)
-    return replace(planned, version=outcome.version, committed=True)
+    return replace(result, version=outcome.version, committed=True)
 
 
 def _new_metadata(schema: pl.Schema, partitions: tuple[str, ...]) -> Metadata:

@@ -127,7 +127,7 @@ def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:
         fields = cast("pa.Schema", columns)
         return types_of(dict(zip(fields.names, fields.types, strict=True)))
     try:
-        return pl.DataFrame(schema={name: type_of(given) for name, given in columns.items()}).schema
+        return pl.DataFrame(schema={name: type_of(dtype) for name, dtype in columns.items()}).schema
     except (pl.exceptions.PolarsError, pa.ArrowException, AttributeError, TypeError, ValueError):
         invalid_argument("columns", _TYPES, value=columns)
 

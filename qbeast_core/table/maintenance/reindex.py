@@ -192,9 +192,9 @@ def _committed(
     return outcome.snapshot or refresh(snapshot), outcome
 
 
-def _conflict(planned: Snapshot, newest: Snapshot) -> str | None:
+def _conflict(base: Snapshot, newest: Snapshot) -> str | None:
     """Return why another writer's version conflicts with a new revision, or None."""
-    same = newest.config.latest == planned.config.latest
+    same = newest.config.latest == base.config.latest
     return None if same else "another writer began a revision"
 
 

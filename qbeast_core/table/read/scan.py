@@ -15,7 +15,7 @@ from polars.io.plugins import register_io_source
 from qbeast_core.errors import EmptySampleWarning, InvalidInputError, check_whole_number, invalid_argument
 from qbeast_core.plan.bounds import trusted_counts
 from qbeast_core.plan.nodes import Nothing, named_columns
-from qbeast_core.plan.predicate import parse_rest
+from qbeast_core.plan.predicate import parse_complement
 from qbeast_core.plan.select import RowCount, count_rows, match
 from qbeast_core.plan.weights import ALL_WEIGHTS, Sample, fraction_below, fractions_of, sample_to_weights
 from qbeast_core.support.frames import own_column
@@ -243,7 +243,9 @@ def max_rows(planner: Planner, plan: ScanPlan) -> int | None:
 def _log_count(planner: Planner, plan: ScanPlan) -> RowCount | None:
     keeps = plan.selection
     # Pages that hold no row of the opposite of the filter match completely: they are counted without a read.
-    opposite = Nothing() if plan.predicate is None else parse_rest(plan.predicate, planner.snapshot.schema)
+    opposite = (
+        Nothing() if plan.predicate is None else parse_complement(plan.predicate, planner.snapshot.schema)
+    )
     leaves = match(keeps.table, opposite).within(ALL_WEIGHTS)
     return count_rows(keeps, leaves, files=np.ones_like(keeps.opened), hidden=planner.hidden_rows)
 

@@ -250,10 +250,10 @@ def order_of(
     shuffle: int | None, epoch: int, rank: int, world_size: int, resume: State | None
 ) -> Order | None:
     """Return the order of a read. None: it is not shuffled."""
-    given = {"epoch": epoch, "rank": rank, "world_size": world_size != 1, "resume": resume is not None}
+    options = {"epoch": epoch, "rank": rank, "world_size": world_size != 1, "resume": resume is not None}
     if shuffle is None:
-        if any(given.values()):
-            raise _only_shuffled([name for name, value in given.items() if value])
+        if any(options.values()):
+            raise _only_shuffled([name for name, value in options.items() if value])
         return None
     return Order.checked(shuffle, epoch, rank, world_size)
 
@@ -331,8 +331,8 @@ class ShuffledRead:
 
     def place_of(self, state: State) -> tuple[int, int]:
         """Return the round and the row of a state. Raise unless it is of this read."""
-        given = cast("object", state)  # callers without a type checker may pass its JSON
-        values = state if isinstance(given, Mapping) else {}
+        untyped = cast("object", state)  # callers without a type checker may pass its JSON
+        values = state if isinstance(untyped, Mapping) else {}
         number, row, spills = (values.get(name) for name in ("round", "row", "spills"))
         if (
             not (isinstance(number, int) and isinstance(row, int) and isinstance(spills, bool))
@@ -567,8 +567,8 @@ def _batches_from(
 
 
 def _only_shuffled(names: list[str]) -> InvalidInputError:
-    given = ", ".join(f"`{name}`" for name in names)
-    msg = f"{given} is for shuffled batches: add shuffle=0, or another seed"
+    named = ", ".join(f"`{name}`" for name in names)
+    msg = f"{named} is for shuffled batches: add shuffle=0, or another seed"
     return InvalidInputError(msg, argument="shuffle")
 
 

@@ -57,7 +57,7 @@ from qbeast_core.table.write.options import (
     sampling_key,
     with_sampling_key,
 )
-from qbeast_core.table.write.planned_table import prepare, rows_intent
+from qbeast_core.table.write.prepare import prepare, rows_intent
 from qbeast_core.tree.fit import IndexWish, default_cube_size
 
 _DEFAULT: Final[BlocksDialect] = "documented"
@@ -139,22 +139,26 @@ def begin_write(location: Location, empty: pl.DataFrame, options: WriteOptions) 
     if snapshot is not None:
         _refuse_drawn(snapshot, empty.columns)
         options = _without_index_of_table(snapshot, options)
-    planned = prepare(to_frame(empty), snapshot, options)
+    prepared = prepare(to_frame(empty), snapshot, options)
     # The rows that replace others go to the space and the tree of these.
     state = Index(snapshot) if snapshot is not None and options.columns is None else None
     current = None if state is None or options.schema_mode == "overwrite" else state.newest
     task = AppendTask(
-        target=planned.target(location, options),
+        target=prepared.target(location, options),
         version=-1 if snapshot is None else snapshot.version,
-        indexed=tuple(planned.wish.names),
+        indexed=tuple(prepared.wish.names),
         revision=current,
         tree=None if state is None or current is None else state.tree(current),
     )
     if appends:
         return task
     options = replace(options, storage_options=None)  # the target has them
-    planned_table = planned.metadata, planned.schema, planned.wish
-    return replace(task, begins=_NewTable(*planned_table, options, location.uri, waits=current is None))
+    return replace(
+        task,
+        begins=_NewTable(
+            prepared.metadata, prepared.schema, prepared.wish, options, location.uri, waits=current is None
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,8 +188,8 @@ def _without_index_of_table(snapshot: Snapshot, options: WriteOptions) -> WriteO
     stays = options.mode == "append"
     size = None if latest is None else latest.desired_cube_size
     listed = config.column_specs or (() if latest is None else latest.column_specs)
-    given = () if options.columns is None else resolve_specs(options.columns, None)
-    same_columns = options.columns is None or _agree(given, listed)
+    specs = () if options.columns is None else resolve_specs(options.columns, None)
+    same_columns = options.columns is None or _agree(specs, listed)
     same_size = options.cube_size in (None, size)
     if same_columns and same_size and (stays or options.column_stats is None):
         return replace(options, columns=None, cube_size=None, column_stats=None)
@@ -198,12 +202,12 @@ def _without_index_of_table(snapshot: Snapshot, options: WriteOptions) -> WriteO
     return options if options.columns is not None else replace(options, columns=list(listed))
 
 
-def _agree(given: Sequence[ColumnSpec], listed: Sequence[str]) -> bool:
+def _agree(specs: Sequence[ColumnSpec], listed: Sequence[str]) -> bool:
     """Return whether columns are those of a table; a kind that is left to the writer agrees with any."""
     own = [parse_column_spec(text) for text in listed]
-    return [spec.name for spec in given] == [spec.name for spec in own] and all(
+    return [spec.name for spec in specs] == [spec.name for spec in own] and all(
         "auto" in (spec.kind, kept.kind) or spec.kind == kept.kind
-        for spec, kept in zip(given, own, strict=True)
+        for spec, kept in zip(specs, own, strict=True)
     )
 
 

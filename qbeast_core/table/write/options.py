@@ -474,16 +474,16 @@ def parse_column_stats(
     >>> parse_column_stats('{"a_min": 0, "a_max": 9}', pl.Schema({"a": pl.Int64()}), ["a"])
     {'a': ColumnBounds(lowest=0, highest=9, quantiles=None)}
     """
-    given = _as_mapping(stats)
+    values = _as_mapping(stats)
     keys = {f"{name}{suffix}" for name in indexed for suffix in _SUFFIXES}
-    unknown = sorted(set(given) - keys)
+    unknown = sorted(set(values) - keys)
     if unknown:
         msg = (
             f"`column_stats` names {unknown}, which belong to no indexed column. Keys are one of "
             f"{list(indexed)} followed by _min, _max or _quantiles.{did_you_mean(unknown, sorted(keys))}"
         )
         raise InvalidInputError(msg, argument="column_stats", value=unknown, known=sorted(keys))
-    bounds_of = {name: _bounds(name, schema[name], given) for name in indexed}
+    bounds_of = {name: _bounds(name, schema[name], values) for name in indexed}
     return {name: bounds for name, bounds in bounds_of.items() if bounds != ColumnBounds()}
 
 
@@ -525,13 +525,13 @@ def _as_mapping(stats: ColumnStats | None) -> Mapping[str, Any]:
     return parsed
 
 
-def _bounds(name: str, dtype: pl.DataType, given: Mapping[str, Any]) -> ColumnBounds:
-    ends = (given.get(f"{name}_min"), given.get(f"{name}_max"))
+def _bounds(name: str, dtype: pl.DataType, stats: Mapping[str, Any]) -> ColumnBounds:
+    ends = (stats.get(f"{name}_min"), stats.get(f"{name}_max"))
     lowest, highest = (None if end is None else _in_format_unit(name, dtype, [end])[0] for end in ends)
     if lowest is not None and highest is not None and lowest > highest:  # type: ignore[operator] # one column, one type
         msg = f"column_stats: {name}_min {lowest!r} lies above {name}_max {highest!r}"
         raise InvalidInputError(msg, argument="column_stats")
-    quantiles = given.get(f"{name}_quantiles")
+    quantiles = stats.get(f"{name}_quantiles")
     if quantiles is None:
         return ColumnBounds(lowest, highest)
     listed = [] if isinstance(quantiles, str) or not isinstance(quantiles, Iterable) else list(quantiles)

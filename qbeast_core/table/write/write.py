@@ -23,7 +23,7 @@ from qbeast_core.support.sizing import sizing
 from qbeast_core.table.commit import CommitOutcome, publish
 from qbeast_core.table.data.files import delete_data_files
 from qbeast_core.table.data.rules import drawn_for, with_numbers
-from qbeast_core.table.engine.engine import Engine, FileTarget, PlannedRows, Rows, Source
+from qbeast_core.table.engine.engine import Engine, FileTarget, Rows, Source, WritePlan
 from qbeast_core.table.engine.files import rows_of
 from qbeast_core.table.engine.local import MEMORY
 from qbeast_core.table.engine.sources import FrameSource, OneShotSource, required_columns
@@ -40,7 +40,7 @@ from qbeast_core.table.index.counts import (
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
 from qbeast_core.table.snapshot.snapshot import Snapshot, warn_of_added_columns
 from qbeast_core.table.write.options import WriteOptions, check_options, find_target_once_created, is_applied
-from qbeast_core.table.write.planned_table import PlannedTable, prepare, rows_intent
+from qbeast_core.table.write.prepare import PreparedTable, prepare, rows_intent
 from qbeast_core.tree.keys import CLUSTERED
 
 # Number of pages of a table of which filters open a third or more, whatever the index.
@@ -48,10 +48,10 @@ _FEW_PAGES: Final = 4
 
 
 def _hint_of_first_write(
-    planned: PlannedTable, chosen: ChosenRevision, rows: int, design_effect: float | None
+    prepared: PreparedTable, chosen: ChosenRevision, rows: int, design_effect: float | None
 ) -> str | None:
     """Return what to know about the index of a new table. None: all is well, or a warning was given."""
-    if not rows or planned.wish.dialect != "documented" or planned.metadata.partition_columns:
+    if not rows or prepared.wish.dialect != "documented" or prepared.metadata.partition_columns:
         return None
     pages = -(-rows // sizing().min_page_rows)
     if pages <= _FEW_PAGES:
@@ -114,23 +114,23 @@ def _write(
     uri = location.uri
     required = required_columns(source)
     source, drawn, reserved = with_numbers_of_table(source, target, options)
-    planned = prepare(source.empty, target, options, required=required)
-    files = planned.target(location, options)
+    prepared = prepare(source.empty, target, options, required=required)
+    files = prepared.target(location, options)
     refuse_unsafe_locking(uri, location.storage_options)
     rows = engine.open(source, files, options.progress)
-    chosen = _choose(planned, rows, uri)
+    chosen = _choose(prepared, rows, uri)
     revision = None if chosen is None else chosen.revision
-    state = None if chosen is None or chosen.is_new else planned.state
+    state = None if chosen is None or chosen.is_new else prepared.state
     plan = rows.plan(revision, None if state is None or revision is None else state.tree(revision))
     if chosen is not None:
         LOG.debug("plans %d rows for %s: %d files", chosen.rows, uri, plan.file_count)
     stays = target if options.mode == "append" else None
     if options.dry_run:
-        return _with_hint(_planned(target, stays, plan, chosen, rows), target, planned, chosen)
+        return _with_hint(_dry_result(target, stays, plan, chosen, rows), target, prepared, chosen)
     adds = _written(plan, files, options)
     count = rows_of(adds)
-    planned = _with_marks(planned, (drawn, reserved), count)
-    intent = _intent(target, planned, options, adds, rows=count)
+    prepared = _with_marks(prepared, (drawn, reserved), count)
+    intent = _intent(target, prepared, options, adds, rows=count)
     intent = replace(intent, revision=revision, new_revision=chosen is not None and chosen.is_new)
     outcome = publish(files.store, target, intent, storage_options=files.location.storage_options)
     report(options.progress, Progress("done", len(adds), len(adds), count))
@@ -139,7 +139,7 @@ def _write(
     if chosen is None:
         return replace(_done(WriteResult.of(None, rows=count), adds, outcome), staged_files=0)
     if stays is not None:
-        warn_of_added_columns(stays, planned.schema)
+        warn_of_added_columns(stays, prepared.schema)
     if outcome.snapshot is not None:
         warn_if_small(stays, outcome.snapshot)
     before, counts = with_write(_others(stays, outcome, adds), keys_of_write(adds, plan.design_effect))
@@ -149,20 +149,20 @@ def _write(
         warn_if_one_key(chosen.revision, count, own)
     result = WriteResult.of(revision, rows=count, design_effect=counts.design_effect)
     result = _done(replace(result, new_revision=chosen.is_new), adds, outcome)
-    return _with_hint(result, target, planned, chosen)
+    return _with_hint(result, target, prepared, chosen)
 
 
-def _choose(planned: PlannedTable, rows: Rows, uri: str) -> ChosenRevision | None:
+def _choose(prepared: PreparedTable, rows: Rows, uri: str) -> ChosenRevision | None:
     """Return the revision for the rows. None: the table has no index."""
-    if not planned.has_index:
+    if not prepared.has_index:
         return None
-    summary_of = partial(rows.summary, cube_size=planned.cube_size)
-    return choose_revision(planned.wish, summary_of, planned.state, uri=uri, now_ms=now_ms())
+    summary_of = partial(rows.summary, cube_size=prepared.cube_size)
+    return choose_revision(prepared.wish, summary_of, prepared.state, uri=uri, now_ms=now_ms())
 
 
 def _intent(
     target: Snapshot | None,
-    planned: PlannedTable,
+    prepared: PreparedTable,
     options: WriteOptions,
     adds: Sequence[AddFile],
     *,
@@ -172,8 +172,8 @@ def _intent(
     mode: WriteMode = "create" if target is None else "overwrite" if options.mode == "overwrite" else "append"
     return replace(
         rows_intent(mode, adds, rows, options),
-        metadata=None if target is not None and planned.metadata == target.metadata else planned.metadata,
-        dialect=planned.wish.dialect,
+        metadata=None if target is not None and prepared.metadata == target.metadata else prepared.metadata,
+        dialect=prepared.wish.dialect,
     )
 
 
@@ -193,17 +193,17 @@ def with_numbers_of_table(
     return rows, drawn, count
 
 
-def _with_marks(planned: PlannedTable, numbers: _Numbers, rows: int) -> PlannedTable:
+def _with_marks(prepared: PreparedTable, numbers: _Numbers, rows: int) -> PreparedTable:
     """Return the table after identity columns drew numbers, as many as there are rows if no count is known."""
     drawn, reserved = numbers
     if not drawn:
-        return planned
+        return prepared
     count = rows if reserved is None else reserved
-    schema = with_high_water_marks(planned.metadata.schema_string, drawn, count)
-    return replace(planned, metadata=planned.metadata.model_copy(update={"schema_string": schema}))
+    schema = with_high_water_marks(prepared.metadata.schema_string, drawn, count)
+    return replace(prepared, metadata=prepared.metadata.model_copy(update={"schema_string": schema}))
 
 
-def _written(plan: PlannedRows, files: FileTarget, options: WriteOptions) -> list[AddFile]:
+def _written(plan: WritePlan, files: FileTarget, options: WriteOptions) -> list[AddFile]:
     """Write all files; if that fails, delete the written ones as far as the store allows."""
     adds: list[AddFile] = []
     try:
@@ -225,9 +225,9 @@ def _others(stays: Snapshot | None, outcome: CommitOutcome, adds: Sequence[AddFi
     return count_keys(newest.files.filter(~pl.col("path").is_in([add.path for add in adds])))
 
 
-def _done(planned: WriteResult, adds: Sequence[AddFile], outcome: CommitOutcome) -> WriteResult:
+def _done(result: WriteResult, adds: Sequence[AddFile], outcome: CommitOutcome) -> WriteResult:
     return replace(
-        planned,
+        result,
         version=outcome.version,
         committed=True,
         files=len(adds),
@@ -235,25 +235,25 @@ def _done(planned: WriteResult, adds: Sequence[AddFile], outcome: CommitOutcome)
         cubes=len(
             {(*add.partition_values.values(), block.cube) for add in adds for block in add.blocks or ()}
         ),
-        revision_id=planned.revision_id if outcome.revision_id is None else outcome.revision_id,
+        revision_id=result.revision_id if outcome.revision_id is None else outcome.revision_id,
         attempts=outcome.attempts,
         staged_files=outcome.staged_files,
     )
 
 
 def _with_hint(
-    result: WriteResult, target: Snapshot | None, planned: PlannedTable, chosen: ChosenRevision | None
+    result: WriteResult, target: Snapshot | None, prepared: PreparedTable, chosen: ChosenRevision | None
 ) -> WriteResult:
     """Add the hint of the write that makes a table."""
     if target is not None or chosen is None:
         return result
-    return replace(result, hint=_hint_of_first_write(planned, chosen, result.rows, result.design_effect))
+    return replace(result, hint=_hint_of_first_write(prepared, chosen, result.rows, result.design_effect))
 
 
-def _planned(
+def _dry_result(
     target: Snapshot | None,
     stays: Snapshot | None,
-    plan: PlannedRows,
+    plan: WritePlan,
     chosen: ChosenRevision | None,
     rows: Rows,
 ) -> WriteResult:

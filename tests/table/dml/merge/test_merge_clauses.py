@@ -198,7 +198,7 @@ def test_source_rows_load_once_per_file(tmp_path: Path) -> None:
     rules = MergeRules(
         schema_json="",
         schema=rows.schema,
-        given=rows.schema,
+        named_schema=rows.schema,
         clauses=clauses,
         conditions=clauses.conditions(rows.schema, source.schema),
         updates=Assignments(values, frozenset(), "update"),

@@ -59,7 +59,7 @@ from qbeast_core.tree.fit import IndexWish
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedTable:
+class PreparedTable:
     """The table after the write."""
 
     # Metadata of the table, without a new revision.
@@ -106,7 +106,7 @@ class PlannedTable:
 
 def prepare(
     frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions, *, required: Collection[str] = ()
-) -> PlannedTable:
+) -> PreparedTable:
     """Return the table after a write of rows with these columns. In a new schema, `required` ones allow no nulls."""
     appending = target is not None and options.mode == "append"
     state = Index(target) if target is not None and appending else None
@@ -114,8 +114,8 @@ def prepare(
     dialect = _dialect(options, target)
     _refuse_dialect(target, options, dialect)
     sample_column = _sample_column(frame, target, options, dialect)
-    given = frame.columns
-    rules = _rules_of_rows(target, options, given)
+    present = frame.columns
+    rules = _rules_of_rows(target, options, present)
     frame = _with_computed(without_values(frame, sample_column), target, rules)
     frame, schema_json = _fitted(frame, target, options, required)
     if target is not None and appending and latest is not None:
@@ -146,8 +146,8 @@ def prepare(
     refuse_collations(sorted(new_names), columns.collated)
     wish = IndexWish(specs, size, dialect, bounds, columns.rehashed, sample_by)
     if target is not None and options.schema_mode == "overwrite":
-        rules = rules_of(metadata, target.protocol, frame.schema, path=target.uri, given=given)
-    return PlannedTable(metadata, columns, frame.schema, wish, state, rules, clustered_by)
+        rules = rules_of(metadata, target.protocol, frame.schema, path=target.uri, present=present)
+    return PreparedTable(metadata, columns, frame.schema, wish, state, rules, clustered_by)
 
 
 def _with_spark_entries(metadata: Metadata, specs: Sequence[ColumnSpec], size: int | None) -> Metadata:
@@ -201,11 +201,11 @@ def rows_intent(
     )
 
 
-def _rules_of_rows(target: Snapshot | None, options: WriteOptions, given: Sequence[str]) -> RowRules | None:
+def _rules_of_rows(target: Snapshot | None, options: WriteOptions, present: Sequence[str]) -> RowRules | None:
     """Return the rules of the table for rows with these columns. None: it has none, or gets a new schema."""
     if target is None or options.schema_mode == "overwrite":
         return None
-    return rules_of(target.metadata, target.protocol, target.schema, path=target.uri, given=given)
+    return rules_of(target.metadata, target.protocol, target.schema, path=target.uri, present=present)
 
 
 def _with_computed(frame: pl.DataFrame, target: Snapshot | None, rules: RowRules | None) -> pl.DataFrame:
@@ -240,14 +240,14 @@ def _specs(
 
 def _refuse_index_options(options: WriteOptions, sample_column: str | None) -> None:
     """Raise if options of a write need an index, and the table has none."""
-    given = {
+    requested = {
         "sample_column": sample_column,
         "cube_size": options.cube_size,
         "column_stats": options.column_stats,
         "sample_by": options.sample_by or None,
         "dialect": None if options.dialect == "documented" else options.dialect,
     }
-    for name, value in given.items():
+    for name, value in requested.items():
         if value is not None:
             msg = f"`{name}` needs an index, and the table has none (columns=[]). Pass columns to index."
             raise InvalidInputError(msg, argument=name, value=value)
