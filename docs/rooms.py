@@ -19,7 +19,7 @@ ABOVE = [
         ("b", "qbeast_core.cli", "the command qbeast"),
     ],
     [
-        ("b", "qbeast · qbeast_core.api · api_admin", "public names, signatures, documentation"),
+        ("b", "qbeast · qbeast_core.api", "public names, signatures, documentation"),
         ("b", "qbeast_carbondata", "tables of CarbonData: files as Arrow, imports"),
     ],
 ]
@@ -41,10 +41,7 @@ ROOMS = {
     "data": "rows in files; no log",
 }
 BELOW = [
-    [
-        ("b", "estimate", "intervals and rules (pure)"),
-        ("b", "progress", "callbacks and bars"),
-    ],
+    [("b", "sampling", "sums of samples, intervals and their checks (pure)")],
     [
         ("b", "plan · sql", "reads and SQL texts (pure)"),
         ("b", "log", "the Delta log as values (pure)"),
@@ -54,7 +51,7 @@ BELOW = [
     [("b", "space", "hashes, weights, coordinates, cubes (pure NumPy)")],
     [
         ("b", "spec · errors", "the format as frozen values; one tree of errors"),
-        ("b", "runtime", "clock, ids, steps"),
+        ("b", "support", "texts, joins, the process"),
     ],
 ]
 FONT = 'font-family="system-ui, sans-serif" font-size="13"'
@@ -92,7 +89,7 @@ def rooms_svg() -> str:
 
 
 def floors() -> list[list[str]]:
-    """Return the rooms of the table from the top down, as import-linter is told of them."""
+    """Return the rooms of the table from the top down, as the contracts of import-linter list them."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (table,) = [item for item in contracts if item.get("containers") == ["qbeast_core.table"]]
     return [floor.split(" | ") for floor in table["layers"]]

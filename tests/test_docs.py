@@ -212,6 +212,16 @@ def test_architecture_names_modules_that_exist() -> None:
     assert not {name for name in missing if not (ROOT / name).exists()}
 
 
+def test_architecture_lists_each_module_once() -> None:
+    modules_of: Callable[[str], list[Path]] = runpy.run_path(str(ROOT / "docs" / "included.py"))["modules_of"]
+    listed = modules_of((ROOT / "docs" / "architecture.md").read_text())
+    packages = ("qbeast_carbondata", "qbeast_core", "qbeast_spark_bridge")
+    modules = [
+        path for name in packages for path in (ROOT / name).rglob("*.py") if path.name != "__init__.py"
+    ]
+    assert sorted(listed) == sorted(modules)
+
+
 def test_switcher_lists_existing_versions(tmp_path: Path) -> None:
     for name in ("0.9.0", "0.10.0", "1.0.0", "_static"):
         (tmp_path / name).mkdir()

@@ -541,8 +541,8 @@ def misfits(
     }
     first = _first_misfits(texts, {name: types[name] for name in dated}, date_format)
     formatted = dated - first.keys()
-    rest = {name: dtype for name, dtype in types.items() if name not in formatted}
-    unfit = _first_misfits(texts, rest, None)
+    unformatted = {name: dtype for name, dtype in types.items() if name not in formatted}
+    unfit = _first_misfits(texts, unformatted, None)
     return {name: first.get(name, value) for name, value in unfit.items()}, formatted
 
 

@@ -11,13 +11,13 @@ from benchmarks.journeys import ROWS, Journey, counted, journeys
 
 # Modules, kinds of records, and steps that are done again.
 MOST = {
-    "write_table, new": (96, 63, 8),
-    "write_table, append": (95, 58, 7),
-    "read_table": (38, 11, 0),
-    "delete": (117, 80, 5),
-    "update": (127, 101, 10),
-    "merge": (120, 86, 4),
-    "optimize": (105, 76, 6),
+    "write_table, new": (52, 63, 8),
+    "write_table, append": (55, 58, 7),
+    "read_table": (33, 11, 0),
+    "delete": (68, 80, 5),
+    "update": (74, 101, 10),
+    "merge": (70, 86, 4),
+    "optimize": (62, 76, 6),
 }
 
 
