@@ -467,7 +467,8 @@ ALLOWED: dict[str, str] = {
         tree.grid._MIN_THREADED_CHUNKS""",
     "steps of a loop over bytes or rows, with the same result": """
         carbondata.pages.texts._WINDOW io.footer._GUESS table.snapshot.log_files._HEAD
-        spark_bridge.worker.read_task._BATCH_ROWS spark_bridge.engine.workers._MAX_BATCH_BYTES""",
+        spark_bridge.worker.read_task._BATCH_ROWS spark_bridge.worker.tasks.BUFFER_BYTES
+        spark_bridge.engine.workers._MAX_BATCH_BYTES""",
 }
 
 
