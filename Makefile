@@ -11,7 +11,7 @@ JDK     := $(shell command -v java >/dev/null 2>&1 || test -x "$$JAVA_HOME/bin/j
 # Older versions of PySpark that `make sweep` runs in addition to the newest: first and last patches, and one that
 # misread files that others read.
 SPARKS  := 3.5.0 3.5.3 3.5 4.0.0 4.0
-# The newest PySpark for which Spark's own Delta exists (tests/interop/session.py).
+# The newest PySpark for which Spark's own Delta exists (tests/foreign/delta/session.py).
 DELTA   := 4.2
 # Real object store servers: `make sweep` uses them if Go and Node are installed.
 GO_STORES   := github.com/versity/versitygw/cmd/versitygw@v1.8.0
@@ -83,7 +83,7 @@ spark: $(VENV)/.dev ## run the tests of Spark, on a classic session
 older-sparks: $(VENV)/.dev $(VENV)/.jdk $(SPARKS:%=$(VENV)/pyspark-%/.done) # for `make sweep`
 
 delta-jars: $(VENV)/.dev $(VENV)/.jdk $(VENV)/pyspark-$(DELTA)/.done # for `make sweep`; needs Maven Central
-	PYTHONPATH=$(VENV)/pyspark-$(DELTA) $(BIN)/python -m tests.interop.session
+	PYTHONPATH=$(VENV)/pyspark-$(DELTA) $(BIN)/python -m tests.foreign.delta.session
 
 readers: $(VENV)/readers/.done # for `make sweep`
 
@@ -92,7 +92,7 @@ torch: $(VENV)/torch/.done # for `make sweep`: 5 GB, as PyPI has PyTorch for Lin
 floors: $(VENV)-floors/.done # for `make sweep`
 
 pytest-floors: $(VENV)-floors/.done # run the tests without Spark on the lowest versions; for `make sweep`
-	$(VENV)-floors/bin/python -m pytest -q -n $(WORKERS) --dist worksteal --no-budget --ignore=tests/spark --ignore=tests/interop
+	$(VENV)-floors/bin/python -m pytest -q -n $(WORKERS) --dist worksteal --no-budget --ignore=tests/spark --ignore=tests/foreign/delta
 
 stores: $(VENV)/stores/.done # S3 and Azure servers for `make sweep`, if Go and Node are installed
 

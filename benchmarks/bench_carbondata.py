@@ -29,8 +29,8 @@ import pyarrow.parquet as pq
 import qbeast
 from benchmarks.report import Figure, table
 from qbeast_core.io.thrift import ThriftStruct, read_struct
-from tests.carbondata.collection import table_path
-from tests.carbondata.thrift_writer import written
+from tests.foreign.carbondata.collection import table_path
+from tests.foreign.carbondata.thrift_writer import written
 
 COPIES = 12
 ROUNDS = 9

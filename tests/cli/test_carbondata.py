@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import qbeast
-from tests.carbondata.collection import expected, table_path
 from tests.cli.running import run, run_error, run_json
+from tests.foreign.carbondata.collection import expected, table_path
 
 ORDERS = table_path("tx230_partitioned")
 

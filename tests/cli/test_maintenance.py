@@ -12,8 +12,8 @@ from polars.testing import assert_frame_equal
 import qbeast
 from qbeast_core.table.inspect.history import history_frame
 from tests.cli.running import ROWS, run, run_error, run_json
-from tests.golden.appends import copy_of
-from tests.golden.collection import find
+from tests.format.appends import copy_of
+from tests.format.collection import find
 from tests.helpers.damage import size, spoil
 
 

@@ -19,7 +19,7 @@ from tests.helpers.invariants import check_invariants
 from tests.helpers.others import rows_of_others
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows, sampled
-from tests.table.rules.tables import IDENTITY, ruled
+from tests.write.rules.tables import IDENTITY, ruled
 
 __all__ = ["SCENARIOS", "Scenario", "check"]
 

@@ -16,8 +16,8 @@ import qbeast
 from qbeast_core.io.location import open_store
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.by_tasks import begin_append, publish_parts
-from tests.golden.appends import copy_of
-from tests.golden.collection import find
+from tests.format.appends import copy_of
+from tests.format.collection import find
 from tests.helpers.change_feed import enable_feed
 from tests.helpers.damage import spoil, tags
 from tests.helpers.handmade_log import replay, write_log

@@ -22,7 +22,7 @@ PAGES = [
     ROOT / "README.md",
     *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path.parent.name != "notebooks"),
 ]
-"""All pages but those that a build makes of notebooks, which tests/system/test_notebooks.py runs."""
+"""All pages but those that a build makes of notebooks, which tests/project/test_notebooks.py runs."""
 DATA = "/data"
 """Folder of files for Spark in pages; tests replace it by their own folder."""
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives
 import qbeast
 import qbeast_spark_bridge as bridge
 from qbeast_carbondata.files.open_file import V3File
-from tests.carbondata.collection import IMPORTED, in_order, table_path
+from tests.foreign.carbondata.collection import IMPORTED, in_order, table_path
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ import pytest
 import qbeast
 import qbeast_spark_bridge as bridge
 from qbeast_spark_bridge.tables import SparkTable
-from tests.carbondata.collection import table_path
+from tests.foreign.carbondata.collection import table_path
 from tests.helpers.snippets import PAGES, ROOT, blocks, blocks_without_spark
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from hypothesis import Phase, given, settings
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from tests.golden.appends import assert_sound_after, copy_of, rows_of
-from tests.golden.collection import Golden, each
+from tests.format.appends import assert_sound_after, copy_of, rows_of
+from tests.format.collection import Golden, each
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.races import landing_first

@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_spark_bridge import read_table
-from tests.golden.collection import Golden, each, open_golden
+from tests.format.collection import Golden, each, open_golden
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import small_files
 from tests.spark.frames import INDEXED, every_type, numbers

@@ -12,8 +12,8 @@ import qbeast
 import qbeast_spark_bridge as bridge
 from tests.helpers.change_races import check_no_orphans
 from tests.spark.frames import to_spark
-from tests.table.rules.tables import high_water_mark
-from tests.table.rules.visits import complete, rows, table
+from tests.write.rules.tables import high_water_mark
+from tests.write.rules.visits import complete, rows, table
 
 if TYPE_CHECKING:
     from pathlib import Path

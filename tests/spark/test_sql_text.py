@@ -16,8 +16,8 @@ from qbeast_spark_bridge import read_table
 from qbeast_spark_bridge.predicates.conditions import parse_where
 from tests.helpers.examples import examples
 from tests.helpers.tables import small_files
-from tests.query.sql.texts import ROWS, conditions
 from tests.spark.frames import INDEXED, every_type, numbers, to_spark
+from tests.sql.texts import ROWS, conditions
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-DELTA = Path(__file__).parents[1] / "golden" / "delta"
+DELTA = Path(__file__).parents[1] / "format" / "delta"
 JSON = ["to_json(v) v", "to_json(array_of_variants[0]) a", "to_json(struct_of_variants.v) s"]
 
 

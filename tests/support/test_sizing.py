@@ -251,15 +251,15 @@ CASES: dict[str, Case] = {
 
 # Fields that other tests change: where they begin to matter, they need Spark, little memory or an object store.
 ELSEWHERE: dict[str, str] = {
-    "min_file_rows": "tests/table/write",
-    "small_file_rows": "tests/table/rewrite",
-    "max_value_bytes": "tests/table/data",
+    "min_file_rows": "tests/write",
+    "small_file_rows": "tests/maintain/optimize",
+    "max_value_bytes": "tests/write/data",
     "max_counted_files": "tests/tree",
     "task_bytes": "tests/spark",
-    "min_part_rows": "tests/table/engine",
-    "small_object_bytes": "tests/table/read",
-    "max_copied_log_bytes": "tests/table/snapshot",
-    "kept_trial_rows": "tests/table/advise",
+    "min_part_rows": "tests/write/engine",
+    "small_object_bytes": "tests/read",
+    "max_copied_log_bytes": "tests/read/snapshot",
+    "kept_trial_rows": "tests/maintain/advise",
     "quiet_s": "tests/system",
     "inferred_rows": "tests/cli",
     "text_group_rows": "tests/cli",

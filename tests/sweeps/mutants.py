@@ -207,7 +207,7 @@ def record_coverage(tree: Path, database: Path, options: argparse.Namespace) -> 
         command += ["--cov-context=test", "--cov-report=", f"--cov-config={settings}"]
         command += [f"--cov={package}" for package in PACKAGES]
         command += ["-n", str(options.workers), "--dist=worksteal"]
-        tests = options.paths or ["--ignore=tests/spark", "--ignore=tests/interop"]
+        tests = options.paths or ["--ignore=tests/spark", "--ignore=tests/foreign/delta"]
         subprocess.run([*command, *tests], cwd=tree, env=_environment(tree), check=False)
         cases = list(ET.parse(report).iter("testcase"))  # noqa: S314 -- made by pytest
     with closing(sqlite3.connect(database)) as connection, connection:
