@@ -1,4 +1,4 @@
-"""Every engine passes every scenario; Spark runs the same in tests/spark/test_contract.py."""
+"""Every engine passes every scenario; Spark runs the same in tests/spark/change/test_contract.py."""
 
 from __future__ import annotations
 

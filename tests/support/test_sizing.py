@@ -260,7 +260,7 @@ ELSEWHERE: dict[str, str] = {
     "small_object_bytes": "tests/read",
     "max_copied_log_bytes": "tests/read/snapshot",
     "kept_trial_rows": "tests/maintain/advise",
-    "quiet_s": "tests/system",
+    "quiet_s": "tests/write",
     "inferred_rows": "tests/cli",
     "text_group_rows": "tests/cli",
     "copied_bytes": "tests/cli",

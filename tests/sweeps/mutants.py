@@ -34,6 +34,20 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("pyspark_qbeast", "qbeast", "qbeast_carbondata", "qbeast_core", "qbeast_spark_bridge")
 MAX_MODULES = 60  # those that are imported most
 MAX_TESTS = 400
+# Tests of rooms of the table that have another name.
+FOLDERS = {
+    "advise": "maintain/advise",
+    "check": "maintain/check",
+    "data": "write/data",
+    "dml": "change",
+    "engine": "write/engine",
+    "index": "maintain/index",
+    "inspect": "maintain/inspect",
+    "maintenance": "maintain",
+    "rewrite": "maintain/optimize",
+    "snapshot": "read/snapshot",
+    "table": "read",
+}
 NOT_COPIED = (".git", ".venv*", "__pycache__", ".*_cache", ".cache", ".hypothesis", "build", "*-output")
 TEXTS = {
     "operator": "+ -> -,- -> +,* -> +,/ -> *,// -> *,% -> *,** -> *,<< -> >>,>> -> <<,& -> |,| -> &,^ -> &",
@@ -263,6 +277,8 @@ class Tests:
     def _mirror(self, file: str) -> list[str]:
         package, *parts = Path(file).parent.parts
         parts = parts if package == "qbeast_core" else ["spark"] if "spark" in package else []
+        if parts[:1] == ["table"]:
+            parts = FOLDERS.get(parts[-1], parts[-1]).split("/")
         while parts and not Path(self._tree, "tests", *parts).is_dir():
             parts.pop()
         paths = [Path("tests", *parts)] if parts else sorted((self._tree / "tests").glob("test_*.py"))

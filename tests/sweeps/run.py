@@ -1,7 +1,8 @@
 """Run the shards that have not run for longest, and record each: `make sweep N=2`, `SHARD=9`, `SEED=...`.
 
-A shard is a table of `shards.toml`. The record of shard 9 is `shard-09.json`. Sweeps draw from a new seed each time,
-which is printed and recorded; the same commit, shard and seed draw the same examples.
+A shard is a table of `shards.toml`. A round is one run of every shard: `round-03.json` holds the records of the third.
+Sweeps draw from a new seed each time, which is printed and recorded; the same commit, shard and seed draw the same
+examples.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 HERE = Path(__file__).parent
@@ -26,31 +28,27 @@ ROOT = HERE.parents[1]
 
 
 @dataclass(frozen=True)
-class Shard:
+class Run:
     """Tests that run together.
 
     Attributes
     ----------
-    number, name : int, str
-        Its key and its name in `shards.toml`.
     needs : tuple of str
-        Targets of make that download or install. If one fails, the shard is skipped.
+        Targets of make that download or install. If one fails, the run is skipped, which the record lists.
     targets : tuple of str
         Targets of make that are tests themselves, each counted as one.
     tests : tuple of str
         Arguments of pytest: patterns of paths, and options.
-    environments : tuple of mapping
-        pytest runs once for each, with these variables.
+    environment : mapping
+        Variables of pytest.
     workers : int
         Processes of pytest; 0 runs the tests in pytest's own.
     """
 
-    number: int
-    name: str
     needs: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
-    environments: tuple[Mapping[str, str], ...] = ({},)
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
     workers: int = 2
 
     def arguments(self) -> list[str]:
@@ -59,14 +57,21 @@ class Shard:
         options = [text for text in self.tests if text.startswith("-")]
         return [*options, *(str(path.relative_to(ROOT)) for path in paths)]
 
-    @property
-    def record(self) -> Path:
-        return HERE / f"shard-{self.number:02}.json"
+
+@dataclass(frozen=True)
+class Shard:
+    """The runs of one record, by their number and name in `shards.toml`."""
+
+    number: int
+    name: str
+    runs: tuple[Run, ...]
 
     @property
     def date(self) -> str:
         """The time of the last record, empty without one."""
-        return json.loads(self.record.read_text())["date"] if self.record.exists() else ""
+        return max(
+            (found[str(self.number)]["date"] for found in rounds() if str(self.number) in found), default=""
+        )
 
 
 @dataclass
@@ -82,6 +87,7 @@ class Record:
     failed: int = 0
     skipped: int = 0
     failures: list[str] = field(default_factory=list)
+    unavailable: list[str] = field(default_factory=list)
 
 
 def main() -> int:
@@ -106,10 +112,29 @@ def main() -> int:
 
 def load_shards() -> dict[int, Shard]:
     tables = tomllib.loads((HERE / "shards.toml").read_text())
-    return {
-        int(number): Shard(int(number), **{key: _frozen(value) for key, value in table.items()})
-        for number, table in tables.items()
-    }
+    return {int(number): Shard(int(number), table["name"], _runs(table)) for number, table in tables.items()}
+
+
+def _runs(table: Mapping[str, Any]) -> tuple[Run, ...]:
+    return tuple(
+        Run(**{key: tuple(value) if isinstance(value, list) else value for key, value in run.items()})
+        for run in table["runs"]
+    )
+
+
+def rounds(folder: Path = HERE) -> list[dict[str, dict[str, Any]]]:
+    """Return the records of each round by shard, the oldest round first."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("round-*.json"))]
+
+
+def add_record(number: int, record: Record, shards: int, folder: Path = HERE) -> None:
+    """Add a record to the round that is not complete, or to a new one."""
+    found = rounds(folder)
+    if not found or len(found[-1]) >= shards:
+        found.append({})
+    found[-1][str(number)] = asdict(record)
+    text = json.dumps(dict(sorted(found[-1].items(), key=lambda item: int(item[0]))), indent=1)
+    (folder / f"round-{len(found):02}.json").write_text(text + "\n")
 
 
 def stalest(shards: Mapping[int, Shard]) -> list[Shard]:
@@ -121,20 +146,20 @@ def run(shard: Shard, seed: int) -> bool:
     """Run a shard and write its record; return whether nothing failed."""
     label = f"sweep {shard.number} ({shard.name})"
     print(f"{label}: seed {seed}", flush=True)
-    for target in shard.needs:
-        if _make(target):
-            print(f"{label}: SKIPPED, because `make {target}` failed; nothing was recorded", flush=True)
-            return True
     start_s = time.monotonic()
-    record = Record(
-        f"{shard.number} {shard.name}", _commit(), datetime.now(UTC).isoformat(timespec="seconds"), seed
-    )
-    for target in shard.targets:
-        _count(record, target, failed=_make(target) != 0)
-    for environment in shard.environments if shard.tests else ():
-        _run_tests(shard, environment, seed, record)
+    record = Record(shard.name, _commit(), datetime.now(UTC).isoformat(timespec="seconds"), seed)
+    for one in shard.runs:
+        lacking = [target for target in one.needs if _make(target)]
+        if lacking:
+            print(f"{label}: SKIPPED a run, because `make {lacking[0]}` failed", flush=True)
+            record.unavailable.append(lacking[0])
+            continue
+        for target in one.targets:
+            _count(record, target, failed=_make(target) != 0)
+        if one.tests:
+            _run_tests(one, seed, record)
     record.seconds = round(time.monotonic() - start_s)
-    shard.record.write_text(json.dumps(asdict(record), indent=1) + "\n")
+    add_record(shard.number, record, len(load_shards()))
     counts = f"{record.passed} passed, {record.failed} failed, {record.skipped} skipped in {record.seconds} s"
     if not record.failed:
         print(f"{label}: {counts}", flush=True)
@@ -144,14 +169,14 @@ def run(shard: Shard, seed: int) -> bool:
     return False
 
 
-def _run_tests(shard: Shard, environment: Mapping[str, str], seed: int, record: Record) -> None:
+def _run_tests(run: Run, seed: int, record: Record) -> None:
     """Run pytest and add its report, which lists tests that a killed worker did not finish as errors."""
     pytest = [sys.executable, "-m", "pytest", "-q", "--sweep", f"--hypothesis-seed={seed}"]
-    workers = ["-n", str(shard.workers), "--dist", "worksteal"] if shard.workers else []
+    workers = ["-n", str(run.workers), "--dist", "worksteal"] if run.workers else []
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [*pytest, *workers, f"--junitxml={report}", *shard.arguments()]
-        status = subprocess.run(command, cwd=ROOT, env=os.environ | environment, check=False).returncode
+        command = [*pytest, *workers, f"--junitxml={report}", *run.arguments()]
+        status = subprocess.run(command, cwd=ROOT, env=os.environ | run.environment, check=False).returncode
         cases = list(ET.parse(report).iter("testcase")) if report.exists() else []  # noqa: S314 -- made by pytest
     kinds = [{child.tag for child in case} for case in cases]
     record.skipped += sum("skipped" in kind for kind in kinds)
@@ -178,10 +203,6 @@ def _commit() -> str:
     commit = subprocess.check_output(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, text=True).strip()
     others = ["git", "diff", "--quiet", "HEAD", "--", ".", ":!tests/sweeps"]
     return commit + "+" * subprocess.run(others, cwd=ROOT, check=False).returncode
-
-
-def _frozen(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Tasks that fail leave nothing of the change data feed; tests/spark/test_contract.py reads what others write."""
+"""Tasks that fail leave nothing of the change data feed; tests/spark/change/test_contract.py reads others."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_closed_session_is_reported_as_lost(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
 ) -> None:
     if not request.config.getoption("--connect"):
-        pytest.skip("sessions of one process end together: tests/spark/test_failures.py")
+        pytest.skip("sessions of one process end together: tests/spark/change/test_failures.py")
     written(tmp_path / "t")
     session: Any = spark.newSession()
     session.client.release_session()
