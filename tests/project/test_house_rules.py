@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
@@ -25,6 +26,12 @@ TABLE = ROOT / "qbeast_core" / "table"
 MAX_FUNCTION_LINES = 40
 EXPORTING = ["qbeast", "qbeast_spark_bridge", "pyspark_qbeast"]
 WHOLE = {"qbeast_core/table/table.py"}  # one public class: its length is docstrings
+
+MAX_PATCHES = 97
+PATCHING = re.compile(
+    r"(patch|monkeypatch|before|context)\w*\.setattr$|patch\.(object|multiple)$|(^|\.)patch$"
+)
+SEAMS = re.compile(r"\.(LocalStore|RemoteStore|sizing)$")  # what tests may replace
 
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 BY_NAME = (
@@ -125,6 +132,32 @@ def test_modules_have_docstrings() -> None:
     assert not [file.name for file in map(_file, MODULES) if not DOCSTRING.match(file.text)], (
         "say in one line what the file is about"
     )
+
+
+def test_tests_patch_few_internals() -> None:
+    """Tests that patch functions break when these move: count requests at the store, or calls of an engine."""
+    found = [f"{path.relative_to(ROOT)}:{line}" for path in TESTS for line in _patched(path)]
+    assert len(found) <= MAX_PATCHES, found
+
+
+def _patched(path: Path) -> Iterator[int]:
+    """Yield the lines that replace a name of our packages, except of stores and engines."""
+    file = _file(path)
+    if "setattr" not in file.text and "patch" not in file.text:
+        return
+    for node in ast.walk(ast.parse(file.text)):
+        if not isinstance(node, ast.Call) or not node.args or not PATCHING.search(ast.unparse(node.func)):
+            continue
+        owner = ast.unparse(node.args[0])
+        root, _, attribute = owner.strip("'\"").partition(".")
+        place = file.imports.get(root, root) + ("." + attribute if attribute else "")
+        is_ours = place.startswith("qbeast") or (owner.isidentifier() and root not in file.imports)
+        if (
+            is_ours
+            and not SEAMS.search(place)
+            and not re.search(rf"^import {root}$", file.text, re.MULTILINE)
+        ):
+            yield node.lineno
 
 
 def test_columns_of_expressions_are_listed_once() -> None:
