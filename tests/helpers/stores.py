@@ -42,18 +42,17 @@ def located_files() -> Generator[list[str]]:
 
 
 @contextmanager
-def failing_puts(fails: Callable[[str, int], bool], error: Exception) -> Generator[None]:
-    """Raise an error instead of a put, for the path of a file and the number of files put before."""
-    with put_files() as paths:
-        put = LocalStore.put
+def failing_puts(fails: Callable[[str], bool], error: Exception) -> Generator[None]:
+    """Raise an error instead of putting files with certain paths."""
+    put = LocalStore.put
 
-        def put_or_raise(store: LocalStore, path: str, data: Any) -> None:
-            if fails(path, len(paths)):
-                raise error
-            put(store, path, data)
+    def put_or_raise(store: LocalStore, path: str, data: Any) -> None:
+        if fails(path):
+            raise error
+        put(store, path, data)
 
-        with mock.patch.object(LocalStore, "put", put_or_raise):
-            yield
+    with mock.patch.object(LocalStore, "put", put_or_raise):
+        yield
 
 
 class SpilledFile(io.FileIO):

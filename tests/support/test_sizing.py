@@ -255,7 +255,7 @@ CASES: dict[str, Case] = {
 }
 
 
-# Fields that other tests change: where they begin to matter, they need Spark, little memory or an object store. `small_budget` changes some.
+# Fields that other tests change: where they begin to matter, they need Spark, little memory or an object store.
 ELSEWHERE: dict[str, str] = {
     "min_file_rows": "tests/write",
     "small_file_rows": "tests/maintain/optimize",

@@ -18,10 +18,10 @@ import qbeast
 from qbeast_core.log import rebase
 from qbeast_core.table.data import files as data_files
 from qbeast_core.table.engine import engine as target
-from qbeast_core.table.rewrite import replace as publish
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from tests.foreign.carbondata.collection import table_path
 from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.races import landing_first
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, sampled, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
@@ -300,20 +300,12 @@ CHANGES: dict[str, tuple[Callable[[qbeast.Table], object], pl.DataFrame]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_column_that_loses_a_race_is_added_again(
-    tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_column_that_loses_a_race_is_added_again(tmp_path: Path, change: str) -> None:
     qbeast.write_table(ROWS, tmp_path, INDEXED)
-    table, publishing, others = qbeast.open_table(tmp_path), publish.publish, [CHANGES[change][0]]
-
-    def late(*args: Any, **options: Any) -> Any:
-        if others:
-            others.pop()(qbeast.open_table(tmp_path))
-        return publishing(*args, **options)
-
-    monkeypatch.setattr(publish, "publish", late)
-    table.add_sample_column()
-    check_samples(table, CHANGES[change][1])
+    table, (other, expected) = qbeast.open_table(tmp_path), CHANGES[change]
+    with landing_first(lambda: other(qbeast.open_table(tmp_path))):
+        table.add_sample_column()
+    check_samples(table, expected)
 
 
 REFUSED: dict[str, tuple[Callable[[qbeast.Table], object], str, str | None]] = {
