@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+from qbeast_core.errors import StorageError
 from qbeast_core.io.remote import RemoteStore
 from qbeast_core.io.store import LocalStore
 
-__all__ = ["before_commits", "landing_first"]
+__all__ = ["before_commits", "landing_first", "silent_commits"]
 
 _VERSION = re.compile(r"_delta_log/\d{20}\.json")
 
@@ -50,4 +51,28 @@ def landing_first(other: Callable[[], Any], *, times: int = 1) -> Generator[None
                 inside = False
 
     with before_commits(land):
+        yield
+
+
+@contextmanager
+def silent_commits() -> Generator[None]:
+    """Let a local store fail after it put a version, and whenever that version is read."""
+    put, get, versions = LocalStore.put_if_absent, LocalStore.get, set[str]()
+    silence = StorageError("the store does not answer", path="_delta_log")
+
+    def put_in_silence(store: LocalStore, path: str, data: Any) -> None:
+        put(store, path, data)
+        if _VERSION.fullmatch(path):
+            versions.add(path)
+            raise silence
+
+    def get_answered(store: LocalStore, path: str) -> bytes:
+        if path in versions:
+            raise silence
+        return get(store, path)
+
+    with (
+        mock.patch.object(LocalStore, "put_if_absent", put_in_silence),
+        mock.patch.object(LocalStore, "get", get_answered),
+    ):
         yield

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-import pyarrow as pa
-
 from qbeast_core.io.store import LocalStore
 
 __all__ = ["SpilledFile", "failing_puts", "located_files", "put_files", "watched_spills"]
@@ -76,5 +74,5 @@ def watched_spills(written: Callable[[SpilledFile], None]) -> Generator[None]:
         del buffer_size
         return SpilledFile(path, written)
 
-    with mock.patch.object(pa, "output_stream", opened):
+    with mock.patch("pyarrow.output_stream", opened):
         yield

@@ -303,7 +303,7 @@ def empty_azure(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
 @pytest.fixture
 def azure() -> Iterator[str]:
     server = make_server("127.0.0.1", 0, empty_azure, threaded=True)
-    thread = Thread(target=server.serve_forever)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()

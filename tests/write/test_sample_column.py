@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.log import rebase
-from qbeast_core.table.data import files as data_files
-from qbeast_core.table.engine import engine as target
-from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from tests.foreign.carbondata.collection import table_path
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.races import landing_first
@@ -161,13 +157,15 @@ def test_delete_and_optimize_keep_the_values(table: qbeast.Table) -> None:
 
 
 def write_as_before(rows: pl.DataFrame, path: str) -> None:
-    """Append like versions of qbeast before the sample column: it is like any other."""
-    with ExitStack() as before:
-        for module in (target, data_files):
-            before.enter_context(mock.patch.object(module, "sample_column_of", return_value=None))
-        before.enter_context(mock.patch.object(rebase, "has_sample_column", return_value=False))
-        before.enter_context(mock.patch.object(Snapshot, "sample_column", None))
-        qbeast.write_table(rows, path, mode="append")
+    """Append like versions of qbeast before the sample column, for which the property has no meaning."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copytree(path, Path(folder) / "t")
+        for commit in copy.glob("_delta_log/*.json"):
+            commit.write_text(commit.read_text().replace(SAMPLE_COLUMN, "qbeast.unknown"))
+        qbeast.write_table(rows, copy, mode="append")
+        for commit in copy.glob("_delta_log/*.json"):
+            commit.write_text(commit.read_text().replace("qbeast.unknown", SAMPLE_COLUMN))
+        shutil.copytree(copy, path, dirs_exist_ok=True)
 
 
 def write_as_others(rows: pl.DataFrame, path: str) -> None:
