@@ -6,7 +6,6 @@ import logging
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -14,7 +13,7 @@ import pytest
 import qbeast
 from qbeast_core.support.process import LOG
 from qbeast_core.support.text import HIDDEN
-from qbeast_core.table import commit as commits
+from tests.helpers.races import landing_first
 
 ROWS = pl.DataFrame({"id": range(2000), "x": range(2000)})
 
@@ -49,21 +48,11 @@ def test_reads_plans_and_commits_are_logged(path: Path, caplog: pytest.LogCaptur
     )
 
 
-def test_lost_race_is_logged(
-    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lost_race_is_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "qbeast")
-    put, lost = commits.put_commit, list[int]()
-
-    def lose(store: Any, version: int, body: bytes, txn_id: str) -> Any:
-        if not lost:
-            lost.append(version)
-            monkeypatch.setattr(commits, "put_commit", put)
-            qbeast.write_table(ROWS.with_columns(pl.col("id") + 2000), path, mode="append")
-        return put(store, version, body, txn_id)
-
-    monkeypatch.setattr(commits, "put_commit", lose)
-    qbeast.write_table(ROWS.with_columns(pl.col("id") + 4000), path, mode="append")
+    first, second = (ROWS.with_columns(pl.col("id") + start) for start in (2000, 4000))
+    with landing_first(lambda: qbeast.write_table(first, path, mode="append")):
+        qbeast.write_table(second, path, mode="append")
     assert any("version 1" in text and "was not written" in text for _, text in messages(caplog))
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
@@ -24,9 +25,9 @@ from qbeast import read_table, scan_table, write_table
 from qbeast_core.io.store import LocalStore
 from qbeast_core.support import process
 from qbeast_core.support.text import HIDDEN
-from qbeast_core.table.rewrite import optimize as optimize_module
 from tests.helpers.small_files import resized
 from tests.helpers.snippets import ROOT
+from tests.helpers.stores import failing_puts
 
 ROWS = pl.DataFrame(
     {
@@ -315,29 +316,26 @@ def test_enough_invalid_inputs_are_tested() -> None:
     assert len(CASES) >= 110
 
 
-def test_error_after_commits_says_table_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_after_commits_says_table_changed(tmp_path: Path) -> None:
     for number, size in enumerate((100, 50, 100)):  # each other size of cubes begins a revision
         rows = ROWS.with_columns(pl.col("id") + number * ROWS.height)
         write_table(rows, tmp_path / "t", ["id"], mode="append", cube_size=size)
-    table, tries = qbeast.open_table(tmp_path / "t"), []
-    choose, full = optimize_module.choose_files, qbeast.StorageError("full.", path="t")
+    table, full = qbeast.open_table(tmp_path / "t"), qbeast.StorageError("full.", path="t")
+    second = tmp_path / "t" / "_delta_log" / f"{table.version + 1:020}.json"
 
-    def second_fails(*values: Any, **options: Any) -> Any:
-        tries.append(values)
-        if len(tries) > 1:
-            raise full
-        return choose(*values, **options)
+    def fails(_: str) -> bool:
+        return second.exists()
 
-    monkeypatch.setattr(optimize_module, "choose_files", second_fails)
-    with resized(small_file_rows=0), pytest.raises(qbeast.StorageError) as caught:
-        table.optimize(revision="all", full=True)  # otherwise the first commit joins all files
+    sizes = {"small_file_rows": 0}  # otherwise the first commit joins all files
+    with resized(**sizes), failing_puts(fails, full), pytest.raises(qbeast.StorageError) as caught:
+        table.optimize(revision="all", full=True)
     assert caught.value.changed is True
     message = "full. Nothing more was changed. Versions that the call committed before stay."
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value) == message  # noqa: S301
     assert pickle.loads(pickle.dumps(caught.value)).changed is True  # noqa: S301 -- made a moment ago
     full.changed = False
-    with resized(small_file_rows=0), pytest.raises(qbeast.StorageError) as caught:
-        table.optimize(revision="all", full=True)  # otherwise the first commit joins all files
+    with resized(**sizes), failing_puts(fails, full), pytest.raises(qbeast.StorageError) as caught:
+        table.optimize(revision="all", full=True)
     assert caught.value.changed is False  # the first commit failed already
 
 
@@ -359,12 +357,13 @@ def test_failed_vacuum_reports_unknown_progress(tmp_path: Path, monkeypatch: pyt
 
 def test_missing_package_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    monkeypatch.setattr(process, "find_spec", lambda _: None)
     for extra, needs in extras.items():
         for package in (re.split(r"[<>=\[]", need)[0] for need in needs):
+            monkeypatch.setitem(sys.modules, package, None)
             with pytest.raises(qbeast.MissingDependencyError, match=f"pip install {package}") as caught:
                 process.require(package, "this")
             assert caught.value.dependency == package
             assert caught.value.extra in (extra, None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(qbeast.MissingDependencyError, match="qbeast's extra 'plot'"):
         process.require("matplotlib", "drawing")

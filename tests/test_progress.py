@@ -95,7 +95,7 @@ def test_bar_is_drawn_in_a_notebook(path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_missing_library_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setattr("qbeast_core.support.process.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "rich", None)
     with pytest.raises(qbeast.MissingDependencyError, match="rich"):
         qbeast.write_table(ROWS, path, mode="append", progress=True)
     assert qbeast.open_table(path).version == 0

@@ -128,6 +128,16 @@ class Sizing:
     min_part_rows: int = 64
     min_slice_bytes: int = 1 << 14
 
+    # Memory of a call that moves rows: the minimum that it may be given, of the rows of a file for which another writer
+    # is worth it, and the limits of a batch.
+    min_memory_bytes: int = 4 << 20
+    min_load_bytes: int = 24 << 20
+    min_moved_bytes: int = 1 << 17
+    max_moved_bytes: int = 64 << 20
+
+    # Bytes per file of the change data feed.
+    feed_file_bytes: int = 64 << 20
+
     # Seconds without a sign of life, after which files without a log are not a table in creation.
     quiet_s: float = 10.0
 

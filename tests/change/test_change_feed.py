@@ -7,8 +7,6 @@ import os
 import shutil
 from datetime import date
 from pathlib import Path
-from typing import Any
-from unittest import mock
 from urllib.parse import unquote
 
 import numpy as np
@@ -18,7 +16,6 @@ from deltalake import DeltaTable, write_deltalake
 
 import qbeast
 from qbeast_core.table.dml import change as feed
-from qbeast_core.table.dml import tasks as write_feed
 from qbeast_core.table.dml.change import Update
 from qbeast_core.table.engine.local import MemoryEngine
 from qbeast_core.table.rewrite.replace import Replaced
@@ -26,6 +23,8 @@ from tests.helpers.change_feed import change_files, check_feed, enable_feed, fee
 from tests.helpers.change_races import CONDITION, beside
 from tests.helpers.change_races import rows as more_rows
 from tests.helpers.changes import spread, written
+from tests.helpers.small_files import resized
+from tests.helpers.stores import failing_puts, located_files
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, small_files
 
@@ -50,9 +49,9 @@ def path(master: Path, tmp_path: Path) -> Path:
 
 
 def test_dropped_files_alone_need_no_feed(path: Path) -> None:
-    with mock.patch.object(write_feed, "read_scans") as reads:
+    with located_files() as files:
         result = qbeast.open_table(path).delete(where=True)
-    assert not reads.called
+    assert [file for file in files if file.endswith(".parquet")] == []
     assert (set(result.plan["action"]), feed_actions(path, result.version)) == ({"drop"}, [])
     check_feed(path, result.version, ROWS, ROWS.clear(), {"delete": ROWS[ROW]})
 
@@ -116,7 +115,7 @@ def test_many_rows_are_split_into_files(tmp_path: Path) -> None:
     rows = pl.DataFrame({ROW: range(3000), "text": ["x" * 1000] * 3000})
     qbeast.write_table(rows, path, columns=[ROW])
     enable_feed(path)
-    with mock.patch.object(feed, "_FILE_BYTES", 1 << 20):
+    with resized(feed_file_bytes=1 << 20):
         result = qbeast.open_table(path).update(f"{ROW} > 0", {"text": "'y'"})
     assert len(feed_actions(path, result.version)) > 2
     after = rows.with_columns(pl.when(pl.col(ROW) > 0).then(pl.lit("y")).otherwise("text").alias("text"))
@@ -170,20 +169,20 @@ def test_feed_hides_rows_of_deletion_vectors(tmp_path: Path) -> None:
 
 def test_failed_feed_leaves_no_file_and_no_version(path: Path) -> None:
     files, version = set(path.rglob("*.parquet")), qbeast.open_table(path).version
-    encode, calls = write_feed.encode_rows, iter(range(2))
+    feed_files = list[str]()
 
-    def failing(*args: Any, **options: Any) -> Any:
-        if next(calls, None) is None:
-            msg = "no space"
-            raise OSError(msg)
-        return encode(*args, **options)
+    def is_third(name: str) -> bool:
+        if name.startswith("_change_data/"):
+            feed_files.append(name)
+        return len(feed_files) > 2
 
     with (
-        mock.patch.object(feed, "_FILE_BYTES", 1000),
-        mock.patch.object(write_feed, "encode_rows", failing),
+        resized(feed_file_bytes=1000),
+        failing_puts(is_third, OSError("no space")),
         pytest.raises(OSError, match="no space"),
     ):
         qbeast.open_table(path).update(f"{ROW} < 95", {"f": "1.0"})
+    assert len(feed_files) > 2
     assert set(path.rglob("*.parquet")) == files
     assert_same_rows(qbeast.read_table(path), ROWS)
     assert DeltaTable(path).version() == version

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table import commit
+from qbeast_core.io.store import LocalStore
 from tests.helpers.change_feed import check_feed
 from tests.helpers.change_races import beside
 from tests.helpers.examples import examples
@@ -170,7 +170,8 @@ def test_failed_commit_leaves_no_file(tmp_path: Path) -> None:
     path = written(tmp_path / "t")
     before = sorted(path.rglob("*"))
     failure = qbeast.StorageError("the disk is full", path=str(path))
-    with mock.patch.object(commit, "put_commit", side_effect=failure), pytest.raises(qbeast.StorageError):
+    failing = mock.patch.object(LocalStore, "put_if_absent", side_effect=failure)
+    with failing, pytest.raises(qbeast.StorageError, match="the disk is full"):
         qbeast.write_table(NEW, path, mode="overwrite", where=WHERE)
     assert sorted(path.rglob("*")) == before
 

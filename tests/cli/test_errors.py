@@ -19,10 +19,10 @@ from click.testing import CliRunner
 
 import qbeast
 from qbeast_core import errors
-from qbeast_core.cli import maintenance as inspect_commands
 from qbeast_core.cli.commands import EXIT_CODES, FAULTS, exit_code_of, option_of
 from qbeast_core.cli.program import _ELSEWHERE, program
 from qbeast_core.errors import QbeastError
+from qbeast_core.io.store import LocalStore
 from tests.cli.running import run, run_error, run_json
 from tests.helpers.snippets import ROOT
 
@@ -267,7 +267,7 @@ def test_every_exception_becomes_an_error_message(
     def fail(*_: Any, **__: Any) -> NoReturn:
         raise error
 
-    monkeypatch.setattr(inspect_commands.check, "callback", fail)
+    monkeypatch.setattr(LocalStore, "list", fail)
     assert words in run_error("check", sales, code=code)
 
 

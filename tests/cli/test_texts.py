@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
@@ -368,9 +369,7 @@ def test_types_are_read_in_reported_steps(tmp_path: Path) -> None:
 
 def test_missing_duckdb_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "rows.csv").write_text("a\n1\n")
-    monkeypatch.setattr(
-        "qbeast_core.support.process.find_spec", lambda name: None if name == "duckdb" else name
-    )
+    monkeypatch.setitem(sys.modules, "duckdb", None)
     line = run_error("write", tmp_path / "rows.csv", tmp_path / "t", "-c", "a", code=11)
     assert "reading CSV and JSON lines needs duckdb" in line
     assert "pip install 'qbeast[cli]'" in line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,7 +11,7 @@ from unittest import mock
 
 from qbeast_core.support import sizing
 
-__all__ = ["NO_BANDS", "TINY", "resized", "small_files"]
+__all__ = ["NO_BANDS", "TINY", "resized", "small_budget", "small_files"]
 
 
 NO_BANDS = 1 << 30
@@ -54,6 +55,15 @@ TINY: dict[str, Any] = {
 def resized(**sizes: Any) -> Iterator[None]:
     """Replace fields of `Sizing` in this process."""
     with mock.patch.object(sizing, "_SIZING", replace(sizing.sizing(), **sizes)):
+        yield
+
+
+@contextmanager
+def small_budget(*, batch_bytes: int, load_bytes: int) -> Iterator[None]:
+    """Give calls little memory: for batches of this size, and for rows of this size in each of two writers."""
+    batches = resized(min_moved_bytes=batch_bytes, max_moved_bytes=batch_bytes)
+    loads = resized(min_memory_bytes=1, min_load_bytes=load_bytes)
+    with batches, loads, mock.patch.dict(os.environ, QBEAST_MEMORY_BYTES=str(32 * load_bytes)):
         yield
 
 

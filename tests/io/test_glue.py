@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,6 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.address import parts_of_name, resolve_location
 from qbeast_core.io.location import Location, address_of, find_table
-from qbeast_core.support import process
 from tests.helpers.glue_service import ENTRIES, GlueService, serving_glue
 
 NAME = "glue://shop.orders"
@@ -116,7 +116,7 @@ def test_name_of_unity_catalog_is_refused(text: str) -> None:
 
 
 def test_name_without_boto3_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(MissingDependencyError, match=r"boto3.*pip install 'qbeast\[glue\]'") as caught:
         Location.of(NAME)
     assert (caught.value.dependency, caught.value.extra) == ("boto3", "glue")

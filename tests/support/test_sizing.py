@@ -116,6 +116,11 @@ def changed(path: Path) -> Step:
     return lambda: matching(qbeast.open_table(path), None)
 
 
+def fed(path: Path) -> Step:
+    created(path, change_feed=True)
+    return lambda: qbeast.open_table(path).update("id < 100", {"value": "0.5"}).rows_updated
+
+
 def joined(_: Path) -> Step:
     """Neighbouring boxes of files; which of them are joined is not an answer."""
     lowest = np.array([[0.0, 0.0], [0.3, 0.0], [0.6, 0.0], [0.8, 0.0]])
@@ -246,6 +251,7 @@ CASES: dict[str, Case] = {
     "part_rows": Case(estimated_of_sample, 1),
     "min_group_rows": Case(estimated_of_sample, 1, (("part_rows", 20),)),
     "min_slice_bytes": Case(spilled, 1 << 30),
+    "feed_file_bytes": Case(fed, 100),
 }
 
 
@@ -257,6 +263,10 @@ ELSEWHERE: dict[str, str] = {
     "max_counted_files": "tests/tree",
     "task_bytes": "tests/spark",
     "min_part_rows": "tests/write/engine",
+    "min_memory_bytes": "tests/write/engine",
+    "min_load_bytes": "tests/helpers",
+    "min_moved_bytes": "tests/write/engine",
+    "max_moved_bytes": "tests/helpers",
     "small_object_bytes": "tests/read",
     "max_copied_log_bytes": "tests/read/snapshot",
     "kept_trial_rows": "tests/maintain/advise",

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -17,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table import commit as commit_module
 from qbeast_core.table.write.by_tasks import begin_append, publish_parts
 from tests.helpers.examples import examples
+from tests.helpers.races import before_commits
 from tests.helpers.scattering import scatter
 from tests.helpers.tables import assert_same_rows, folder, sampled, small_files
 
@@ -99,7 +98,7 @@ class Race:
 
     def run(self) -> None:
         self.landed: list[str] = []
-        with mock.patch.object(commit_module, "put_commit", self.put_late):
+        with before_commits(self.land_waiting):
             self.go()
 
     def go(self) -> None:
@@ -107,13 +106,9 @@ class Race:
         self.take(how, area)
         self.landed.append(how)
 
-    def put_late(self, *args: Any) -> Any:
+    def land_waiting(self) -> None:
         if self.waiting:
             self.go()
-        return put(*args)
-
-
-put = commit_module.put_commit  # the one place where versions are put
 
 
 def begin(path: Path, areas: Sequence[Area], cube_size: int, thinned: str) -> pl.DataFrame:

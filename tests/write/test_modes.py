@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
+from werkzeug.serving import make_server
 
 import qbeast
 from qbeast_core.io.location import Location
-from qbeast_core.table.write import options as target
+from qbeast_core.table.write.options import find_target
 from tests.helpers.invariants import check_invariants
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows, sampled
@@ -289,13 +291,30 @@ def test_versions_are_numbers_dates_times_or_texts(tmp_path: Path) -> None:
     assert qbeast.open_table(tmp_path).restore("0").version == 2
 
 
-def test_empty_azure_path_uses_storage_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(location: Location) -> None:
-        raise qbeast.TableNotFoundError(location.uri, path=location.uri)
+def empty_azure(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+    """Answer like a container of Azure without files."""
+    if "comp=list" not in environ["QUERY_STRING"]:
+        start_response("404 Not Found", [])
+        return []
+    start_response("200 OK", [("Content-Type", "application/xml")])
+    return [b"<EnumerationResults><Blobs></Blobs><NextMarker/></EnumerationResults>"]
 
-    monkeypatch.setattr(target, "newest_snapshot", nothing)
+
+@pytest.fixture
+def azure() -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, empty_azure, threaded=True)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_empty_azure_path_uses_storage_options(azure: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY"):
         monkeypatch.delenv(name, raising=False)
     # Unlike those of S3, such a place cannot be opened without an account.
     options = {"azure_storage_account_name": "someone", "azure_storage_account_key": "a2V5"}
-    assert target.find_target(Location.of("az://container/table", options), "append") is None
+    options |= {"azure_storage_endpoint": azure, "azure_allow_http": "true"}
+    assert find_target(Location.of("az://container/table", options), "append") is None

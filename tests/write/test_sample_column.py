@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.log import rebase
-from qbeast_core.table.data import files as data_files
-from qbeast_core.table.engine import engine as target
-from qbeast_core.table.rewrite import replace as publish
-from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from tests.foreign.carbondata.collection import table_path
 from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.races import landing_first
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, sampled, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
@@ -161,13 +157,15 @@ def test_delete_and_optimize_keep_the_values(table: qbeast.Table) -> None:
 
 
 def write_as_before(rows: pl.DataFrame, path: str) -> None:
-    """Append like versions of qbeast before the sample column: it is like any other."""
-    with ExitStack() as before:
-        for module in (target, data_files):
-            before.enter_context(mock.patch.object(module, "sample_column_of", return_value=None))
-        before.enter_context(mock.patch.object(rebase, "has_sample_column", return_value=False))
-        before.enter_context(mock.patch.object(Snapshot, "sample_column", None))
-        qbeast.write_table(rows, path, mode="append")
+    """Append like versions of qbeast before the sample column, for which the property has no meaning."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copytree(path, Path(folder) / "t")
+        for commit in copy.glob("_delta_log/*.json"):
+            commit.write_text(commit.read_text().replace(SAMPLE_COLUMN, "qbeast.unknown"))
+        qbeast.write_table(rows, copy, mode="append")
+        for commit in copy.glob("_delta_log/*.json"):
+            commit.write_text(commit.read_text().replace("qbeast.unknown", SAMPLE_COLUMN))
+        shutil.copytree(copy, path, dirs_exist_ok=True)
 
 
 def write_as_others(rows: pl.DataFrame, path: str) -> None:
@@ -300,20 +298,12 @@ CHANGES: dict[str, tuple[Callable[[qbeast.Table], object], pl.DataFrame]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_column_that_loses_a_race_is_added_again(
-    tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_column_that_loses_a_race_is_added_again(tmp_path: Path, change: str) -> None:
     qbeast.write_table(ROWS, tmp_path, INDEXED)
-    table, publishing, others = qbeast.open_table(tmp_path), publish.publish, [CHANGES[change][0]]
-
-    def late(*args: Any, **options: Any) -> Any:
-        if others:
-            others.pop()(qbeast.open_table(tmp_path))
-        return publishing(*args, **options)
-
-    monkeypatch.setattr(publish, "publish", late)
-    table.add_sample_column()
-    check_samples(table, CHANGES[change][1])
+    table, (other, expected) = qbeast.open_table(tmp_path), CHANGES[change]
+    with landing_first(lambda: other(qbeast.open_table(tmp_path))):
+        table.add_sample_column()
+    check_samples(table, expected)
 
 
 REFUSED: dict[str, tuple[Callable[[qbeast.Table], object], str, str | None]] = {

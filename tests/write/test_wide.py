@@ -19,19 +19,20 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count how often all columns of a frame are listed; Polars makes the list anew each time."""
     counted: Counter[str] = Counter()
 
-    def count(of: type[Any], name: str) -> None:
-        plain = getattr(of, name)
+    def counting(plain: Any, name: str) -> Any:
         call = plain.fget if isinstance(plain, property) else plain
 
-        def counting(*args: Any, **kwargs: Any) -> Any:
+        def counted_call(*args: Any, **kwargs: Any) -> Any:
             counted[name] += 1
             return call(*args, **kwargs)
 
-        monkeypatch.setattr(of, name, property(counting) if isinstance(plain, property) else counting)
+        return property(counted_call) if isinstance(plain, property) else counted_call
 
     for name in ("schema", "columns", "dtypes"):
-        count(pl.DataFrame, name)
-    count(pl.LazyFrame, "collect_schema")
+        monkeypatch.setattr(pl.DataFrame, name, counting(getattr(pl.DataFrame, name), name))
+    monkeypatch.setattr(
+        pl.LazyFrame, "collect_schema", counting(pl.LazyFrame.collect_schema, "collect_schema")
+    )
     return counted
 
 

@@ -22,6 +22,7 @@ from qbeast_core.table.engine.engine import FileTarget, RowShape
 from qbeast_core.table.engine.files import PlainTask
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.examples import examples
+from tests.helpers.races import landing_first
 from tests.helpers.small_files import resized
 from tests.helpers.strategies import ROW, Case, cases
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, sampled
@@ -170,26 +171,18 @@ def test_overwrite_drops_the_index_and_its_settings(tmp_path: Path) -> None:
 
 
 def test_concurrent_changes_of_the_index_lose_no_row(tmp_path: Path) -> None:
-    from qbeast_core.table import commit as committing  # noqa: PLC0415 - patched
-
     qbeast.write_table(ROWS, tmp_path, columns=[])
-    put, other = committing.put_commit, [lambda: qbeast.open_table(tmp_path).reindex([ROW])]
-
-    def late(*arguments: Any) -> Any:
-        while other:
-            other.pop()()
-        return put(*arguments)
-
     more = ROWS.with_columns(pl.col(ROW) + 1000)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(committing, "put_commit", late)
+    with landing_first(lambda: qbeast.open_table(tmp_path).reindex([ROW])):
         qbeast.write_table(more, tmp_path, mode="append")  # plain files; the table has an index by now
-        table = qbeast.open_table(tmp_path)
-        assert_same_rows(table.read(), pl.concat([ROWS, more]))
-        assert table.indexed_columns == (ROW,)
-        other.append(lambda: qbeast.write_table(ROWS, tmp_path, columns=[], mode="overwrite"))
-        with pytest.raises(qbeast.CommitConflictError, match="has no index now"):
-            qbeast.write_table(more, tmp_path, mode="append", columns=[ROW])
+    table = qbeast.open_table(tmp_path)
+    assert_same_rows(table.read(), pl.concat([ROWS, more]))
+    assert table.indexed_columns == (ROW,)
+    with (
+        landing_first(lambda: qbeast.write_table(ROWS, tmp_path, columns=[], mode="overwrite")),
+        pytest.raises(qbeast.CommitConflictError, match="has no index now"),
+    ):
+        qbeast.write_table(more, tmp_path, mode="append", columns=[ROW])
     check(tmp_path, ROWS)
 
 

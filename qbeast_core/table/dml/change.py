@@ -37,6 +37,7 @@ from qbeast_core.support.process import (
     now_ms,
     report,
 )
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import Condition, Predicate, Value, condition_of, value_of
 from qbeast_core.table.data.files import delete_data_files, delete_files_named
 from qbeast_core.table.data.rules import RowRules, refuse_new_numbers, rules_of
@@ -67,9 +68,8 @@ from qbeast_core.table.snapshot.snapshot import Snapshot, refresh, with_schema
 from qbeast_core.table.write.options import check_txn, is_applied, metadata_of
 
 _AT_ONCE: Final = 2
-_FILE_BYTES: Final = 64 << 20
 _SMALL_FILE_BYTES: Final = 4 << 20
-# Memory of a task, as a multiple of `_FILE_BYTES`: rows as read, before and after, joined and encoded.
+# Memory of a task, as a multiple of the bytes of a file: rows as read, before and after, joined and encoded.
 _HELD: Final = 8
 # Files with few changed rows share a file of the feed.
 _ROWS_PER_TASK: Final = 1 << 20
@@ -122,7 +122,8 @@ def _rewrites_rows(plan: ChangePlan, replaced: Replaced) -> bool:
 def _call(snapshot: Snapshot, plan: ChangePlan, replaced: Replaced, engine: Engine, prefix: str) -> WriteFeed:
     planner = Planner(snapshot)
     scan = plan.matches.scan or planner.plan(None, None)
-    has_room = engine.has_room(_FILE_BYTES * _HELD * _AT_ONCE)
+    file_bytes = sizing().feed_file_bytes
+    has_room = engine.has_room(file_bytes * _HELD * _AT_ONCE)
     return WriteFeed(
         files=planner.files,
         keep=planner.row_filter(scan, list(snapshot.schema)),
@@ -130,7 +131,7 @@ def _call(snapshot: Snapshot, plan: ChangePlan, replaced: Replaced, engine: Engi
         target=FilesSource(snapshot=snapshot, files=plan.replacement.files).target,
         hashed=snapshot.hashed if replaced.revision is None else replaced.revision.hashed,
         prefix=prefix,
-        file_bytes=_FILE_BYTES if has_room else _SMALL_FILE_BYTES,
+        file_bytes=file_bytes if has_room else _SMALL_FILE_BYTES,
     )
 
 

@@ -26,6 +26,7 @@ from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from qbeast_core.support.process import ProgressCallback, now_ms
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.frames import FrameLike, has_any_width, to_frame
 from qbeast_core.table.data.rules import RowRules
 from qbeast_core.table.data.schema import fit_frame
@@ -258,20 +259,14 @@ class CallEngine(Engine, Protocol):
         ...
 
 
-# Minimum budget to move rows.
-MIN_MEMORY_BYTES: Final = 4 << 20
-
 _UNITS: Final = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 
 # Not for rows: code and threads of libraries, and freed memory that allocators keep.
 _OTHER_BYTES: Final = 128 << 20
-_MIN_LOAD_BYTES: Final = 24 << 20  # a third of a file: prefer fewer writers to smaller files
 # Copies of the rows of a file: as read, apart, in order, encoded, and memory that is freed late.
 _COPIES: Final = 8
 _BATCHES: Final = 64
-_MIN_BATCH_BYTES: Final = 1 << 17
-_MAX_BATCH_BYTES: Final = 64 << 20
 _TEXT_BYTES: Final = 24
 _NESTED_BYTES: Final = 64
 _SAMPLE_ROW_BYTES: Final = 1024  # memory per sampled row while a tree is drawn
@@ -295,7 +290,7 @@ class Budget:
     @property
     def writers(self) -> int:
         """Number of files that are written at the same time."""
-        return max(min(self.cores, self.memory_bytes // (_COPIES * _MIN_LOAD_BYTES)), 1)
+        return max(min(self.cores, self.memory_bytes // (_COPIES * sizing().min_load_bytes)), 1)
 
     @property
     def load_bytes(self) -> int:
@@ -305,13 +300,13 @@ class Budget:
     @property
     def batch_bytes(self) -> int:
         """Size of a batch of rows to read, place and spill."""
-        return min(max(self.memory_bytes // _BATCHES, _MIN_BATCH_BYTES), _MAX_BATCH_BYTES)
+        return min(max(self.memory_bytes // _BATCHES, sizing().min_moved_bytes), sizing().max_moved_bytes)
 
     @property
     def sample(self) -> SampleLimits:
         """Limits of the sample that a tree is drawn from."""
         rows = max(self.memory_bytes // _SAMPLE_ROW_BYTES, _MIN_SAMPLE_ROWS)
-        size_bytes = max(self.memory_bytes // 16, _MIN_BATCH_BYTES)
+        size_bytes = max(self.memory_bytes // 16, sizing().min_moved_bytes)
         return SampleLimits(min(rows, domain_limits().rows), min(size_bytes, domain_limits().size_bytes))
 
 

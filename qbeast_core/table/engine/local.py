@@ -30,7 +30,6 @@ from qbeast_core.support.process import (
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.files import CodedRows, FileSettings, write_data_files
 from qbeast_core.table.engine.engine import (
-    MIN_MEMORY_BYTES,
     AnswerT,
     Budget,
     FileTarget,
@@ -201,8 +200,8 @@ def budget_of(resources: Resources) -> Budget:
         size = bytes_of_text(text, argument=_MEMORY_VARIABLE)
     if size is None:
         return Budget.of()
-    if isinstance(size, bool) or not isinstance(size, int) or size < MIN_MEMORY_BYTES:
-        problem = f"must be a whole number of bytes, at least {MIN_MEMORY_BYTES:,} (4 MiB)"
+    if isinstance(size, bool) or not isinstance(size, int) or size < sizing().min_memory_bytes:
+        problem = f"must be a whole number of bytes, at least {sizing().min_memory_bytes:,} (4 MiB)"
         invalid_argument("memory_bytes", problem, value=size)
     return Budget.of(size)
 

@@ -6,7 +6,6 @@ import math
 import tempfile
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -17,10 +16,10 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.table.engine import engine as budget
 from tests.helpers.changes import changes
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants
+from tests.helpers.small_files import resized
 from tests.helpers.sources import KINDS, given_as
 from tests.helpers.strategies import ROW, Case, cases, frames_of, with_key_in_rows
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, sampled, samples, small_files, write
@@ -146,14 +145,13 @@ def check_merge(
     if "update" in options:
         given["update"] = {name: pl.col("source").struct.field(name) for name in options["update"]}
     expected = merged(table.rows, source, on, options)
-    small = budget.Budget(memory_bytes, 2)
     with folder() as path, small_files(), tempfile.TemporaryDirectory() as spilling:
         write(path, table)
         if vectors and table.dialect == "documented":
             enable_vectors(path)
         opened = qbeast.open_table(path)
-        given |= {"resources": resources, "spill_dir": spilling}
-        with mock.patch.object(budget.Budget, "of", return_value=small):
+        given |= {"resources": resources, "spill_dir": spilling, "memory_bytes": 2 * memory_bytes}
+        with resized(min_memory_bytes=1):
             # A plan alone costs less in memory.
             dries = (True, False) if resources is MEMORY else (False,)
             answers = [

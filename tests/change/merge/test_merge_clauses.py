@@ -8,7 +8,6 @@ import uuid
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import polars as pl
 import pytest
@@ -16,12 +15,12 @@ from deltalake import write_deltalake
 
 import qbeast
 from qbeast_core.io.location import Location, open_store
-from qbeast_core.table.dml import merge_rules
 from qbeast_core.table.dml.merge_rules import Clauses, MergedFiles, MergeRules
 from qbeast_core.table.dml.tasks import Assignments
 from qbeast_core.table.engine.row_change import store_rows
 from tests.helpers.changes import changes, spread
 from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.stores import located_files
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, small_files
 
@@ -211,11 +210,11 @@ def test_source_rows_load_once_per_file(tmp_path: Path) -> None:
     change = files.of_file("some file")
     assert change is not None
     sent = len(pickle.dumps(change))
-    with mock.patch.object(merge_rules, "load_rows", wraps=merge_rules.load_rows) as loaded:
+    with located_files() as loaded:
         actual = pl.concat([change(some) for some in rows.iter_slices(10)])
-        assert loaded.call_count == 1
+        assert loaded == [place]
         assert_same_rows(actual, pl.concat([rows.join(source, on="row", how="anti"), source]), "row")
         assert len(pickle.dumps(change)) == sent
         sent_again = pickle.loads(pickle.dumps(change))  # noqa: S301 -- our own
         assert_same_rows(sent_again(rows), actual, "row")
-        assert loaded.call_count == 2
+        assert loaded == [place] * 2

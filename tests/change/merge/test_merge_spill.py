@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table.engine import local as choice
+from tests.helpers.small_files import resized
 from tests.helpers.tables import SPILL, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
@@ -94,11 +94,11 @@ def test_bad_source_changes_and_leaves_nothing(table: qbeast.Table, source, erro
     assert table.refresh().version == 0
 
 
-def test_small_source_stays_in_memory(table: qbeast.Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "MIN_MEMORY_BYTES", 1)
+def test_small_source_stays_in_memory(table: qbeast.Table) -> None:
     source = pl.LazyFrame({"id": range(70), "value": [1] * 70})
-    assert table.merge(source, "id", dry_run=True, memory_bytes=1 << 15).engine == "memory"
     many = pl.LazyFrame({"id": range(800), "value": [1] * 800})
-    done = table.merge(many, "id", memory_bytes=1 << 15)
+    with resized(min_memory_bytes=1):
+        assert table.merge(source, "id", dry_run=True, memory_bytes=1 << 15).engine == "memory"
+        done = table.merge(many, "id", memory_bytes=1 << 15)
     assert (done.engine, done.rows_updated, done.rows_inserted) == ("spill", 100, 700)
     assert done.spilled_bytes > 0

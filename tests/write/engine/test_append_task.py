@@ -8,7 +8,6 @@ import json
 import pickle
 from pathlib import Path
 from shutil import copytree
-from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -26,14 +25,13 @@ from qbeast_core.errors import (
     TableNotFoundError,
 )
 from qbeast_core.spec.blocks import Block
-from qbeast_core.table.engine import files as append_part
-from qbeast_core.table.index import revision as fit_blocks
 from qbeast_core.table.index.revision import blocks_in_order
-from qbeast_core.table.write import by_tasks as append_commit
 from qbeast_core.table.write.by_tasks import begin_append, publish_parts
 from qbeast_core.tree.grid import frame_weights
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.races import silent_commits
+from tests.helpers.stores import failing_puts
 from tests.helpers.strategies import Case, cases
 from tests.helpers.tables import assert_same_rows, folder, small_files
 
@@ -140,32 +138,31 @@ def test_converted_table_gets_only_staging_files(tmp_path: Path) -> None:
 
 
 def test_incompatible_parts_are_staged(tmp_path: Path) -> None:
-    """One key has a subtree of its own; another part's few rows would put a threshold above it."""
+    """Both parts divide a corner without blocks: thresholds of one would be above rows of the other."""
     place = tmp_path / "t"
-    with small_files(file_rows=1 << 16):
-        qbeast.write_table(pl.DataFrame({"k": [0, 100]}), place, columns=["k:linear"], cube_size=1)
-        low, high = _weights_apart()
-        context = begin_append(str(place), pl.DataFrame(schema={"k": pl.Int64}))
-        many = pl.DataFrame({"k": low * 40})
-        parts = [context.write(frame) for frame in (many, pl.DataFrame({"k": high}))]
-        second = len(parts[0].files)
-
-        def all_but_the_second(files, *_, **__):
-            return [item if at < second else None for at, item in enumerate(files)]
-
-        with mock.patch.object(fit_blocks, "blocks_in_order", all_but_the_second):
-            publish_parts(context, parts)
-    staged = [add for add in read_log(place).adds.values() if "revision" not in (add.get("tags") or {})]
-    assert {add["path"] for add in staged} == {add.path for add in parts[1].files}
+    bounds = {"a_min": 0.0, "a_max": 1.0, "b_min": 0.0, "b_max": 1.0}
+    frames = [_corner(rows) for rows in (1, 30, 14)]
+    with small_files(file_rows=5, page_rows=1):
+        columns = ["a:linear", "b:linear"]
+        qbeast.write_table(frames[0], place, columns=columns, cube_size=2, column_stats=bounds)
+        context = begin_append(str(place), frames[0].clear())
+        parts = [context.write(frame) for frame in frames[1:]]
+        publish_parts(context, parts)
+    staged = {
+        add["path"] for add in read_log(place).adds.values() if "revision" not in (add.get("tags") or {})
+    }
+    many, few = ({add.path for add in part.files} for part in parts)
+    assert set() < staged < many
+    assert len(few) > 1
+    assert qbeast.open_table(place).check(data=True).ok
     check_invariants(place, may_stage=True)
-    assert qbeast.read_table(place).height == 2 + many.height + len(high)
+    assert_same_rows(qbeast.read_table(place), pl.concat(frames))
 
 
-def _weights_apart() -> tuple[list[int], list[int]]:
-    keys = list(range(1, 100))
-    weights = frame_weights(pl.DataFrame({"k": keys}), ["k"])
-    ordered = [keys[at] for at in np.argsort(weights).tolist()]
-    return ordered[:20], ordered[-20:]
+def _corner(rows: int) -> pl.DataFrame:
+    values = np.random.default_rng(rows).random((rows, 2)) - 0.5
+    points = pl.DataFrame(np.clip(values * 0.01, 0, 1), schema=["a", "b"])
+    return points.select(pl.int_range(1000 * rows, 1000 * rows + rows).alias("row"), "a", "b")
 
 
 def test_same_progress_is_applied_once(table: Path) -> None:
@@ -229,20 +226,23 @@ def test_concurrent_schema_change_leaves_no_files(table: Path) -> None:
 def test_files_stay_when_commit_outcome_is_unknown(table: Path) -> None:
     context = begin_append(str(table), numbers(0))
     part = context.write(numbers(100))
-    lost = CommitUnknownError("?", table=str(table), version=1, txn_id="t")
-    with (
-        mock.patch.object(append_commit, "commit", side_effect=lost),
-        pytest.raises(CommitUnknownError),
-    ):
+    with silent_commits(), pytest.raises(CommitUnknownError):
         publish_parts(context, [part])
     assert {add.path for add in part.files} <= data_files(table)
+    assert qbeast.read_table(table).height == 20_100
 
 
 def test_part_that_fails_leaves_no_files(table: Path) -> None:
     context = begin_append(str(table), numbers(0))
     before = data_files(table)
+    puts = list[str]()
+
+    def is_second(path: str) -> bool:
+        puts.append(path)
+        return len(puts) == 2
+
     full = StorageError("disk full", path="x")
-    with mock.patch.object(append_part, "store_arranged", side_effect=full), pytest.raises(StorageError):
+    with failing_puts(is_second, full), pytest.raises(StorageError, match="disk full"):
         context.write(numbers(100, first=19_950))  # indexed ones first, then staged
     assert data_files(table) == before
 

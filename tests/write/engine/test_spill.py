@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -16,15 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.engine import engine as budget
-from qbeast_core.table.engine import local as choice
-from qbeast_core.table.engine import spill as spill_files
-from qbeast_core.table.engine.spill import SpillFolder
-from qbeast_core.tree.summary import SampleLimits
+from qbeast_core.table.engine.spill import SpillFolder, spool
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants
-from tests.helpers.small_files import resized
+from tests.helpers.small_files import resized, small_budget
 from tests.helpers.sources import KINDS, given_as
+from tests.helpers.stores import SpilledFile, watched_spills
 from tests.helpers.strategies import Case, cases
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, sampled, samples, small_files
 
@@ -48,14 +44,11 @@ def test_rows_are_complete_and_index_holds(
     case: Case, kind, batch_rows, batch_bytes, load_bytes, sample_rows, sample
 ) -> None:
     """Budgets of bytes and not of megabytes cut few rows into as many parts as large ones would be."""
-    limits = SampleLimits(sample_rows, 1 << 30)
     with (
         folder() as path,
         small_files(),
-        mock.patch.object(budget.Budget, "batch_bytes", batch_bytes),
-        mock.patch.object(budget.Budget, "load_bytes", load_bytes),
-        mock.patch.object(budget.Budget, "sample", limits),
-        resized(min_part_rows=3, min_slice_bytes=64),
+        small_budget(batch_bytes=batch_bytes, load_bytes=load_bytes),
+        resized(min_part_rows=3, min_slice_bytes=64, domain_rows=sample_rows),
     ):
         spilling, rows = path.parent / "spilling", path.parent / "rows"
         spilling.mkdir()
@@ -80,9 +73,10 @@ def test_rows_are_complete_and_index_holds(
 
 
 @pytest.fixture(autouse=True)
-def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def little_memory() -> Iterator[None]:
     """Let a budget be small, so that few rows spill."""
-    monkeypatch.setattr(choice, "MIN_MEMORY_BYTES", LITTLE)
+    with resized(min_memory_bytes=LITTLE):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -139,20 +133,16 @@ def test_spilled_table_reads_like_one_from_memory(
 @pytest.mark.parametrize(
     ("count", "memory_bytes"), [(5_000, 1 << 19), pytest.param(240_000, 4 << 20, marks=pytest.mark.sweep)]
 )
-def test_disk_holds_rows_twice_at_most(
-    count: int, memory_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disk_holds_rows_twice_at_most(count: int, memory_bytes: int, tmp_path: Path) -> None:
     rows_held: list[int] = []
-    report = spill_files.SpillWriter._report_size  # noqa: SLF001 -- called whenever something was written
 
-    def measured(self: Any) -> None:
-        report(self)
-        rows_held.append(sum(item.stat().st_size for item in Path(self._path).parent.iterdir()))
+    def measured(file: SpilledFile) -> None:
+        rows_held.append(sum(item.stat().st_size for item in Path(str(file.name)).parent.iterdir()))
 
-    monkeypatch.setattr(spill_files.SpillWriter, "_report_size", measured)
     many = rows_of(count)
     options: dict[str, Any] = {"columns": ["a", "b"], "memory_bytes": memory_bytes, "spill_dir": tmp_path}
-    qbeast.write_table(many.iter_slices(2_500), tmp_path / "t", **options)
+    with watched_spills(measured):
+        qbeast.write_table(many.iter_slices(2_500), tmp_path / "t", **options)
     assert 0 < max(rows_held) < 2 * many.estimated_size(), (max(rows_held), many.estimated_size())
 
 
@@ -248,50 +238,43 @@ def test_bad_batches_leave_no_files(
     assert not list(tmp_path.rglob("*"))
 
 
-def test_full_disk_raises_once_and_leaves_nothing(
-    rows: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_raises_once_and_leaves_nothing(rows: pl.DataFrame, tmp_path: Path) -> None:
     table = tmp_path / "t"
     qbeast.write_table(rows.head(10), table, columns=["a"])
     before = sorted(table.rglob("*"))
     written: list[int] = []
-    write = spill_files.SpillWriter._report_size  # noqa: SLF001 -- where a disk fills up
 
-    def full(self: Any) -> None:
-        write(self)
+    def full(_: SpilledFile) -> None:
         written.append(1)
         if len(written) > 5:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(spill_files.SpillWriter, "_report_size", full)
     for data in (rows, iter([rows])):
-        with pytest.raises(qbeast.StorageError, match="has no room left") as caught:
+        with watched_spills(full), pytest.raises(qbeast.StorageError, match="has no room left") as caught:
             qbeast.write_table(data, table, mode="append", memory_bytes=LITTLE, spill_dir=tmp_path)
         assert caught.value.path == str(tmp_path)
     assert sorted(table.rglob("*")) == before
     assert [item.name for item in tmp_path.iterdir()] == ["t"]
 
 
-def test_unfinished_file_is_closed_and_deleted(
-    rows: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer, report = spill_files.SpillWriter, [0]
-    files: list[Any] = []
+def test_unfinished_file_is_closed_and_deleted(rows: pl.DataFrame, tmp_path: Path) -> None:
+    writes, full_at = list[SpilledFile](), 0
 
-    def full(self: Any) -> None:
-        files.append(self._file)
-        if len(files) == report[0]:
+    def full(file: SpilledFile) -> None:
+        writes.append(file)
+        if len(writes) == full_at:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(writer, "_report_size", full)
     spilled = SpillFolder(tmp_path)
-    spill_files.spool([rows.head(3)], rows.clear(), spilled, lambda _: None)
-    report[0] = len(files)
-    files.clear()
-    others = set(spilled.path.iterdir())
-    with pytest.raises(qbeast.StorageError, match="has no room left"):
-        spill_files.spool([rows.head(3)], rows.clear(), spilled, lambda _: None)
-    assert files[-1].closed
+    with watched_spills(full):
+        spool([rows.head(3)], rows.clear(), spilled, lambda _: None)
+        full_at = len(writes)  # the last write, when the file is closed
+        writes.clear()
+        others = set(spilled.path.iterdir())
+        with pytest.raises(qbeast.StorageError, match="has no room left"):
+            spool([rows.head(3)], rows.clear(), spilled, lambda _: None)
+    assert len(writes) == full_at
+    assert writes[-1].closed
     assert set(spilled.path.iterdir()) == others
     spilled.close()
 

@@ -6,17 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
 from typing import Any
-from unittest import mock
 
 import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table.engine import engine as budget
-from qbeast_core.table.engine import local as choice
 from tests.contract.engines import ENGINES
 from tests.contract.scenarios import SCENARIOS, check
-from tests.helpers.small_files import resized
+from tests.helpers.small_files import resized, small_budget
 from tests.helpers.tables import SPILL, assert_same_rows, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
@@ -35,8 +32,7 @@ def test_engine_passes_the_scenario_in_small_parts(
     spilling.mkdir()
     monkeypatch.setenv("QBEAST_SPILL_DIR", str(spilling))
     with (
-        mock.patch.object(budget.Budget, "batch_bytes", batch_bytes),
-        mock.patch.object(budget.Budget, "load_bytes", load_bytes),
+        small_budget(batch_bytes=batch_bytes, load_bytes=load_bytes),
         resized(min_part_rows=3),
         small_files(),
     ):
@@ -72,14 +68,11 @@ CALLS: dict[str, tuple[Callable[..., Any], pl.DataFrame]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_budget_decides_to_spill(
-    master: Path, tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(choice, "MIN_MEMORY_BYTES", 1)
-    monkeypatch.setattr(budget, "_MIN_BATCH_BYTES", 1 << 12)
+def test_budget_decides_to_spill(master: Path, tmp_path: Path, call: str) -> None:
     table = qbeast.open_table(copytree(master, tmp_path / "t"))
     change, expected = CALLS[call]
-    done = change(table, memory_bytes=1 << 14, spill_dir=tmp_path)
+    with resized(min_memory_bytes=1, min_moved_bytes=1 << 12):
+        done = change(table, memory_bytes=1 << 14, spill_dir=tmp_path)
     assert (done.committed, done.engine, done.spilled_bytes > 0) == (True, "spill", True)
     assert_same_rows(table.refresh().read(), expected)
     assert [item.name for item in tmp_path.iterdir()] == ["t"]
