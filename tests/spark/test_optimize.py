@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -142,6 +141,12 @@ def test_sampled_tree_reads_no_more(spark: SparkSession, tmp_path: Path) -> None
         assert spark_share <= 1.1 * here
 
 
+def actions(path: Path) -> list[dict[str, Any]]:
+    """Everything that the log of a table says."""
+    commits = sorted((path / "_delta_log").glob("*.json"))
+    return [json.loads(line) for commit in commits for line in commit.read_text().splitlines()]
+
+
 @pytest.mark.sweep
 def test_concurrent_change_of_same_files_wins(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
@@ -155,37 +160,6 @@ def test_concurrent_change_of_same_files_wins(spark: SparkSession, tmp_path: Pat
     assert_same_rows(qbeast.read_table(path), everything.filter(pl.col("a") > 0.5))
     named = {action["add"]["path"] for action in actions(path) if "add" in action}
     assert {file.name for file in path.glob("*.parquet")} == named
-
-
-def actions(path: Path) -> list[dict[str, Any]]:
-    """Everything that the log of a table says."""
-    commits = sorted((path / "_delta_log").glob("*.json"))
-    return [json.loads(line) for commit in commits for line in commit.read_text().splitlines()]
-
-
-def test_invalid_options_raise_and_shape_stays(spark: SparkSession, tmp_path: Path) -> None:
-    qbeast.write_table(rows(0), tmp_path / "t", ["row", "a"])
-    table = bridge.open_table(spark, tmp_path / "t")
-    with pytest.raises(qbeast.InvalidInputError, match="Nothing was changed"):
-        table.optimize(revision=1, files=[])
-    result = table.optimize()
-    assert (result.committed, result.version) == (False, 0)
-    assert "in shape" in repr(result)
-
-
-def test_progress_and_history_describe_optimize(spark: SparkSession, tmp_path: Path) -> None:
-    write_deltalake(tmp_path / "t", rows(0))
-    qbeast.convert_table(tmp_path / "t", COLUMNS)
-    report: list[qbeast.Progress] = []
-    bridge.open_table(spark, tmp_path / "t").optimize(
-        progress=report.append, commit_metadata={"who": "nightly"}
-    )
-    assert [item.stage for item in report] == ["read", "plan", "write", "write", "commit", "done"]
-    assert {item.rows for item in report} == {300}
-    newest = qbeast.open_table(tmp_path / "t").history(1).unnest("metadata").row(0, named=True)
-    assert (newest["operation"], newest["who"], newest["is_blind_append"]) == ("OPTIMIZE", "nightly", False)
-    moved = [body for action in actions(tmp_path / "t")[-2:] for body in action.values()]
-    assert [body["dataChange"] for body in moved] == [False, False]
 
 
 @pytest.mark.classic

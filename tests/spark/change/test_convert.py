@@ -91,17 +91,3 @@ def test_delta_table_is_converted_in_one_commit(spark: SparkSession, tmp_path: P
     result = converted(spark, path, dialect="qbeast-spark", commit_metadata={"why": "so"})
     assert (result.version, result.created_log, result.rows) == (1, False, 400)
     assert qbeast.open_table(path).history(1)["metadata"][0]["why"] == "so"
-
-
-def test_unsupported_conversions_raise(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(qbeast.TableNotFoundError):
-        bridge.convert(spark, tmp_path / "t", ["row"])
-    path = tmp_path / "p"
-    path.mkdir()
-    rows(0).write_parquet(path / "good.parquet", compression="uncompressed", use_pyarrow=True)
-    whole = (path / "good.parquet").read_bytes()
-    end = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
-    (path / "torn.parquet").write_bytes(whole[:4] + bytes(end - 4) + whole[end:])
-    with pytest.raises(qbeast.InvalidInputError, match=r"torn\.parquet.*cannot be read"):
-        bridge.convert(spark, path, ["row"])
-    assert not (path / "_delta_log").exists()

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
 
 import qbeast
 import qbeast_spark_bridge as bridge
 from tests.helpers.change_races import check_no_orphans
 from tests.spark.frames import to_spark
-from tests.write.rules.tables import high_water_mark
-from tests.write.rules.visits import complete, rows, table
+from tests.write.rules.visits import rows, table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,24 +21,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 COMPUTED = ["ts", "price", "day", "kind", "double"]
-
-
-@pytest.mark.sweep
-def test_executors_compute_columns(spark: SparkSession, tmp_path: Path) -> None:
-    path = table(tmp_path / "t", ["day", "price", "id"])
-    for number in range(2):
-        df = to_spark(spark, rows(500), tmp_path / f"raw-{number}")
-        bridge.write_table(df.repartition(3), path, mode="append")
-    actual = qbeast.read_table(path)
-    wanted = pl.concat([complete(rows(500))] * 2).select(COMPUTED)
-    assert_frame_equal(actual.select(COMPUTED).sort(COMPUTED), wanted.sort(COMPUTED))
-    mark = high_water_mark(path, "id")
-    assert actual["id"].n_unique() == 1000
-    assert mark is not None
-    assert actual["id"].is_between(1, mark).all()
-    assert qbeast.open_table(path).check().ok
-    qbeast.write_table(rows(5), path, mode="append")
-    assert qbeast.read_table(path)["id"].max() == mark + 5
 
 
 def test_executors_check_rows(spark: SparkSession, tmp_path: Path) -> None:
