@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
