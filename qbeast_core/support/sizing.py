@@ -107,6 +107,9 @@ class Sizing:
     # Maximum number of frames of a query: with a thousand it takes half a second, with five thousand 17.
     max_query_parts: int = 64
 
+    # Changed rows of a task that writes files of the change data feed.
+    feed_task_rows: int = 1 << 20
+
     # Approximate rows of the first round of an estimate, which estimates the variance of the answers. Fewer rows give
     # too uncertain a fraction for the next round; more cost bytes where a small sample is enough.
     pilot_rows: int = 20_000

@@ -261,6 +261,7 @@ ELSEWHERE: dict[str, str] = {
     "small_object_bytes": "tests/read",
     "max_copied_log_bytes": "tests/read/snapshot",
     "cache_share": "tests/read/snapshot",
+    "feed_task_rows": "tests/spark",
     "filled_share": "tests/training",
     "advised_rows": "tests/maintain/advise",
     "kept_trial_rows": "tests/maintain/advise",
