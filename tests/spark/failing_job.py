@@ -34,7 +34,7 @@ def rows(spark: SparkSession, first: int = 0) -> DataFrame:
 
 def retried(spark: SparkSession, path: str) -> dict[str, Any]:
     """Let every task fail once, after its work."""
-    with failing_changes.troubles(path, "fails", ("send_sample", "pack_partition", "write_partition")):
+    with failing_changes.troubles(path, "fails", ("_send_sample", "pack_partition", "write_partition")):
         return write(spark, path)
 
 

@@ -36,8 +36,8 @@ def test_short_rows_are_written_without_count(session: SparkSession, tmp_path: P
     rows = session.range(100).selectExpr(
         "id", "CAST(id AS STRING) AS `a.text`", "CAST(CAST(id AS STRING) AS BINARY) AS bytes"
     )
-    conf = type(session.conf)
-    with mock.patch.object(conf, "set", autospec=True, side_effect=conf.set) as changed:
+    put = type(session.conf).set
+    with mock.patch.object(type(session.conf), "set", autospec=True, side_effect=put) as changed:
         bridge.write_table(rows, tmp_path / "t", ["id"])
     values = [call.args[2] for call in changed.call_args_list if call.args[1] == BYTES]
     assert values == [MOST]
