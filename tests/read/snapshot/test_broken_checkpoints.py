@@ -18,7 +18,7 @@ import qbeast
 from qbeast_core.errors import QbeastWarning
 from tests.format.delta_tables import copied
 from tests.helpers.handmade_log import PROTOCOL, add, metadata, write_log
-from tests.helpers.requests import counted, read_bytes
+from tests.helpers.requests import counted
 
 HINT, CLASSIC = "_last_checkpoint", f"{3:020d}.checkpoint.parquet"
 NEWEST = 5
@@ -41,7 +41,7 @@ def test_missing_version_copies_no_log(sound: Path) -> None:
     with counted() as requests, pytest.raises(qbeast.VersionNotFoundError):
         qbeast.open_table(sound, version=NEWEST + 1)
     assert requests
-    assert not read_bytes(requests)
+    assert not any(request.bytes for request in requests)
 
 
 @pytest.fixture
