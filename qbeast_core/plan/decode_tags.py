@@ -127,7 +127,7 @@ def build_block_table(
     >>> table.unusable.rows(), table.min_weight.tolist(), table.spaces
     ([(0, 'unknown revision')], [-2147483648], ())
     """
-    tagged_blocks, unread = decode_tags(files)
+    tagged_blocks, unread = _decode_tags(files)
     fitting = {
         number: revision for number, revision in revisions.items() if fits_schema(revision, schema, rehashed)
     }
@@ -293,7 +293,7 @@ def _spaces(
     return tuple(spaces)
 
 
-def decode_tags(files: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
+def _decode_tags(files: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
     """Decode the `blocks` tags of a snapshot's files, without a check against statistics.
 
     Return the blocks, of `BLOCK_SCHEMA`, and the files whose tag cannot be read.

@@ -62,6 +62,9 @@ class Sizing:
     # Minimum number of pages of a read to search pages that match by the columns of its filter.
     min_searched_pages: int = 128
 
+    # A local read that searches tries some pages first. It stops if more than this share of them match.
+    max_matching: float = 0.25
+
     # Maximum size of a file of an object store that is read by page even if all of its pages are needed.
     small_object_bytes: int = 4 << 20
 
@@ -77,6 +80,9 @@ class Sizing:
 
     # Maximum bytes of the log of an object store that is copied to a local disk to be read.
     max_copied_log_bytes: int = 256 << 20
+
+    # Maximum share of the memory of the machine, or of its cgroup, for cached tables.
+    cache_share: float = 1 / 16
 
     # Frames grow by chunks; more than these, or less than these bytes, are copied together.
     max_chunks: int = 32
@@ -101,12 +107,21 @@ class Sizing:
     # Maximum number of frames of a query: with a thousand it takes half a second, with five thousand 17.
     max_query_parts: int = 64
 
+    # Changed rows of a task that writes files of the change data feed.
+    feed_task_rows: int = 1 << 20
+
     # Approximate rows of the first round of an estimate, which estimates the variance of the answers. Fewer rows give
     # too uncertain a fraction for the next round; more cost bytes where a small sample is enough.
     pilot_rows: int = 20_000
 
     # Maximum number of different keys of a merge that are all compared with the bounds of files.
     listed_keys: int = 1 << 12
+
+    # Share of the buffer that a round of shuffled rows is planned to fill, without room for temporary files.
+    filled_share: float = 0.75
+
+    # Rows for the shares and bytes of advice.
+    advised_rows: int = 1 << 17
 
     # Rows of all simulated tables that advice keeps, and files and bytes that a hint of a plan may read.
     kept_trial_rows: int = 1 << 22

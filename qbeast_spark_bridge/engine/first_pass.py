@@ -88,7 +88,7 @@ def _distinct(df: DataFrame, types: StructType, schema: pl.Schema) -> pl.DataFra
     return _frame(_collect(df.select(*_values(df, types)).distinct()), schema)
 
 
-def send_sample(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _send_sample(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield sampled rows as compressed Arrow streams, for a Spark without `DataFrame.toArrow`."""
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     for rows in gathered(batches):
@@ -102,7 +102,7 @@ def _collect(sample: DataFrame) -> list[pa.Table]:
     """Collect the sample as Arrow tables."""
     if hasattr(sample, "toArrow"):  # from Spark 4.0 on
         return [in_utc(sample.toArrow())]
-    packed = numbered(sample).mapInArrow(WorkerCall.of(send_sample, None), _PACKED_COLUMN).collect()
+    packed = numbered(sample).mapInArrow(WorkerCall.of(_send_sample, None), _PACKED_COLUMN).collect()
     return [pa.ipc.open_stream(bytes(row["rows"])).read_all() for row in packed]
 
 

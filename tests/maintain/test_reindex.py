@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import polars as pl
 import pytest
@@ -14,12 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.log import protocol
 from qbeast_core.spec.revision import LinearTransformation
-from qbeast_core.table.maintenance import reindex as reindex_module
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.mixed_columns import ROWS, check_version, columns_of_files, new
+from tests.helpers.requests import failing_puts
 from tests.helpers.small_files import resized
 from tests.helpers.strategies import INDEXABLE, ROW, Case, cases, kinds_of
 from tests.helpers.tables import folder, small_files, write
@@ -140,10 +138,7 @@ def test_full_reindex_moves_all_rows(tmp_path: Path) -> None:
 
 def test_interrupted_full_reindex_is_finished_by_next(tmp_path: Path) -> None:
     table = new(tmp_path)
-    with (
-        mock.patch.object(reindex_module, "optimize", side_effect=KeyboardInterrupt),
-        pytest.raises(KeyboardInterrupt),
-    ):
+    with failing_puts(lambda _: KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
         table.reindex(["b"], full=True)
     assert check_version(tmp_path, ROWS).indexed_columns == ("b",)
     result = qbeast.open_table(tmp_path).reindex(full=True)
@@ -262,11 +257,12 @@ def test_appends_by_first_columns_are_refused(tmp_path: Path) -> None:
 
 def test_versions_before_refuse_the_table(tmp_path: Path) -> None:
     new(tmp_path / "t").reindex(["b"])
+    assert read_log(tmp_path / "t").configuration["qbeast.minReader"] == "3"
     shutil.copytree(tmp_path / "t", tmp_path / "unread")
-    with (
-        mock.patch.object(protocol, "READER_VERSION", 2),
-        pytest.raises(qbeast.UnsupportedTableError, match=r"qbeast\.minReader is '3'"),
-    ):
+    commit = tmp_path / "unread" / "_delta_log" / f"{1:020}.json"
+    # What version 2 of readers makes of a 3, this one makes of a number that it does not know.
+    commit.write_text(commit.read_text().replace('"qbeast.minReader":"3"', '"qbeast.minReader":"99"'))
+    with pytest.raises(qbeast.UnsupportedTableError, match=r"qbeast\.minReader is '99'"):
         qbeast.read_table(tmp_path / "unread")
     assert qbeast.read_table(tmp_path / "unread", version=0).height == 120
 

@@ -14,7 +14,6 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.io.store import LocalStore
-from qbeast_core.table.read import tasks as matching_pages
 from tests.helpers.small_files import resized
 
 COUNT = 12_000
@@ -96,11 +95,13 @@ def test_rows_equal_those_in_memory(
     most: float,
     options: dict[str, Any],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(matching_pages, "_MOST", most)
     kind(tmp_path / "t", rows())
-    table = qbeast.open_table(tmp_path / "t")
+    with resized(max_matching=most):
+        check_filters(qbeast.open_table(tmp_path / "t"), options)
+
+
+def check_filters(table: qbeast.Table, options: dict[str, Any]) -> None:
     every = table.read(**options)
     for number, where in enumerate(FILTERS.values()):
         wanted = every.filter(where).sort("id")

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import time
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from unittest import mock
 
 from pyspark.sql import SparkSession
+from pyspark.taskcontext import TaskContext
 
 import qbeast
 import qbeast_spark_bridge as bridge
 from qbeast_core.errors import QbeastError
-from qbeast_core.table.dml import change
-from qbeast_spark_bridge.engine import engine, merge_source
+from qbeast_core.table.engine.row_change import ChangeFile
 from qbeast_spark_bridge.worker.call import WorkerCall
 from tests.helpers.tables import small_files
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SLOW_SECONDS = 15.0
-Trouble = Literal["worker dies", "JVM dies", "is slow"]
+Trouble = Literal["fails", "worker dies", "JVM dies", "is slow"]
 MATCHING = ("answer_items", "digest_keys", "pack_source", "pack_keys", "join_buckets", "judge_files")
 WRITING = ("summarise_files", "pack_files", "write_partition")
 
@@ -35,6 +35,8 @@ WRITING = ("summarise_files", "pack_files", "write_partition")
 @dataclass(frozen=True)
 class Troubled:
     """A call of which one task, the first to be done, does not live to tell of it, or takes very long.
+
+    If it fails, the first attempt of each task does, after its work.
 
     Attributes
     ----------
@@ -52,6 +54,10 @@ class Troubled:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         answers = list(self.call(batches))
+        if self.trouble == "fails":
+            _fail_first()
+            yield from answers
+            return
         try:
             Path(self.flag).touch(exist_ok=False)
         except FileExistsError:
@@ -67,18 +73,35 @@ class Troubled:
 
 
 @contextmanager
-def troubles(path: str, trouble: Trouble, functions: tuple[str, ...]) -> Generator[None]:
+def calling(change: Callable[[WorkerCall, str, object], Any]) -> Generator[None]:
+    """Let the driver change the calls that it sends to workers, by the names of functions and their arguments."""
+    of = WorkerCall.of
+
+    def changed(function: Callable[..., Iterator[Any]], argument: object) -> Any:
+        return change(of(function, argument), function.__name__, argument)
+
+    with mock.patch.object(WorkerCall, "of", changed):
+        yield
+
+
+def troubles(path: str, trouble: Trouble, functions: tuple[str, ...]) -> AbstractContextManager[None]:
     """Let it happen once to each of these functions of workers."""
 
-    class Calls:
-        @staticmethod
-        def of(function: Callable[..., Iterator[Any]], argument: object) -> WorkerCall | Troubled:
-            call = WorkerCall.of(function, argument)
-            flag = f"{path}.{trouble}.{function.__name__}"
-            return Troubled(call, trouble, flag) if function.__name__ in functions else call
+    def change(call: WorkerCall, name: str, _: object) -> WorkerCall | Troubled:
+        return Troubled(call, trouble, f"{path}.{trouble}.{name}") if name in functions else call
 
-    with mock.patch.object(engine, "WorkerCall", Calls), mock.patch.object(merge_source, "WorkerCall", Calls):
-        yield
+    return calling(change)
+
+
+def before_rewrite(act: Callable[[], object]) -> AbstractContextManager[None]:
+    """Do something when rows are matched, and no file is written: the first rewrite is of files in place."""
+
+    def change(call: WorkerCall, _: str, argument: object) -> WorkerCall:
+        if isinstance(argument, ChangeFile):
+            act()
+        return call
+
+    return calling(change)
 
 
 def source(spark: SparkSession) -> DataFrame:
@@ -132,7 +155,6 @@ def ended_elsewhere(spark: SparkSession, path: str) -> dict[str, Any]:
 def _ended(spark: SparkSession, path: str, *phases: str) -> dict[str, Any]:
     said: dict[str, Any] = {}
     conf = dict(spark.sparkContext.getConf().getAll())
-    replace_rows = change.replace_rows
     for phase in phases:
         session = SparkSession.builder.config(map=conf).getOrCreate()
 
@@ -140,11 +162,7 @@ def _ended(spark: SparkSession, path: str, *phases: str) -> dict[str, Any]:
             if step.stage == phase:
                 session.stop()
 
-        def after_stop(*values: Any, session: SparkSession = session, **options: Any) -> Any:
-            session.stop()
-            return replace_rows(*values, **options)
-
-        with mock.patch.object(change, "replace_rows", after_stop if phase == "rewrite" else replace_rows):
+        with before_rewrite(session.stop) if phase == "rewrite" else nullcontext():
             said[phase] = _attempted(session, path, progress=at)
     return said
 
@@ -157,7 +175,7 @@ def lost(spark: SparkSession, path: str) -> dict[str, Any]:
 
 def killed_merge(spark: SparkSession, path: str) -> dict[str, Any]:
     """Die when rows were matched, and none is written."""
-    with mock.patch.object(change, "replace_rows", _die):
+    with before_rewrite(die):
         return merge(spark, path)
 
 
@@ -185,8 +203,17 @@ def _counts(result: qbeast.ChangeResult) -> dict[str, int]:
     return {name: getattr(result, f"rows_{name}") for name in ("deleted", "updated", "inserted")}
 
 
-def _die(*_: object, **__: object) -> None:
+def die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _fail_first() -> None:
+    """Fail in the first attempt of a task."""
+    task = TaskContext.get()
+    assert task is not None
+    if task.attemptNumber() == 0:
+        message = "a disk broke"
+        raise RuntimeError(message)
 
 
 def _jvm() -> int:

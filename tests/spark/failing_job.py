@@ -7,88 +7,47 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from pyspark.sql import SparkSession
-from pyspark.taskcontext import TaskContext
 
 import qbeast_spark_bridge as bridge
 from qbeast_core.errors import QbeastError
-from qbeast_core.table.write import write as write_module
-from qbeast_spark_bridge.engine import engine
-from qbeast_spark_bridge.engine import first_pass as pass_one
-from qbeast_spark_bridge.worker import tasks as pass_two
-from qbeast_spark_bridge.worker import tasks as write_files
+from qbeast_core.io.store import LocalStore
 from tests.helpers.tables import small_files
 from tests.spark import failing_changes, sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from qbeast_core.table.engine.files import PlaceTask
 
 ROWS = 2_000
-SLOW_SECONDS = 15.0
-_send_sample, _pack_partition = pass_one.send_sample, pass_two.pack_partition
-_write_partition = write_files.write_partition
 
 
 def rows(spark: SparkSession, first: int = 0) -> DataFrame:
     return spark.range(first, first + ROWS, 1, 3).selectExpr("id AS row", "id * 7919 % 1009 AS a")
 
 
-def failing_samples(argument: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from _send_sample(argument, batches)
-    fail_first()
-
-
-def failing_packs(argument: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from _pack_partition(argument, batches)
-    fail_first()
-
-
-def failing_files(job: PlaceTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write all files, then fail: they are orphans."""
-    answers = list(_write_partition(job, batches))
-    fail_first()
-    yield from answers
-
-
-def slow_files(job: PlaceTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write all files, then be so slow that Spark starts the task a second time elsewhere."""
-    answers = list(_write_partition(job, batches))
-    task = TaskContext.get()
-    assert task is not None
-    if task.partitionId() == 0 and task.attemptNumber() == 0:
-        time.sleep(SLOW_SECONDS)
-    yield from answers
-
-
 def retried(spark: SparkSession, path: str) -> dict[str, Any]:
     """Let every task fail once, after its work."""
-    tasks = {"pack_partition": failing_packs, "write_partition": failing_files}
-    with patch.object(pass_one, "send_sample", failing_samples), patch.multiple(engine, **tasks):
+    with failing_changes.troubles(path, "fails", ("_send_sample", "pack_partition", "write_partition")):
         return write(spark, path)
 
 
 def speculated(spark: SparkSession, path: str) -> dict[str, Any]:
-    with patch.object(engine, "write_partition", slow_files):
+    """Let a task be so slow, after its work, that Spark starts it a second time elsewhere."""
+    with failing_changes.troubles(path, "is slow", ("write_partition",)):
         return write(spark, path)
 
 
 def killed(spark: SparkSession, path: str) -> dict[str, Any]:
     """Die when all files are written and nothing is committed."""
-    write_module.publish = _die  # type: ignore[assignment] # it is the driver that dies, not a task
-    return write(spark, path)
+    with patch.object(LocalStore, "put_if_absent", failing_changes.die):
+        return write(spark, path)
 
 
 def write(spark: SparkSession, path: str) -> dict[str, Any]:
@@ -108,19 +67,6 @@ def lacking(spark: SparkSession, path: str) -> dict[str, Any]:
             said[module] = [type(error).__name__, str(error)]
     Path(os.environ["LACKING"]).write_text("")
     return said
-
-
-def fail_first() -> None:
-    """Fail in the first attempt of a task."""
-    task = TaskContext.get()
-    assert task is not None
-    if task.attemptNumber() == 0:
-        message = "a disk broke"
-        raise RuntimeError(message)
-
-
-def _die(*_: object, **__: object) -> Any:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 STEPS = {step.__name__: step for step in (write, lacking, retried, speculated, killed)}

@@ -9,10 +9,11 @@ from unittest import mock
 import polars as pl
 import pytest
 from pyspark.sql import functions as f
+from sqlglot import exp
+from sqlglot.parser import Parser
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_core.sql import parse
 from qbeast_core.table.read.planner import FilterPlanner
 from qbeast_spark_bridge.datasource.options import ReadOptions
 from qbeast_spark_bridge.datasource.plan import SourcePlan
@@ -66,13 +67,14 @@ def test_text_is_parsed_once_and_a_read_planned_once(spark: SparkSession, sales:
     }
     for name, call in calls.items():
         with (
-            mock.patch.object(parse, "parse_condition", wraps=parse.parse_condition) as parsed,
+            mock.patch.object(Parser, "parse_into", autospec=True, side_effect=Parser.parse_into) as parsed,
             mock.patch.object(
                 FilterPlanner, "within", autospec=True, side_effect=FilterPlanner.within
             ) as planned,
         ):
             call()
-        assert (parsed.call_count, planned.call_count) == (1, 1), name
+        texts = [call for call in parsed.call_args_list if call.args[1] is exp.Condition]
+        assert (len(texts), planned.call_count) == (1, 1), name
 
 
 def test_unused_conditions_of_spark_come_with_reasons(spark: SparkSession, sales: Path) -> None:

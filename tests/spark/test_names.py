@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
 from deltalake import DeltaTable
+from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
 
 import qbeast
 import qbeast_spark_bridge as bridge
 from qbeast_core.io.location import Location
-from qbeast_spark_bridge.catalog import View
 from qbeast_spark_bridge.worker.read_task import NewestTask, ReadTask
 
 if TYPE_CHECKING:
@@ -232,7 +233,8 @@ def test_ends_of_a_read_look_for_newer_versions(table: str, number: int) -> None
 
 def test_last_task_of_a_long_query_does_not_look(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stages = iter([5, 5, 6])
-    monkeypatch.setattr("qbeast_spark_bridge.worker.read_task._stage", lambda: next(stages))
+    context = SimpleNamespace(stageId=lambda: next(stages))
+    monkeypatch.setattr(TaskContext, "get", lambda: context)
     _, between, last = tasks(table, 3)
     assert not refuses(between)
     qbeast.open_table(table).delete("id = 42")
@@ -303,11 +305,11 @@ def test_checkpoint_and_cleanup_are_not_a_version(table: str) -> None:
 def test_failed_plan_of_a_name_is_a_warning(
     spark: SparkSession, table: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def plan(_: View, _spark: SparkSession) -> str:
+    def failing(*_: object) -> None:
         raise AnalysisException(message="no plan today.\nJVM trace")
 
     with monkeypatch.context() as patch:
-        patch.setattr(View, "plan", plan)
+        patch.setattr(type(spark.range(0)), "createOrReplaceTempView", failing)
         with pytest.warns(qbeast.QbeastWarning) as caught:
             bridge.open_table(spark, table).delete("id = 42")
     (warning,) = caught

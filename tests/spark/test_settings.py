@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from unittest import mock
 
@@ -13,7 +13,7 @@ import qbeast_spark_bridge as bridge
 from qbeast_spark_bridge.engine.workers import session_settings, with_uncounted_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -36,17 +36,11 @@ def test_short_rows_are_written_without_count(session: SparkSession, tmp_path: P
     rows = session.range(100).selectExpr(
         "id", "CAST(id AS STRING) AS `a.text`", "CAST(CAST(id AS STRING) AS BINARY) AS bytes"
     )
-    seen: list[str | None] = []
-
-    @contextmanager
-    def looking(spark: SparkSession, settings: dict[str, int]) -> Generator[None]:
-        with session_settings(spark, settings):
-            seen.append(spark.conf.get(BYTES, None))
-            yield
-
-    with mock.patch("qbeast_spark_bridge.engine.workers.session_settings", looking):
+    put = type(session.conf).set
+    with mock.patch.object(type(session.conf), "set", autospec=True, side_effect=put) as changed:
         bridge.write_table(rows, tmp_path / "t", ["id"])
-    assert seen == [MOST]
+    values = [call.args[2] for call in changed.call_args_list if call.args[1] == BYTES]
+    assert values == [MOST]
     assert session.conf.get(BYTES, None) is None
     actual = qbeast.read_table(tmp_path / "t").sort("id").select("id", "a.text")
     assert actual.rows() == [(number, str(number)) for number in range(100)]
@@ -72,11 +66,8 @@ def test_long_rows_are_written_with_count(session: SparkSession, tmp_path: Path)
 
 def test_fixed_size_rows_and_user_settings_stay(session: SparkSession) -> None:
     def uncounted(columns: str) -> bool:
-        with mock.patch(
-            "qbeast_spark_bridge.engine.workers.session_settings", wraps=session_settings
-        ) as request:
-            with_uncounted_batches(session.createDataFrame([], columns), lambda rows: rows.columns)
-        return request.called
+        rows = session.createDataFrame([], columns)
+        return with_uncounted_batches(rows, lambda _: session.conf.get(BYTES, None)) == MOST
 
     assert uncounted("a long, b decimal(9, 2), c timestamp, d boolean, e date, f string, g binary")
     for other in ("array<int>", "map<string, int>", "struct<x: int>"):

@@ -231,6 +231,7 @@ CASES: dict[str, Case] = {
     "trial_bytes": Case(write, 16, (("min_trial_bytes", 0),)),
     "batch_bytes": Case(filtered, 100),
     "min_searched_pages": Case(filtered, 1),
+    "max_matching": Case(filtered, -1.0, (("min_searched_pages", 1),)),  # the search always stops
     "tails_at_once": Case(sampled, 1),
     "max_sliced_sources": Case(from_files, 1),
     "trusted_vector_bytes": Case(changed, 0),
@@ -269,6 +270,10 @@ ELSEWHERE: dict[str, str] = {
     "max_moved_bytes": "tests/helpers",
     "small_object_bytes": "tests/read",
     "max_copied_log_bytes": "tests/read/snapshot",
+    "cache_share": "tests/read/snapshot",
+    "feed_task_rows": "tests/spark",
+    "filled_share": "tests/training",
+    "advised_rows": "tests/maintain/advise",
     "kept_trial_rows": "tests/maintain/advise",
     "quiet_s": "tests/write",
     "inferred_rows": "tests/cli",

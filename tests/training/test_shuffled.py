@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,10 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.read import shuffled
 from qbeast_core.table.read.shuffled import ScatteredRows
 from tests.helpers.examples import examples
-from tests.helpers.small_files import small_files
+from tests.helpers.small_files import resized, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.UnindexedSampleWarning")
 
@@ -184,19 +184,18 @@ def assert_continues(table: qbeast.Table, whole: list[pl.DataFrame], stop: int, 
 def test_rows_without_room_for_files_are_shuffled_in_parts(
     tables: Callable[..., qbeast.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = tables(plain)
-    monkeypatch.setattr(shuffled, "_FILLED", 2.0)  # as if rows were wider than expected
-    monkeypatch.setattr(shuffled, "_free_bytes", lambda _: 0)
-    with pytest.warns(qbeast.SmallBufferWarning, match="has no room for temporary files"):
-        found = batches(table)
-    assert pl.concat(found).sort("id").equals(table.read().sort("id"))
-    started = table.iter_batches(batch_rows=500, shuffle=7, buffer_bytes=BUFFER)
-    with pytest.warns(qbeast.SmallBufferWarning, match="QBEAST_SPILL_DIR"):
-        first = next(started)
-    monkeypatch.undo()
-    monkeypatch.setattr(shuffled, "_FILLED", 2.0)
-    with pytest.warns(qbeast.SmallBufferWarning):
-        rest = batches(table, resume=started.state_dict())
+    table, usage = tables(plain), shutil.disk_usage(".")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=0))
+    with resized(filled_share=2.0):  # as if rows were wider than expected
+        with pytest.warns(qbeast.SmallBufferWarning, match="has no room for temporary files"):
+            found = batches(table)
+        assert pl.concat(found).sort("id").equals(table.read().sort("id"))
+        started = table.iter_batches(batch_rows=500, shuffle=7, buffer_bytes=BUFFER)
+        with pytest.warns(qbeast.SmallBufferWarning, match="QBEAST_SPILL_DIR"):
+            first = next(started)
+        monkeypatch.undo()
+        with pytest.warns(qbeast.SmallBufferWarning):
+            rest = batches(table, resume=started.state_dict())
     assert pl.concat([first, *rest]).equals(pl.concat(found)), "a read continues as it began"
 
 
@@ -238,7 +237,7 @@ def test_full_folder_is_named(
 ) -> None:
     monkeypatch.setenv("QBEAST_SPILL_DIR", str(tmp_path))
     to_stream = pa.output_stream
-    monkeypatch.setattr(pa, "output_stream", lambda _, **options: to_stream("/dev/full", **options))
+    monkeypatch.setattr("pyarrow.output_stream", lambda _, **options: to_stream("/dev/full", **options))
     with pytest.raises(
         qbeast.StorageError, match=r"has no room left\. The table is unchanged\. Name another"
     ):

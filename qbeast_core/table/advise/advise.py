@@ -22,9 +22,9 @@ from qbeast_core.space.values import BoolArray, F64Array
 from qbeast_core.spec.revision import ColumnSpec, parse_column_spec
 from qbeast_core.support.frames import bar, html_of
 from qbeast_core.support.process import refuse_forked
+from qbeast_core.support.sizing import sizing
 from qbeast_core.support.text import in_lines
 from qbeast_core.table.advise.search import (
-    MANY_ROWS,
     MAX_OTHERS,
     MAX_TRIED,
     TIE,
@@ -140,7 +140,7 @@ def advise(planner: Planner, queries: Sequence[Predicate], *, max_columns: int) 
         invalid_argument("queries", "must have at least one condition", value=queries)
     plans = [explain(planner, query, None, None, argument="queries") for query in queries]
     now = np.array([plan.bytes_opened for plan in plans], np.float64)
-    sample = table_sample(planner, rows=MANY_ROWS)
+    sample = table_sample(planner, rows=sizing().advised_rows)
     if sample.rows.is_empty():
         msg = f"{planner.snapshot.uri!r} has no rows. Pass the rows to qbeast.suggest_columns."
         raise InvalidInputError(msg, argument="queries")

@@ -29,9 +29,8 @@ from qbeast_core.table.read.scan import pushed_down
 from qbeast_core.tree.fit import default_cube_size
 from qbeast_core.tree.grid import data_type_of
 
-# Rows for comparing indexes, and rows for the shares and bytes of the result.
+# Rows for comparing indexes; `Sizing.advised_rows` are for the shares and bytes of the result.
 FEW_ROWS: Final = 1 << 14
-MANY_ROWS: Final = 1 << 17
 
 # Maximum number of columns that are compared, and of the indexes beside the best one of which an importance is tried.
 MAX_TRIED: Final = 10

@@ -14,10 +14,10 @@ from qbeast_core.errors import InvalidColumnsError, InvalidInputError, hints_key
 from qbeast_core.plan.nodes import named_columns
 from qbeast_core.space.values import F64Array, I64Array
 from qbeast_core.support.frames import html_of
+from qbeast_core.support.sizing import sizing
 from qbeast_core.support.text import in_lines
 from qbeast_core.table.advise.search import (
     FEW_ROWS,
-    MANY_ROWS,
     MAX_OTHERS,
     MAX_TRIED,
     TIE,
@@ -201,7 +201,7 @@ class _Suggestion:
         least: int,
     ) -> None:
         self.rows, self.table_rows, self.max_columns = rows, table_rows, max_columns
-        looked_at = some_rows(rows, MANY_ROWS)
+        looked_at = some_rows(rows, sizing().advised_rows)
         self.profile = Profile.of(some_rows(looked_at, FEW_ROWS))
         # A filter without columns opens the same of every index.
         filters = [query for query in queries or () if not _is_constant(query, looked_at.schema)]

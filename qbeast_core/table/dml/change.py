@@ -71,8 +71,7 @@ _AT_ONCE: Final = 2
 _SMALL_FILE_BYTES: Final = 4 << 20
 # Memory of a task, as a multiple of the bytes of a file: rows as read, before and after, joined and encoded.
 _HELD: Final = 8
-# Files with few changed rows share a file of the feed.
-_ROWS_PER_TASK: Final = 1 << 20
+# Files with few changed rows share a task of `Sizing.feed_task_rows`.
 _FILES_PER_TASK: Final = 16
 
 
@@ -142,8 +141,9 @@ def _parts(snapshot: Snapshot, plan: ChangePlan, file_bytes: int) -> list[FeedPa
     if matches.scan is None:
         return inserts
     planner, scan, hidden = Planner(snapshot), matches.scan, plan.replacement.hidden
-    rows = np.cumsum(np.maximum(matches.rows, _ROWS_PER_TASK // _FILES_PER_TASK))
-    cuts = np.flatnonzero(np.diff((rows - 1) // _ROWS_PER_TASK)) + 1
+    most = sizing().feed_task_rows
+    rows = np.cumsum(np.maximum(matches.rows, most // _FILES_PER_TASK))
+    cuts = np.flatnonzero(np.diff((rows - 1) // most)) + 1
     groups = [group.tolist() for group in np.split(matches.files, cuts) if len(group)]
     others = [file for file in matches.files.tolist() if file not in hidden]
     scans = dict(zip(others, scans_of(planner, scan, others), strict=True))

@@ -190,8 +190,6 @@ SHUFFLED_ROWS: Final = 1024  # of a batch
 # A round has at most this many buffers of rows, through temporary files: sixteen, as sizes of rows are estimates.
 _BUFFERS: Final = 20
 _ROOM: Final = 2  # times their size has to be free
-# Without room for files, a round is planned to fill this share of the buffer.
-_FILLED: Final = 0.75
 # A buffer has about this many pieces: as many places of the table are in it.
 _PIECES: Final = 512
 # Rows of a bucket, if there are enough, and number of buckets in a buffer.
@@ -445,7 +443,7 @@ class ShuffledRead:
 
     @cached_property
     def _rounds_and_pieces(self) -> tuple[int, Pieces]:
-        fitting = (_BUFFERS if self.spills else _FILLED) * self._buffer_bytes
+        fitting = (_BUFFERS if self.spills else sizing().filled_share) * self._buffer_bytes
         size, keep = self._opened_bytes, self._keep
         if size > fitting and (keep.predicate is not None or keep.hashes_rows):
             with evaluating(self._where):
@@ -455,7 +453,7 @@ class ShuffledRead:
             self._warn(size, math.ceil(size / fitting * self._buffer_bytes))
         pieces = cut(
             self._plan.selection,
-            piece_rows=max(int(_FILLED * self._buffer_bytes / self._row_bytes) // _PIECES, 1),
+            piece_rows=max(int(sizing().filled_share * self._buffer_bytes / self._row_bytes) // _PIECES, 1),
             whole_bands=self._planner.store.local_root is None,
         )
         return max(min(math.ceil(size / fitting), len(pieces)), 1), pieces

@@ -334,9 +334,8 @@ def _reader_filters(predicate: pl.Expr) -> bool:
 
 _MATCHES: Final = own_column("matches")
 
-# Every 16th page is tried first. If more than this share of them match, the search stops.
+# Every 16th page is tried first.
 _TRIED: Final = 16
-_MOST: Final = 1 / 4
 
 
 def _matching_pages(
@@ -352,7 +351,7 @@ def _matching_pages(
     search = _Search(predicate, RowCodec(files.columns, named_columns(predicate), schema), files)
     if files.store.local_root is not None:
         tried = list(_every(_TRIED, scans))
-        if _pages_in(search.matching(tried)) > _MOST * _pages_in(tried):
+        if _pages_in(search.matching(tried)) > sizing().max_matching * _pages_in(tried):
             return list(scans)
     return search.matching(scans)
 

@@ -64,6 +64,7 @@ from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.support.process import LOG, caller_stacklevel, new_id, refuse_forked
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.scan import TableFiles
 from qbeast_core.table.data.schema import visible_columns
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta
@@ -72,9 +73,6 @@ from qbeast_core.table.snapshot.log_files import commit_path, fingerprint, read_
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
-
-# Maximum share of the memory of the machine, or of its cgroup.
-CACHE_SHARE: Final = 1 / 16
 
 
 class LruCache(Generic[KeyT, ValueT]):
@@ -97,7 +95,7 @@ class LruCache(Generic[KeyT, ValueT]):
     @property
     def max_bytes(self) -> int:
         """Maximum size of all values together."""
-        return int(memory_of_machine() * CACHE_SHARE) if self._max_bytes is None else self._max_bytes
+        return int(memory_of_machine() * sizing().cache_share) if self._max_bytes is None else self._max_bytes
 
     def get(self, key: KeyT) -> ValueT | None:
         """Return the value of a key, or None. Measure its size again, because values may grow."""
@@ -377,7 +375,7 @@ def newest_snapshot(
 ) -> Snapshot:
     """Return the newest version of a table, from the cache if possible.
 
-    The cache holds the local tables used last, up to a share of the memory (`CACHE_SHARE`): files, blocks and footers.
+    The cache holds the local tables used last, up to a share of the memory: files, blocks and footers.
     Each call checks the log for new versions and for another table at the same path. Tables in object stores are not
     cached, because no cheap request detects another table.
     """

@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import polars as pl
 import pytest
+from botocore.client import BaseClient
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.io.glue import GlueClient
 from tests.cli.running import run, run_error, run_json
 from tests.helpers.buckets import new_bucket
 from tests.helpers.glue_service import ENTRIES, glue_client, serving_glue
@@ -59,13 +59,14 @@ def sales(shared: str, s3_options: Options) -> str:
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names that calls look up."""
     names: list[str] = []
-    entry = GlueClient.entry
+    call = BaseClient._make_api_call  # noqa: SLF001 -- every request of boto3
 
-    def counted(self: GlueClient) -> Any:
-        names.append(self._name)
-        return entry(self)
+    def counted(self: BaseClient, operation: str, options: Any) -> Any:
+        if operation == "GetTable":
+            names.append(f"glue://{options['DatabaseName']}.{options['Name']}")
+        return call(self, operation, options)
 
-    monkeypatch.setattr(GlueClient, "entry", counted)
+    monkeypatch.setattr(BaseClient, "_make_api_call", counted)
     return names
 
 

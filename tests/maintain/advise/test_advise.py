@@ -14,9 +14,8 @@ import pytest
 from deltalake import write_deltalake
 
 import qbeast
-from qbeast_core.table.advise import advise as module
+from qbeast_core.support.sizing import Sizing
 from qbeast_core.table.advise.advise import table_sample
-from qbeast_core.table.advise.search import MANY_ROWS
 from tests.helpers.deletion_vectors import delete
 from tests.helpers.examples import is_sweep
 from tests.helpers.small_files import resized
@@ -164,21 +163,19 @@ def test_hashed_column_of_table_gets_its_kind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "many"), [(24_000, 8_000), pytest.param(300_000, MANY_ROWS, marks=pytest.mark.sweep)]
+    ("count", "most"),
+    [(24_000, 8_000), pytest.param(300_000, Sizing().advised_rows, marks=pytest.mark.sweep)],
 )
-def test_sample_by_own_columns_is_like_the_table(
-    count: int, many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sample_by_own_columns_is_like_the_table(count: int, most: int, tmp_path: Path) -> None:
     """A sample has the lowest weights of the index of its table: an index on these columns needs other weights."""
-    monkeypatch.setattr(module, "MANY_ROWS", many)
     rows = pl.select(id=pl.int_range(count)).with_columns(price=pl.col("id") * 7919 % 100_003)
     rows = rows.sample(
         count, shuffle=True, seed=3
     )  # pages keep the order of their rows, and a table has another
-    table = write(tmp_path / "t", ["price"], rows)
-    advice = table.advise(["price < 20000"])
+    table, other = write(tmp_path / "t", ["price"], rows), write(tmp_path / "u", ["id"], rows)
+    with resized(advised_rows=most):
+        advice, again = table.advise(["price < 20000"]), other.advise(["price < 20000"])
     assert advice.keep
-    again = write(tmp_path / "u", ["id"], rows).advise(["price < 20000"])
     assert again.bytes_opened == pytest.approx(advice.bytes_opened_now, rel=0.15)
 
 

@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table.advise import hint
 from tests.cli.running import run, run_json
+from tests.helpers.requests import counted, of_data, read_bytes
 from tests.helpers.small_files import resized
 from tests.helpers.tables import small_files
 
@@ -136,16 +136,14 @@ def test_ordinary_filters_have_no_hint(rides: Path, where: Any) -> None:
     assert "\n  hint" not in repr(plan)
 
 
-def test_hint_is_computed_when_it_is_printed(rides: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: list[Any] = []
-    monkeypatch.setattr(hint, "table_sample", lambda *_, **options: reads.append(options))
-    plan = qbeast.open_table(rides).explain("tip < 100")
-    assert plan.share == 1.0
-    assert plan.unused_conditions
-    assert not reads
-    with pytest.raises(AttributeError):  # it was needed now
-        repr(plan)
-    assert reads == [{"rows": 4096, "max_bytes": 8 << 20}]
+def test_hint_is_computed_when_it_is_printed(rides: Path) -> None:
+    with counted() as requests:
+        plan = qbeast.open_table(rides).explain("tip < 100")
+        assert plan.share == 1.0
+        assert plan.unused_conditions
+        assert not of_data(requests)
+        assert "\n  hint" in repr(plan)
+    assert 0 < read_bytes(requests) < 8 << 20
 
 
 def test_hint_is_in_json_and_survives_pickling(rides: Path) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import cycle
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -24,12 +23,12 @@ from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns import PHYSICAL_NAME, StoredColumns
 from qbeast_core.log.replay import digest_of, parse_copy
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.data import files as data_files
 from tests.helpers import damage as d
 from tests.helpers.examples import examples
 from tests.helpers.faults import DATA_FAULTS, LOG_FAULTS
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.races import landing_first
+from tests.helpers.spoiled_copies import Copy, spoiled_copies
 from tests.helpers.strategies import ROW, Case, cases
 from tests.helpers.tables import assert_same_rows, folder, sampled, small_files, write
 
@@ -217,7 +216,6 @@ def test_race_that_keeps_tree_keeps_repair(table: Path) -> None:
     check_invariants(table)
 
 
-Copy = dict[str, str]
 HOSTILE: dict[str, list[Callable[[Copy], Mapping[str, str]]]] = {
     "unreadable blocks": [
         lambda copy: copy | {"blocks": '[["'},
@@ -255,12 +253,8 @@ def _edited(copy: Copy, at: int, value: Any) -> Copy:
 
 def write_copies(path: Path, spoil: Callable[[Copy], Mapping[str, str]]) -> pl.DataFrame:
     """Write a table whose files hold spoiled copies of their tags."""
-    dump, rows = data_files.dump_copy, make_rows(200)
-
-    def dump_spoiled(*args: Any) -> Mapping[str, str]:
-        return spoil(dump(*args))
-
-    with small_files(file_rows=40, page_rows=16), mock.patch.object(data_files, "dump_copy", dump_spoiled):
+    rows = make_rows(200)
+    with small_files(file_rows=40, page_rows=16), spoiled_copies(spoil):
         qbeast.write_table(rows, path, columns=INDEXED, cube_size=20)
     return rows
 
@@ -323,13 +317,8 @@ def test_file_of_another_table_stays_staged(tmp_path: Path) -> None:
 
 
 def test_number_of_revision_comes_from_log(tmp_path: Path) -> None:
-    dump = data_files.dump_copy
-
-    def dump_other(*args: Any) -> dict[str, str]:
-        return dump(*args) | {"revision": "99"}
-
     path = tmp_path / "t"
-    with mock.patch.object(data_files, "dump_copy", dump_other):
+    with spoiled_copies(lambda copy: copy | {"revision": "99"}):
         qbeast.write_table(make_rows(300), path, columns=INDEXED)
         qbeast.write_table(make_rows(300, first=300), path, columns=INDEXED, mode="overwrite")
     before = drop_tags(path)

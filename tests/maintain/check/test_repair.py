@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -13,12 +12,12 @@ import pytest
 from deltalake import DeltaTable
 
 import qbeast
-from qbeast_core.table.data import files as data_files
 from tests.format.collection import Golden, each
 from tests.helpers import damage as d
 from tests.helpers.faults import DATA_FAULTS, INDEXED, LOG_FAULTS, ORDER
 from tests.helpers.invariants import read_log
 from tests.helpers.races import landing_first
+from tests.helpers.spoiled_copies import spoiled_copies
 from tests.helpers.tables import assert_same_rows, sampled, small_files
 
 pytestmark = [
@@ -68,10 +67,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     path = tmp_path_factory.mktemp("repair") / "t"
     # Files of older versions have no copies of their tags.
-    with (
-        small_files(file_rows=120, page_rows=16),
-        mock.patch.object(data_files, "dump_copy", return_value={}),
-    ):
+    with small_files(file_rows=120, page_rows=16), spoiled_copies(lambda _: {}):
         qbeast.write_table(rows[:240], path, columns=INDEXED, cube_size=40)
         qbeast.write_table(rows[240:], path, mode="append")
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from unittest import mock
 
 import numpy as np
@@ -10,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.table.index import counts as key_counts
 from qbeast_core.table.index.counts import KeyCounts, count_keys
 from qbeast_core.tree.keys import KeySketch, dump_keys
 from tests.helpers.examples import examples
@@ -72,8 +72,8 @@ def test_later_versions_count_like_the_first(
 def test_counted_files_are_not_counted_again() -> None:
     tags = RNG.integers(0, 5, 100).tolist()
     count_keys(files_of(tags))
-    with mock.patch.object(key_counts, "parse_keys", side_effect=key_counts.parse_keys) as parse:
+    with mock.patch.object(zlib, "decompressobj", wraps=zlib.decompressobj) as unpacked:
         count_keys(files_of([*tags, 1, 3]))
-        assert parse.call_count == 2
+        assert unpacked.call_count == 2
         count_keys(files_of([*tags, 1, 3]))
-        assert parse.call_count == 2
+        assert unpacked.call_count == 2

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from unittest import mock
 
 import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.plan.decode_tags import decode_tags
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.helpers.requests import decoded_tags
 from tests.helpers.tables import small_files
 
 ROWS = pl.DataFrame({"x": range(400), "y": [number * 37 % 401 for number in range(400)]})
@@ -27,9 +26,7 @@ def table(tmp_path: Path) -> Path:
 
 def test_tags_of_a_version_are_decoded_once(table: Path) -> None:
     opened = qbeast.open_table(table)
-    with (
-        mock.patch("qbeast_core.plan.decode_tags.decode_tags", wraps=decode_tags) as decode,
-    ):
+    with decoded_tags() as decoded:
         opened.explain(pl.col("x") < 9)
         opened.scan(sample=0.5).collect()
         opened.blocks()
@@ -37,7 +34,7 @@ def test_tags_of_a_version_are_decoded_once(table: Path) -> None:
         opened.check(data=False)
         opened.optimize(dry_run=True)
         opened.delete("x < 9", dry_run=True)
-    assert decode.call_count == 1
+    assert len(decoded) == 1
 
 
 def test_impossible_blocks_limit_appends_but_not_rewrites(table: Path) -> None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from unittest import mock
+from typing import Any
 
 import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table.engine import row_change
+from qbeast_core.table.dml.change import Change, ChangeOptions, Delete, run_change
+from qbeast_core.table.dml.merge import Merge
+from qbeast_core.table.dml.merge_rules import Clauses
+from qbeast_core.table.dml.merge_sources import FrameMergeSource
+from qbeast_core.table.engine.local import MemoryEngine
+from qbeast_core.table.engine.row_change import ChangeFile
 from tests.helpers.invariants import check_invariants
+from tests.helpers.requests import failing_puts
 from tests.helpers.tables import assert_same_rows, small_files
 
 ROWS = pl.DataFrame({"row": range(300)}).with_columns(
@@ -41,6 +48,24 @@ def names(table: qbeast.Table) -> set[str]:
     return {file.name for file in Path(table.uri).glob("*.parquet")}
 
 
+class TryingEngine(MemoryEngine):
+    """An engine that counts the files that it is to change in place."""
+
+    tried = 0
+
+    def map(self, call: Callable[[Any], Any], items: Sequence[Any], *, at_once: int) -> Sequence[Any]:
+        self.tried += len(items) * isinstance(call, ChangeFile)
+        return super().map(call, items, at_once=at_once)
+
+
+def changed(table: qbeast.Table, change: Change) -> tuple[qbeast.ChangeResult, int]:
+    """Change a table. Return the result, and how many files were tried to be changed in place."""
+    engine = TryingEngine()
+    result, _ = run_change(table.snapshot, change, ChangeOptions(), engine=engine)
+    table.refresh()
+    return result, engine.tried
+
+
 def test_update_of_other_columns_keeps_blocks(table: qbeast.Table) -> None:
     before, files = blocks(table), names(table)
     sample = table.scan(sample=0.3).collect()
@@ -61,14 +86,9 @@ def test_deletes_keep_the_other_rows_in_their_cubes(table: qbeast.Table, seed: i
     before = {cube: top for cube, _, top, _ in blocks(table)}
     sample = table.scan(sample=0.3).collect()
     gone = pl.col("row").hash(seed) % 5 == 0 if seed else pl.col("key") < 100  # everywhere, or whole cubes
-    with (
-        small_files(),
-        mock.patch.object(
-            row_change.ChangeFile, "__call__", autospec=True, side_effect=row_change.ChangeFile.__call__
-        ) as tried,
-    ):
-        result = table.delete(gone)
-    assert tried.call_count == result.plan.filter(action="rewrite").height > 1
+    with small_files():
+        result, tried = changed(table, Delete(gone))
+    assert tried == result.plan.filter(action="rewrite").height > 1
     assert result.rows_deleted == ROWS.filter(gone).height
     after = blocks(table)
     assert {cube: top for cube, _, top, _ in after}.items() <= before.items()
@@ -88,14 +108,9 @@ def test_merge_moves_only_rows_with_changed_keys(table: qbeast.Table, new: int) 
     moved = pl.col("row") == source["row"][0]
     source = source.with_columns(price=pl.when(moved).then(-1.0).otherwise(pl.col("price")))
     added = ROWS.head(new).with_columns(row=pl.col("row") + 10_000, note=pl.lit("new"))
-    with (
-        small_files(),
-        mock.patch.object(
-            row_change.ChangeFile, "__call__", autospec=True, side_effect=row_change.ChangeFile.__call__
-        ) as tried,
-    ):
-        result = table.merge(pl.concat([source, added]), "row")
-    assert tried.call_count == result.plan.filter(action="rewrite").height > 1
+    with small_files():
+        result, tried = changed(table, Merge(FrameMergeSource(pl.concat([source, added])), Clauses(on="row")))
+    assert tried == result.plan.filter(action="rewrite").height > 1
     assert (result.rows_updated, result.rows_inserted) == (source.height, new)
     rows = pl.concat([ROWS.join(source, on="row", how="anti"), source, added])
     assert_same_rows(table.scan().collect(), rows, "row")
@@ -104,23 +119,13 @@ def test_merge_moves_only_rows_with_changed_keys(table: qbeast.Table, new: int) 
 
 def test_failed_changes_leave_no_file(table: qbeast.Table) -> None:
     before = names(table)
-    seen: list[str] = []
-    store = row_change.store_arranged
-
-    def failing(*options: object, path: str, **others: object) -> object:
-        seen.append(path)
-        if len(seen) == 3:
-            msg = "the disk is full"
-            raise qbeast.StorageError(msg, path=path)
-        return store(*options, path=path, **others)  # type: ignore[arg-type] # as they came
-
     with (
         small_files(),
-        mock.patch.object(row_change, "store_arranged", failing),
+        failing_puts(lambda path: qbeast.StorageError("the disk is full", path=path), number=3) as put,
         pytest.raises(qbeast.StorageError),
     ):
         table.update(pl.col("row") % 50 == 3, {"note": pl.lit("changed")})
-    assert len(seen) >= 3
+    assert len(put) >= 3
     assert names(table) == before
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -13,11 +12,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.table.engine import local as memory
-from qbeast_core.table.rewrite import optimize
 from tests.helpers.change_races import BOUNDS, check_no_orphans, grown, rows
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.races import landing_first
+from tests.helpers.requests import failing_puts
 from tests.helpers.tables import assert_same_rows, small_files
 
 
@@ -96,9 +94,14 @@ def test_append_below_removed_threshold_replans_optimize(tmp_path: Path, seed: i
         more = pl.DataFrame({"a": rng.random(int(rng.integers(5, 60)))}).with_row_index("row", 1000)
         more = more.cast({"row": pl.Int64})
         files = qbeast.open_table(path).files()["path"].sample(fraction=0.6, seed=seed).to_list()
-        with mock.patch.object(optimize, "choose_files", wraps=optimize.choose_files) as chosen:
-            result = optimize_beside(path, lambda: qbeast.write_table(more, path, mode="append"), files=files)
-    assert chosen.call_count == 3  # two plans, and a look whether the files of the first still live
+        steps: list[str] = []
+        result = optimize_beside(
+            path,
+            lambda: qbeast.write_table(more, path, mode="append"),
+            files=files,
+            progress=lambda step: steps.append(step.stage),
+        )
+    assert steps.count("read") == 2  # of two plans
     assert result.version == 2
     check(path, pl.concat([base, more]))
     check_no_orphans(path)
@@ -108,11 +111,12 @@ def test_error_while_writing_leaves_no_files(tmp_path: Path) -> None:
     path = tmp_path / "t"
     everything = grown(path)
     table = qbeast.open_table(path)
-    failure = OSError("disk full")
     with (
-        mock.patch.object(memory, "write_data_files", side_effect=failure),
+        small_files(),
+        failing_puts(lambda _: OSError("disk full"), number=3) as put,
         pytest.raises(OSError, match="disk"),
     ):
-        table.optimize()
+        table.optimize(full=True)
+    assert len(put) >= 3
     check(path, everything)
     check_no_orphans(path)

@@ -7,18 +7,18 @@ from unittest import mock
 
 import polars as pl
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given
 from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.log.protocol import WriteIntent
-from qbeast_core.plan.decode_tags import decode_tags
 from qbeast_core.table.commit import commit
 from qbeast_core.table.index.counts import counts_of
 from qbeast_core.table.index.live_index import Index
-from qbeast_core.table.snapshot.delta import DeltaSource
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, newest_snapshot, read_live_files
 from tests.helpers.examples import examples
+from tests.helpers.requests import counted, decoded_tags, of_log
 from tests.helpers.strategies import Case, cases
 from tests.helpers.tables import folder, write
 
@@ -62,13 +62,15 @@ def test_predicted_snapshot_equals_a_fresh_load(case: Case) -> None:
 def test_append_skips_deltalake_and_decodes_no_tag(table: Path) -> None:
     qbeast.write_table(ROWS, table, mode="append")
     with (
-        mock.patch.object(DeltaSource, "newer_than") as request,
-        mock.patch("qbeast_core.plan.decode_tags.decode_tags", wraps=decode_tags) as decoded,
+        mock.patch.object(DeltaTable, "update_incremental") as update,
+        counted() as requests,
+        decoded_tags() as decoded,
     ):
         for _ in range(3):
             qbeast.write_table(ROWS, table, mode="append")
-    assert not request.called
-    assert not decoded.called
+    assert not update.called
+    assert not of_log(requests)
+    assert not decoded
     assert_as_loaded(newest_snapshot(str(table)))
 
 

@@ -16,9 +16,9 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.errors import QbeastWarning
-from qbeast_core.table.snapshot import log_files as log_copy
 from tests.format.delta_tables import copied
 from tests.helpers.handmade_log import PROTOCOL, add, metadata, write_log
+from tests.helpers.requests import counted
 
 HINT, CLASSIC = "_last_checkpoint", f"{3:020d}.checkpoint.parquet"
 NEWEST = 5
@@ -37,12 +37,11 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_missing_version_copies_no_log(sound: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copied_logs: list[object] = []
-    monkeypatch.setattr(log_copy.LogCopy, "add", lambda *parts: copied_logs.append(parts))
-    with pytest.raises(qbeast.VersionNotFoundError):
+def test_missing_version_copies_no_log(sound: Path) -> None:
+    with counted() as requests, pytest.raises(qbeast.VersionNotFoundError):
         qbeast.open_table(sound, version=NEWEST + 1)
-    assert not copied_logs
+    assert requests
+    assert not any(request.bytes for request in requests)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from moto.s3.models import s3_backends
 
 from qbeast_core.errors import QbeastError
 from qbeast_core.io.remote import RemoteStore
-from qbeast_core.table.snapshot import delta
 from qbeast_core.table.snapshot import log_files as log_copy
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh
 from tests.helpers.handmade_log import PROTOCOL, add, metadata, remove, write_log
@@ -205,8 +205,11 @@ def test_full_disk_does_not_prevent_opening(far: Far, monkeypatch: pytest.Monkey
         raise OSError(28, os.strerror(28))
 
     far.upload()
-    monkeypatch.setattr(delta, "copy_log", full)
-    assert_same(far.load(), load_snapshot(far.root))
+    here = load_snapshot(far.root)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    there = far.load()
+    assert there.source.copy is None
+    assert_same(there, here)
 
 
 def test_deleted_copy_is_made_again(far: Far) -> None:
@@ -238,7 +241,7 @@ def test_copy_of_killed_process_is_removed(far: Far, tmp_path: Path, monkeypatch
     far.upload()
     folder = tmp_path / "temporary"
     folder.mkdir()
-    monkeypatch.setattr(log_copy, "gettempdir", lambda: str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
     there = far.load()
     left = folder / "qbeast-log-left"
     left.mkdir()

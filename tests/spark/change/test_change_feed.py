@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_core.table.dml import change as feed
 from tests.helpers.change_feed import enable_feed
 from tests.helpers.changes import written
+from tests.helpers.small_files import resized
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,24 +28,23 @@ def table_with_feed(path: Path) -> pl.DataFrame:
 
 
 @pytest.mark.sweep
-def test_failed_tasks_leave_no_feed(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "t"
+def test_failed_tasks_leave_no_feed(spark: SparkSession, tmp_path: Path) -> None:
+    path, aside = tmp_path / "t", tmp_path / "aside"
     before = table_with_feed(path)
-    files, version = set(path.rglob("*.parquet")), qbeast.open_table(path).version
-    scans_of = feed.scans_of
-    last = qbeast.open_table(path).files().height - 1
+    table = qbeast.open_table(path)
+    files, version = set(path.rglob("*.parquet")), table.version
+    missing = path / table.files()["path"][-1]
 
-    def with_a_missing_file(reader: Any, scan: Any, numbers: Any) -> Any:
-        scans = scans_of(reader, scan, numbers)
-        assert numbers[-1] == last
-        return [*scans[:-1], replace(scans[-1], path="missing.parquet")]
+    def take_away(step: qbeast.Progress) -> None:
+        """Take a file of the last task away once the new files are written, when the feed is not."""
+        if step.stage == "write" and step.files_done == step.files_total > 0:
+            missing.rename(aside)
 
-    monkeypatch.setattr(feed, "scans_of", with_a_missing_file)
-    monkeypatch.setattr(feed, "_ROWS_PER_TASK", 1)
-    with pytest.raises(qbeast.StorageError, match=r"missing\.parquet"):
-        bridge.open_table(spark, path).update(where=True, set={"f": "f + 1"})
+    one_file_each = resized(feed_task_rows=1)
+    with one_file_each, pytest.raises(qbeast.StorageError, match=missing.name):
+        bridge.open_table(spark, path).update(where=True, set={"a": 200}, progress=take_away)
+    assert aside.exists()
+    aside.rename(missing)
     assert set(path.rglob("*.parquet")) == files
     assert qbeast.open_table(path).version == version
     assert qbeast.read_table(path).equals(before)
