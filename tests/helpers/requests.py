@@ -1,8 +1,8 @@
-"""Requests of this process to local stores: tests count them, or let them fail."""
+"""Requests of this process to local stores, counted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from polars.expr.string import ExprStringNameSpace
 from qbeast_core.io.store import LocalStore
 from qbeast_core.table.data.schema import LOG_DIRECTORY
 
-__all__ = ["Request", "counted", "decoded_tags", "failing_puts", "of_data", "of_log", "read_bytes"]
+__all__ = ["Request", "counted", "decoded_tags", "of_data", "of_log", "read_bytes"]
 
 
 @dataclass(frozen=True)
@@ -84,18 +84,3 @@ def decoded_tags() -> Generator[list[None]]:
 
     with mock.patch.object(ExprStringNameSpace, "json_decode", recorded):
         yield calls
-
-
-@contextmanager
-def failing_puts(error: Callable[[str], BaseException], *, number: int = 1) -> Generator[list[str]]:
-    """Let the put of a data file fail, by its number from 1 on; yields the paths that were put."""
-    put, paths = LocalStore.put, list[str]()
-
-    def failing(self: LocalStore, path: str, data: bytes | memoryview) -> None:
-        paths.append(path)
-        if len(paths) == number:
-            raise error(path)
-        put(self, path, data)
-
-    with mock.patch.object(LocalStore, "put", failing):
-        yield paths

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +11,7 @@ from unittest import mock
 
 from qbeast_core.io.store import LocalStore
 
-__all__ = ["SpilledFile", "failing_puts", "located_files", "put_files", "watched_spills"]
+__all__ = ["SpilledFile", "failing_puts", "located_files", "nth", "put_files", "watched_spills"]
 
 
 @contextmanager
@@ -40,17 +41,24 @@ def located_files() -> Generator[list[str]]:
 
 
 @contextmanager
-def failing_puts(fails: Callable[[str], bool], error: Exception) -> Generator[None]:
-    """Raise an error instead of putting files with certain paths."""
-    put = LocalStore.put
+def failing_puts(fails: Callable[[str], bool], error: BaseException) -> Generator[list[str]]:
+    """Raise an error instead of putting files with certain paths. Record the paths of all, failed ones too."""
+    paths, put = list[str](), LocalStore.put
 
     def put_or_raise(store: LocalStore, path: str, data: Any) -> None:
+        paths.append(path)
         if fails(path):
             raise error
         put(store, path, data)
 
     with mock.patch.object(LocalStore, "put", put_or_raise):
-        yield
+        yield paths
+
+
+def nth(number: int) -> Callable[[str], bool]:
+    """Return whether a path is the n-th of those passed."""
+    count = itertools.count(1)
+    return lambda _: next(count) == number
 
 
 class SpilledFile(io.FileIO):

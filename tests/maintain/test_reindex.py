@@ -17,8 +17,8 @@ from qbeast_core.spec.revision import LinearTransformation
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.mixed_columns import ROWS, check_version, columns_of_files, new
-from tests.helpers.requests import failing_puts
 from tests.helpers.small_files import resized
+from tests.helpers.stores import failing_puts, nth
 from tests.helpers.strategies import INDEXABLE, ROW, Case, cases, kinds_of
 from tests.helpers.tables import folder, small_files, write
 
@@ -138,7 +138,7 @@ def test_full_reindex_moves_all_rows(tmp_path: Path) -> None:
 
 def test_interrupted_full_reindex_is_finished_by_next(tmp_path: Path) -> None:
     table = new(tmp_path)
-    with failing_puts(lambda _: KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+    with failing_puts(nth(1), KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
         table.reindex(["b"], full=True)
     assert check_version(tmp_path, ROWS).indexed_columns == ("b",)
     result = qbeast.open_table(tmp_path).reindex(full=True)

@@ -18,7 +18,7 @@ from qbeast_core.table.dml.merge_sources import FrameMergeSource
 from qbeast_core.table.engine.local import MemoryEngine
 from qbeast_core.table.engine.row_change import ChangeFile
 from tests.helpers.invariants import check_invariants
-from tests.helpers.requests import failing_puts
+from tests.helpers.stores import failing_puts, nth
 from tests.helpers.tables import assert_same_rows, small_files
 
 ROWS = pl.DataFrame({"row": range(300)}).with_columns(
@@ -121,7 +121,7 @@ def test_failed_changes_leave_no_file(table: qbeast.Table) -> None:
     before = names(table)
     with (
         small_files(),
-        failing_puts(lambda path: qbeast.StorageError("the disk is full", path=path), number=3) as put,
+        failing_puts(nth(3), qbeast.StorageError("the disk is full")) as put,
         pytest.raises(qbeast.StorageError),
     ):
         table.update(pl.col("row") % 50 == 3, {"note": pl.lit("changed")})

@@ -15,7 +15,7 @@ import qbeast
 from tests.helpers.change_races import BOUNDS, check_no_orphans, grown, rows
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.races import landing_first
-from tests.helpers.requests import failing_puts
+from tests.helpers.stores import failing_puts, nth
 from tests.helpers.tables import assert_same_rows, small_files
 
 
@@ -113,7 +113,7 @@ def test_error_while_writing_leaves_no_files(tmp_path: Path) -> None:
     table = qbeast.open_table(path)
     with (
         small_files(),
-        failing_puts(lambda _: OSError("disk full"), number=3) as put,
+        failing_puts(nth(3), OSError("disk full")) as put,
         pytest.raises(OSError, match="disk"),
     ):
         table.optimize(full=True)
