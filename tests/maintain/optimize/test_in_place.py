@@ -121,7 +121,7 @@ def test_failed_changes_leave_no_file(table: qbeast.Table) -> None:
     before = names(table)
     with (
         small_files(),
-        failing_puts(nth(3), qbeast.StorageError("the disk is full")) as put,
+        failing_puts(nth(3), qbeast.StorageError("the disk is full", path="")) as put,
         pytest.raises(qbeast.StorageError),
     ):
         table.update(pl.col("row") % 50 == 3, {"note": pl.lit("changed")})
