@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 _BLOCK = re.compile(r"<!-- code: (\S+): (\w+) -->\n```python notest\n.*?```\n", re.DOTALL)
 _LIST = re.compile(r"<!-- modules: ([^>]+?) -->\n(?:\n(?:- .*\n)+)?")
+_FIRST_LINE = re.compile(r'^r?"""(.*?)(?:"""|$)', re.MULTILINE)
 _PLACES = ("", "qbeast_core", "qbeast_core/table")
 
 
@@ -32,8 +33,7 @@ def modules_of(text: str) -> list[Path]:
 def _list(names: str) -> str:
     lines = []
     for name in names.split():
-        doc = ast.get_docstring(ast.parse(_module(name).read_text())) or ""
-        line = doc.partition("\n")[0].replace("``", "`")
+        line = _FIRST_LINE.findall(_module(name).read_text())[0].replace("``", "`")
         lines.append(f"- `{name.removeprefix('qbeast_carbondata/')}.py`: {line}\n")
     return f"<!-- modules: {names} -->\n\n{''.join(lines)}"
 

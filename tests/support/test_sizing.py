@@ -116,11 +116,6 @@ def changed(path: Path) -> Step:
     return lambda: matching(qbeast.open_table(path), None)
 
 
-def fed(path: Path) -> Step:
-    created(path, change_feed=True)
-    return lambda: qbeast.open_table(path).update("id < 100", {"value": "0.5"}).rows_updated
-
-
 def joined(_: Path) -> Step:
     """Neighbouring boxes of files; which of them are joined is not an answer."""
     lowest = np.array([[0.0, 0.0], [0.3, 0.0], [0.6, 0.0], [0.8, 0.0]])
@@ -252,7 +247,6 @@ CASES: dict[str, Case] = {
     "part_rows": Case(estimated_of_sample, 1),
     "min_group_rows": Case(estimated_of_sample, 1, (("part_rows", 20),)),
     "min_slice_bytes": Case(spilled, 1 << 30),
-    "feed_file_bytes": Case(fed, 100),
 }
 
 
@@ -271,6 +265,7 @@ ELSEWHERE: dict[str, str] = {
     "small_object_bytes": "tests/read",
     "max_copied_log_bytes": "tests/read/snapshot",
     "cache_share": "tests/read/snapshot",
+    "feed_file_bytes": "tests/change",
     "feed_task_rows": "tests/spark",
     "filled_share": "tests/training",
     "advised_rows": "tests/maintain/advise",
