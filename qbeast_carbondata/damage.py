@@ -1,8 +1,8 @@
 """Errors of damaged and of encrypted bytes; knows no file.
 
-Its format has no keys. Tables are encrypted by the layer below: zones of a file system, object stores, volumes. A copy
-that bypasses this layer has bytes of which each is as common as any other, from the first to the last. Files of
-CarbonData do not: they begin or end with names in plain text.
+The format of CarbonData has no keys. Tables are encrypted by the layer below: zones of a file system, object stores,
+volumes. A copy that bypasses this layer has bytes of which each is as common as any other, from the first to the last.
+Files of CarbonData do not: they begin or end with names in plain text.
 """
 
 from __future__ import annotations

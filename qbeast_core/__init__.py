@@ -4,11 +4,14 @@
 
     api                    signatures, documentation, order of steps
     table                  the shell: clock, ids, retries, storage; write, scan, commit
-    query | log | io       read planning (pure) | Delta log as values (pure) | bytes
+    sampling               estimates from a sample of keys (pure)
+    sql | log | io         SQL texts (pure) | Delta log as values (pure) | bytes
+    plan                   read planning (pure)
     tree                   the OTree on NumPy and Polars (pure)
     space                  kernels: hashes, weights, coordinates, cubes, boxes (pure)
     spec                   the format as frozen values (pure)
-    errors | hints         what is raised, and what its messages advise
+    errors                 the errors, and the hints of their messages
+    support                texts, joins, sizes, the process
 
 Imports point down only.
 """

@@ -2,8 +2,8 @@
 
 Version 3 stores the bounds in bytes (`read_byte_meta`), older versions as a serialised Java object.
 
-It needs little of Java's object streams: class descriptors with their ancestors, references to them, fields that are
-numbers, and boxed numbers. The object of a decimal ends in BigDecimals, which are not needed.
+Such an object needs little of Java's object streams: class descriptors with their ancestors, references to them, fields
+that are numbers, and boxed numbers. The object of a decimal ends in BigDecimals, which are not needed.
 """
 
 from __future__ import annotations

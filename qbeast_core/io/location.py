@@ -1,6 +1,6 @@
 """The location of a table: its store and options, from a path, an address, or a name in AWS Glue.
 
-Entries come from outside. Only entries of Delta tables are followed, and only to addresses in S3.
+Entries of Glue come from outside. Only entries of Delta tables are followed, and only to addresses in S3.
 """
 
 from __future__ import annotations

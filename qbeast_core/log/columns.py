@@ -348,7 +348,6 @@ def without_values(frame: pl.DataFrame, name: str | None) -> pl.DataFrame:
 
 
 _ICEBERG: Final = "delta.enableIcebergCompatV2"
-_COLLATIONS: Final = "__COLLATIONS"
 _KEYS: Final = (COLUMN_ID, PHYSICAL_NAME, NESTED_IDS)
 
 
@@ -416,9 +415,9 @@ def renamed(metadata: Metadata, path: FieldPath, name: str) -> Metadata:
 
     def rename(field: Field) -> Field:
         notes = dict(field.get("metadata") or {})
-        if _COLLATIONS in notes:  # by the names of the field and of the fields inside of it
-            keys = {_renamed_key(key, field["name"], name): text for key, text in notes[_COLLATIONS].items()}
-            notes[_COLLATIONS] = keys
+        if COLLATIONS in notes:  # by the names of the field and of the fields inside of it
+            keys = {_renamed_key(key, field["name"], name): text for key, text in notes[COLLATIONS].items()}
+            notes[COLLATIONS] = keys
         return {**field, "name": name, "metadata": notes}
 
     update: dict[str, Any] = {"schema_string": changed_field(metadata.schema_string, path, rename)}

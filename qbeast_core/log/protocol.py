@@ -3,8 +3,9 @@
 Supported features are listed; all others are refused by name. A feature that binds writers alone does not matter to
 readers.
 
-`qbeast_core.log.rebase` decides what depends on the table after these commits (schema, configuration, revisions),
-`qbeast_core.table.index.revision` decides by the thresholds of cubes.
+An intent is compared here with each commit of other writers. `qbeast_core.log.rebase` decides what depends on the
+table after these commits (schema, configuration, revisions), `qbeast_core.table.index.revision` what depends on the
+thresholds of cubes.
 """
 
 from __future__ import annotations

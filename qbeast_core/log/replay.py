@@ -1,16 +1,16 @@
 """Replay a log: the live files with their index tags, also of old layouts and of copies in files (format 11 and 14).
 
-A file of such a layout has one block, whose fields are flat tags. It gets the `blocks` tag that an upgrade would write.
-Files whose rows are also in other files leave the live files.
+A file of a layout before 0.6 has one block, whose fields are flat tags. It gets the `blocks` tag that an upgrade would
+write. Files whose rows are also in other files leave the live files.
 
 `deltalake` lists the live files, but it compares paths as they are written. The protocol and Spark compare decoded
 paths. A file that was added as ``a%2Bb.parquet`` and removed as ``a+b.parquet`` (the deletes of `deltalake` write so)
 stays in its list; the replay here removes it. Tags come from the newest add of each path. A fault in tags can prevent
 skipping files, but no row is lost.
 
-A program that drops the tags from the log leaves the files as they are, so that a repair can restore the tags. The copy
-holds what the rows of the file do not give: the revision, the cubes and the bands. The number of the revision and the
-thresholds may differ from the log: a commit chooses them after the files are written.
+A program that drops the tags from the log leaves the files as they are. Each has a copy of its tags, from which a
+repair restores them. The copy holds what the rows of the file do not give: the revision, the cubes and the bands. The
+number of the revision and the thresholds may differ from the log: a commit chooses them after the files are written.
 """
 
 from __future__ import annotations

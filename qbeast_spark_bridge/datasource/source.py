@@ -4,7 +4,7 @@
 Every method runs in a separate Python process, on the driver or an executor; only pickled attributes reach the next
 one. Methods set the number of threads before they import Polars.
 
-Spark asks `analyze` for the columns, with the literal arguments, and calls `eval` in one task.
+For a table function, Spark calls `analyze` with the literal arguments to get the columns, then `eval` in one task.
 """
 
 from __future__ import annotations

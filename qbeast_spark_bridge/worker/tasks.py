@@ -4,9 +4,8 @@ Spark sends batches of 10,000 rows by default. Workers combine them, since each 
 rows. Between stages, rows are sent as packs: Arrow streams in a binary column. So Spark moves a few large values by
 key, instead of converting, compressing and sorting each row.
 
-Workers import only this module: importing the planner of a rewrite would double the time.
-
-Contexts and parts are bytes, since the writers must not import Polars.
+Workers do not import the planner of a rewrite, which would double the time. The contexts and parts of appends are
+bytes, since the writers of the data source must not import Polars.
 """
 
 from __future__ import annotations

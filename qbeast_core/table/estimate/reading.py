@@ -1,6 +1,6 @@
 """Read the rows of a question: keys between two fractions, heavy keys, and files without an index.
 
-Otherwise a sample would hold all rows of a heavy key or none, which would dominate the answers.
+The rows of heavy keys are drawn one by one: a sample with all rows of such a key, or none, would be dominated by it.
 """
 
 from __future__ import annotations

@@ -255,7 +255,7 @@ def _log_count(planner: Planner, plan: ScanPlan) -> RowCount | None:
 LowestWeights: TypeAlias = Callable[[float], pl.DataFrame]
 
 _WEIGHT: Final = own_column("weight")  # the weights of rows, beside their columns
-_MARGIN: Final = 4.0  # standard deviations that the first read adds to the requested rows
+_MARGIN: Final = 4.0  # standard deviations that a read adds to the requested rows, of the table or of a group
 _MIN_GROWTH, _MAX_GROWTH = 2.0, 16.0
 _NO_WEIGHTS: Final = pl.Schema({"weight": pl.Int32, "rows": pl.Int64})
 
@@ -343,12 +343,9 @@ def _needed(weights: pl.DataFrame, rows: int) -> int:
     return int((weights["rows"].cum_sum() < rows).sum()) + 1
 
 
-_GROUP_WEIGHT: Final = own_column("weight")
 _COUNT, _QUOTA, _FRACTION = own_column("count"), own_column("quota"), own_column("fraction")
 _PLACE: Final = own_column("place")
 
-# A sample for a group has this many standard deviations of rows more than it needs.
-_GROUP_MARGIN: Final = 4.0
 _GROWTH: Final = 8
 
 
@@ -415,7 +412,7 @@ def _quotas(counts: pl.DataFrame, rows: int) -> pl.DataFrame:
             break
         left -= size
     taken = pl.min_horizontal(pl.col(_COUNT), pl.lit(quota)).cast(pl.Int64)
-    needed = (pl.col(_QUOTA) + _GROUP_MARGIN * pl.col(_QUOTA).sqrt()) / pl.col(_COUNT)
+    needed = (pl.col(_QUOTA) + _MARGIN * pl.col(_QUOTA).sqrt()) / pl.col(_COUNT)
     is_all = pl.col(_QUOTA) == pl.col(_COUNT)
     return counts.with_columns(taken.alias(_QUOTA)).with_columns(
         pl.when(is_all).then(1.0).otherwise(needed.clip(upper_bound=1.0)).alias(_FRACTION)
@@ -437,10 +434,10 @@ def _lowest_of_groups(
     belongs = keys.is_in(listed.implode(), nulls_equal=True)
     plan = planner.plan(belongs if condition is None else condition & belongs, fraction)
     log_read(planner, plan, fraction)
-    keep = replace(planner.row_filter(plan, columns), weight_column=_GROUP_WEIGHT)
-    place = pl.col(_GROUP_WEIGHT).rank("ordinal").over(groups)
+    keep = replace(planner.row_filter(plan, columns), weight_column=_WEIGHT)
+    place = pl.col(_WEIGHT).rank("ordinal").over(groups)
     kept = pl.DataFrame(
-        schema={**{name: planner.snapshot.schema[name] for name in columns}, _GROUP_WEIGHT: pl.Int32}
+        schema={**{name: planner.snapshot.schema[name] for name in columns}, _WEIGHT: pl.Int32}
     )
     kept = kept.join(tier, on=groups, nulls_equal=True)
     for frame in read_scans(scans_of(planner, plan), keep, planner.files):
