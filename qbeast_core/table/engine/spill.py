@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from qbeast_core.errors import StorageError
 from qbeast_core.io.encode import refuse_huge_values, with_short_values
-from qbeast_core.io.machine import TemporaryFolder
+from qbeast_core.io.machine import TemporaryFolder, give_back_memory
 from qbeast_core.log.actions import AddFile
 from qbeast_core.space.values import I64Array, U64Array, distinct
 from qbeast_core.support.process import Progress, ProgressCallback, report
@@ -488,6 +488,7 @@ class _ThreadPasses:
         try:
             if task.file_count:
                 files, ranges = self._scatter(task, written)
+                give_back_memory()  # writing files needs the most memory
                 with closing(map_ahead(files.write, ranges, at_once=self.spill.budget.writers)) as writing:
                     for _ in writing:
                         total = max(task.file_count, len(written))
