@@ -51,3 +51,14 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         session = start(directory)
         yield session
         session.stop()
+
+
+@pytest.fixture
+def other_session(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[SparkSession]:
+    """Give a session with its own views and settings."""
+    session = spark.newSession()
+    yield session
+    if request.config.getoption(
+        "--connect"
+    ):  # at exit, an open client repeats requests to the stopped server
+        session.client.close()

@@ -31,7 +31,7 @@ def test_pages_about_spark_have_code() -> None:
 
 @pytest.mark.parametrize("page", WITH_SPARK, ids=lambda page: page.name)
 def test_code_of_a_page_runs(
-    spark: SparkSession, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    other_session: SparkSession, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     data = tmp_path / "data"
@@ -41,8 +41,7 @@ def test_code_of_a_page_runs(
     )
     sales.write_parquet(data / "raw" / "sales.parquet")
     qbeast.write_table(sales, data / "sales", columns=["price", "brand", "user:hash"])
-    session = spark.newSession()  # views of one page are none of the next
-    names: dict[str, Any] = {"spark": session, "df": session.read.parquet(str(data / "raw"))}
+    names: dict[str, Any] = {"spark": other_session, "df": other_session.read.parquet(str(data / "raw"))}
     for block in blocks(page, real=data):
         block.run(names)
 

@@ -117,13 +117,12 @@ def test_conditions_mean_what_spark_means(spark: SparkSession, tmp_path: Path) -
 
 
 def test_closed_session_is_reported_as_lost(
-    request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
+    request: pytest.FixtureRequest, other_session: Any, tmp_path: Path
 ) -> None:
     if not request.config.getoption("--connect"):
         pytest.skip("sessions of one process end together: tests/spark/change/test_failures.py")
     written(tmp_path / "t")
-    session: Any = spark.newSession()
-    session.client.release_session()
+    other_session.client.release_session()
     with pytest.raises(qbeast.SessionLostError, match="Nothing was changed"):
-        bridge.open_table(session, tmp_path / "t").delete("a < 50")
+        bridge.open_table(other_session, tmp_path / "t").delete("a < 50")
     assert qbeast.open_table(tmp_path / "t").version == 1

@@ -109,30 +109,29 @@ def test_bridge_takes_spark_frames(table: Path) -> None:
 REPLACED = statements()
 
 
-def test_statements_of_delta_are_refused_without_its_jar(spark: SparkSession, tmp_path: Path) -> None:
+def test_statements_of_delta_are_refused_without_its_jar(other_session: SparkSession, tmp_path: Path) -> None:
     assert len(REPLACED) > 20
-    session = spark.newSession()
-    session.sql("SELECT 1L AS id, 'a' AS s").createOrReplaceTempView("source")
+    other_session.sql("SELECT 1L AS id, 'a' AS s").createOrReplaceTempView("source")
     for item in REPLACED:
         with pytest.raises(
             (PySparkException, Py4JJavaError)
         ):  # a format that Spark does not find is of the latter
-            session.sql(item.at(tmp_path).statement).collect()
-    assert not session.catalog.tableExists("copied")
+            other_session.sql(item.at(tmp_path).statement).collect()
+    assert not other_session.catalog.tableExists("copied")
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("item", REPLACED, ids=lambda item: item.statement)
 def test_call_instead_of_a_statement_of_delta_runs(
-    spark: SparkSession, item: Statement, tmp_path: Path
+    other_session: SparkSession, item: Statement, tmp_path: Path
 ) -> None:
-    session, path, files = spark.newSession(), tmp_path / "logs", tmp_path / "files"
+    path, files = tmp_path / "logs", tmp_path / "files"
     qbeast.write_table(pl.DataFrame({"id": range(20), "s": ["a"] * 20}), path, columns=["id"])
     files.mkdir()
     pl.DataFrame({"id": [1], "s": ["a"]}).write_parquet(files / "a.parquet")
     places = {"path": str(path), "new": str(tmp_path / "copied"), "files": str(files)}
-    source = session.createDataFrame([(7, "new"), (50, "new")], SCHEMA)
-    names = {"spark": session, "bridge": bridge, "qbeast": qbeast, "source": source, **places}
+    source = other_session.createDataFrame([(7, "new"), (50, "new")], SCHEMA)
+    names = {"spark": other_session, "bridge": bridge, "qbeast": qbeast, "source": source, **places}
     result = eval(item.call, names)  # noqa: S307 - our own text is what is tested
     if hasattr(result, "toArrow"):
         assert result.count() > 0
