@@ -182,7 +182,7 @@ READS = {
     "level in percent": Wrong(lambda t: t.it.estimate({"x": pl.col("price").quantile(95)}, error=0.1), INPUT, ("for 95 % write 0.95",), argument="aggregates"),
     "CarbonData": Wrong(lambda t: qbeast.open_carbondata(t.parquet), ABSENT, ("Metadata/schema", "there is no |is a directory|is a file")),
     "CarbonData file": Wrong(lambda t: qbeast.open_carbondata(t.file), ABSENT, ("folder that holds the file", "there is no |is a directory|is a file")),
-    "Spark's way": Wrong(lambda t: qbeast.open_table("https://example.invalid/x"), qbeast.QbeastError, ("s3://", "there is no |must be a folder")),
+    "address of the web": Wrong(lambda t: qbeast.open_table("https://example.invalid/x"), INPUT, ("must be a folder or begin with one of s3://",), argument="path"),
 }  # fmt: skip
 
 CHANGES = {

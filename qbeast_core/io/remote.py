@@ -13,7 +13,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import from_url
 
-from qbeast_core.errors import InvalidInputError, StorageError, shown_cause
+from qbeast_core.errors import InvalidInputError, StorageError, invalid_argument, shown_cause
 from qbeast_core.io.address import LOCKING_SETTINGS, SCHEMES, is_address, locate_file, other_locking
 from qbeast_core.io.store import Entry, Range, merge_ranges, reason_of_failure, split_blocks
 
@@ -53,6 +53,9 @@ class RemoteStore:
         self.uri = uri
         self.local_root = None
         self.allow_absolute_paths = allow_absolute_paths
+        if uri.partition("://")[0].lower() not in SCHEMES:  # obstore and deltalake know more, such as https://
+            kinds = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+            invalid_argument("path", f"must be a folder or begin with one of {kinds}", value=uri)
         self._other_locking = other_locking(self.uri, storage_options)
         options = translate_options(storage_options)
         try:
@@ -60,10 +63,6 @@ class RemoteStore:
             self._open_any = partial(open_any, **options)
             self._store: Any = self._open_any(self.uri)
         except (BaseError, TypeError, ValueError) as error:
-            if self.uri.partition("://")[0].lower() not in SCHEMES:
-                kinds = ", ".join(f"{scheme}://" for scheme in SCHEMES)
-                message = f"`path` must be a folder or begin with one of {kinds}, not {uri!r}"
-                raise InvalidInputError(message, argument="path") from None
             cause = str(error).splitlines()[0].rstrip(".")
             message = f"cannot open {uri!r}: {cause}. Check the address and `storage_options`."
             raise InvalidInputError(message, argument="storage_options") from shown_cause(error)

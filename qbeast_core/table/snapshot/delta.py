@@ -26,7 +26,6 @@ from qbeast_core.errors import (
     VersionNotFoundError,
     shown_cause,
 )
-from qbeast_core.io.address import SCHEMES
 from qbeast_core.io.location import Location
 from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store, entries_of, is_folder, reason_of_failure
@@ -325,10 +324,6 @@ def _sorted(features: Iterable[str] | None, *, has_list: bool) -> tuple[str, ...
 
 def _not_found(uri: str, reason: str) -> str:
     """Return the message that there is no table at an address, and how to create one."""
-    scheme, separator, _ = uri.partition("://")
-    if separator and scheme.lower() not in SCHEMES:
-        kinds = ", ".join(f"{known}://" for known in SCHEMES)
-        return f"there is no Delta table at {uri}: addresses begin with {kinds}."
     return (
         log_instead(uri) or f"there is no Delta table at {uri}: {reason}. {write_call(uri)} would make one."
     )
