@@ -144,7 +144,7 @@ def test_missing_table_differs_from_missing_store(place: Place) -> None:
     uri, options = place
     with pytest.raises(qbeast.TableNotFoundError, match="some tables/"):
         qbeast.scan_table(uri, storage_options=options)
-    nobody = {**options, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "retry_timeout": "1s"}
+    nobody = {**options, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "max_retries": "0", "retry_timeout": "1s"}
     with pytest.raises(qbeast.StorageError):
         qbeast.scan_table(uri, storage_options=nobody)
 
