@@ -38,7 +38,6 @@ __all__ = [
 
 _HOMES = {
     "carbondata": ("import_carbondata", "read_carbondata"),
-    "notebook": ("load_ipython_extension",),  # what %load_ext calls
     "names": (
         "ConvertToQbeastCommand",
         "QbeastTable",
@@ -46,7 +45,7 @@ _HOMES = {
         "refresh",
         "register_table",
     ),
-    "session": ("explain_error", "register"),
+    "session": ("explain_error", "load_ipython_extension", "register"),  # %load_ext calls the second
     "tables": ("convert", "estimate", "open_table", "read_table"),
     "write": ("write_table",),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,8 @@ def test_first_use_loads_no_operation(imports: dict[str, list[str]]) -> None:
     names = imports["first use"]
     assert not (HEAVY | {"pyarrow"}) & {name.partition(".")[0] for name in names}
     rooms = ("check", "commit", "dml", "engine", "estimate", "inspect", "maintenance", "rewrite", "write")
-    operations = ("qbeast_core.carbon", *(f"qbeast_core.table.{room}" for room in rooms))
+    operations = ("qbeast_carbondata", *(f"qbeast_core.table.{room}" for room in rooms))
+    assert all(find_spec(name) for name in operations)
     assert not [name for name in names if name.startswith(operations)]
 
 
