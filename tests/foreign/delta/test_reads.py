@@ -247,7 +247,7 @@ def test_registered_names_are_tables_of_the_catalog(spark: SparkSession, tmp_pat
     qbeast.write_table(rows, tmp_path / "other", columns=["id"])
     with pytest.raises(qbeast.InvalidInputError, match="another table of the name"):
         bridge.register_table(spark, tmp_path / "other", "named.sales")
-    with pytest.raises(qbeast.InvalidInputError, match="forPath"):
+    with pytest.raises(qbeast.TableNotFoundError, match="register_table"):
         bridge.QbeastTable.forName(spark, "named.nothing")
     spark.sql("DROP TABLE named.sales")
     assert qbeast.read_table(tmp_path / "t").height == 500
