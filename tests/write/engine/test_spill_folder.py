@@ -21,9 +21,9 @@ from tests.helpers.users import another_user
 KILLED = """
     import os, signal, sys
     from pathlib import Path
-    from qbeast_core.table.engine.spill import SpillFolder
-    folder = SpillFolder(sys.argv[1])
-    Path(folder.new_path()).write_bytes(b"rows")
+    from qbeast_core.io.machine import TemporaryFolder
+    folder = TemporaryFolder(Path(sys.argv[1]), "qbeast-spill-")
+    (folder.path / "1").write_bytes(b"rows")
     print(folder.path.name, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
