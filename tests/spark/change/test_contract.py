@@ -32,6 +32,9 @@ DEAR = {
     "delete",
     "change feed",
     "change feed of merge",
+    "merge of doubled keys",
+    "partitions",
+    "rules",
 }
 
 
