@@ -45,7 +45,7 @@ _HOMES = {
         "refresh",
         "register_table",
     ),
-    "session": ("explain_error", "load_ipython_extension", "register"),  # %load_ext calls the second
+    "session": ("explain_error", "load_ipython_extension", "register"),  # the second is what %load_ext calls
     "tables": ("convert", "estimate", "open_table", "read_table"),
     "write": ("write_table",),
 }

@@ -55,10 +55,11 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def other_session(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[SparkSession]:
-    """Give a session with its own views and settings."""
+    """Give a session with its own views and settings.
+
+    A client of Connect that stays open waits for the stopped server when the process ends, for minutes.
+    """
     session = spark.newSession()
     yield session
-    if request.config.getoption(
-        "--connect"
-    ):  # at exit, an open client repeats requests to the stopped server
+    if request.config.getoption("--connect"):
         session.client.close()

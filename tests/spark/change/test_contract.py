@@ -32,9 +32,6 @@ DEAR = {
     "delete",
     "change feed",
     "change feed of merge",
-    "merge of doubled keys",
-    "partitions",
-    "rules",
 }
 
 
