@@ -53,7 +53,8 @@ class RemoteStore:
         self.uri = uri
         self.local_root = None
         self.allow_absolute_paths = allow_absolute_paths
-        if uri.partition("://")[0].lower() not in SCHEMES:  # obstore and deltalake know more, such as https://
+        # obstore and deltalake know more, such as https://
+        if uri.partition("://")[0].lower() not in SCHEMES:
             kinds = ", ".join(f"{scheme}://" for scheme in SCHEMES)
             invalid_argument("path", f"must be a folder or begin with one of {kinds}", value=uri)
         self._other_locking = other_locking(self.uri, storage_options)
