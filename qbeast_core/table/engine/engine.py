@@ -265,7 +265,7 @@ _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNOR
 # Not for rows: code and threads of libraries, and freed memory that allocators keep.
 _OTHER_BYTES: Final = 128 << 20
 # Copies of the rows of a file: as read, apart, in order, encoded, and memory that is freed late.
-_COPIES: Final = 10
+_COPIES: Final = 12
 _BATCHES: Final = 64
 _TEXT_BYTES: Final = 24
 _NESTED_BYTES: Final = 64
