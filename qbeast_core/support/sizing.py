@@ -146,7 +146,7 @@ class Sizing:
     # Memory of a call that moves rows: the minimum that it may be given, of the rows of a file for which another writer
     # is worth it, and the limits of a batch.
     min_memory_bytes: int = 4 << 20
-    min_load_bytes: int = 24 << 20
+    min_load_bytes: int = 20 << 20
     min_moved_bytes: int = 1 << 17
     max_moved_bytes: int = 64 << 20
 

@@ -105,7 +105,7 @@ def shares(path: Path) -> list[float]:
 @pytest.mark.parametrize(
     ("count", "kind", "memory_bytes", "most"),
     [
-        (2_500, "query", LITTLE, 1.2),
+        (2_500, "query", 160_000, 1.2),
         pytest.param(80_000, "query", 4 << 20, 1.25, marks=pytest.mark.sweep),
         pytest.param(80_000, "iterator", 12 << 20, 1.25, marks=pytest.mark.sweep),
     ],
