@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import qbeast
-from tests.helpers.examples import is_sweep
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {
@@ -68,7 +67,7 @@ def test_missing_attribute_raises_with_suggestion() -> None:
     assert (mistyped.value.name, mistyped.value.obj) == ("read_tabel", qbeast)
 
 
-MAX_MODULES = 56  # of ours, packages aside: each costs the first task of a session a part of a second
+MAX_MODULES = 57  # of ours, packages aside: each costs the first task of a session a part of a second
 WORKERS = {
     "write": ("qbeast_spark_bridge.worker.tasks",),
     "append": ("qbeast_spark_bridge.worker.tasks",),
@@ -86,8 +85,6 @@ WORKERS = {
     "convert": ("qbeast_spark_bridge.worker.tasks", "qbeast_core.table.maintenance.parquet_folder"),
 }
 
-
-PROBES = ("write", "read", "change in place")  # with each change; sweeps look at all
 OURS = ["qbeast", "qbeast_core", "qbeast_spark_bridge"]
 FORBIDDEN = ["deltalake", "obstore", "pyspark", "pandas"]
 # The first two lists go first, because they must not load Polars or PyArrow. Each begins without our modules and those
@@ -113,8 +110,7 @@ def is_package(name: str) -> bool:
 @pytest.fixture(scope="module")
 def imports() -> dict[str, list[str]]:
     """Return for each list of modules what is imported with it, in a fresh interpreter: this one has half of them."""
-    tasks = {task: WORKERS[task] for task in (WORKERS if is_sweep() else PROBES)}
-    lists = {"import": ["qbeast"], "first use": ["qbeast_core.api"], **tasks}
+    lists = {"import": ["qbeast"], "first use": ["qbeast_core.api"], **WORKERS}
     output = subprocess.run(
         [sys.executable, "-W", "error", "-c", ANEW],
         input=json.dumps([lists, [*OURS, *FORBIDDEN]]),
@@ -127,10 +123,7 @@ def imports() -> dict[str, list[str]]:
     return actual
 
 
-@pytest.mark.parametrize(
-    "task",
-    [pytest.param(task, marks=() if task in PROBES else pytest.mark.sweep) for task in WORKERS],
-)
+@pytest.mark.parametrize("task", WORKERS)
 def test_workers_open_no_log_and_import_little(task: str, imports: dict[str, list[str]]) -> None:
     """What a task is of is imported with these modules: their own imports are at the top, where a lint holds them."""
     names = imports[task]
