@@ -123,7 +123,7 @@ def _write(source: Path, folder: Path, budget: int, spill: Path) -> int:
     rows = pl.scan_parquet(source)
     columns = list(data.W1_COLUMNS)
     return qbeast.write_table(
-        rows, folder, columns=columns, memory_bytes=budget, spill_dir=spill
+        rows, folder, columns=columns, resources=qbeast.Resources(memory_bytes=budget, spill_dir=spill)
     ).spilled_bytes
 
 
@@ -161,22 +161,32 @@ def _z_order(folder: Path, budget: int) -> int:
 
 def _append(source: Path, folder: Path, budget: int, spill: Path) -> int:
     rows = pl.scan_parquet(source).head(_rows(source) // 100).with_columns(pl.col("l_linenumber") + 10)
-    return qbeast.write_table(rows, folder, mode="append", memory_bytes=budget, spill_dir=spill).spilled_bytes
+    return qbeast.write_table(
+        rows, folder, mode="append", resources=qbeast.Resources(memory_bytes=budget, spill_dir=spill)
+    ).spilled_bytes
 
 
 def _optimize(folder: Path, budget: int, spill: Path) -> int:
-    return qbeast.open_table(folder).optimize(full=True, memory_bytes=budget, spill_dir=spill).spilled_bytes
+    return (
+        qbeast.open_table(folder, resources=qbeast.Resources(memory_bytes=budget, spill_dir=spill))
+        .optimize(full=True)
+        .spilled_bytes
+    )
 
 
 def _delete(folder: Path, budget: int, spill: Path) -> int:
     gone = pl.col("l_shipdate").is_between(date(1995, 1, 1), date(1995, 3, 31))
-    return qbeast.open_table(folder).delete(gone, memory_bytes=budget, spill_dir=spill).spilled_bytes
+    return (
+        qbeast.open_table(folder, resources=qbeast.Resources(memory_bytes=budget, spill_dir=spill))
+        .delete(gone)
+        .spilled_bytes
+    )
 
 
 def _merge(source: Path, folder: Path, budget: int, spill: Path, nth: int) -> int:
     source_rows = _every(source, nth).with_columns(l_comment=pl.lit("merged"))
-    opened = qbeast.open_table(folder)
-    return opened.merge(source_rows, on=KEYS, memory_bytes=budget, spill_dir=spill).spilled_bytes
+    opened = qbeast.open_table(folder, resources=qbeast.Resources(memory_bytes=budget, spill_dir=spill))
+    return opened.merge(source_rows, on=KEYS).spilled_bytes
 
 
 def _check(source: Path, folder: Path) -> None:

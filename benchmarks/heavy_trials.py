@@ -153,12 +153,12 @@ def _trial(shape: str, seed: int, *, rows: int) -> list[Kept]:
                 cube_size=1_000,
                 resources=qbeast.Resources(engine=engine),
             )
-        table = qbeast.open_table(path)
+        table = qbeast.open_table(path, resources=qbeast.Resources(engine=engine))
         if state in ("deleted", "optimized"):
             table.delete("u < 0.1")
             frame = frame.filter(pl.col("u") >= 0.1)
         if state == "optimized":
-            table.optimize(full=True, resources=qbeast.Resources(engine=engine))
+            table.optimize(full=True)
         return [
             Kept(name, state, engine, *_run(table, frame, question, number))
             for name, question in QUESTIONS.items()

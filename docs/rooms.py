@@ -19,12 +19,12 @@ ABOVE = [
         ("b", "qbeast_core.cli", "the command qbeast"),
     ],
     [
-        ("b", "qbeast · qbeast_core.api", "public names, signatures, documentation"),
+        ("b", "qbeast", "public names, each loaded at its first use"),
         ("b", "qbeast_carbondata", "tables of CarbonData: files as Arrow, imports"),
     ],
+    [("b", "qbeast_core.api", "public functions, the class Table, their documentation")],
 ]
 ROOMS = {
-    "table": "what users hold: the class Table",
     "advise": "which index filters would open least of",
     "estimate": "aggregates to a promised error: questions, rounds, tasks",
     "dml": "delete, update, merge",

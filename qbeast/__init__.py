@@ -56,7 +56,7 @@ if _typing.TYPE_CHECKING:
         scan_carbondata,
     )
     from qbeast_carbondata.tables.table import CarbonPlan, CarbonTable
-    from qbeast_core.api import (
+    from qbeast_core.api.functions import (
         convert_table,
         drop_table,
         estimate,
@@ -67,6 +67,8 @@ if _typing.TYPE_CHECKING:
         upgrade_table,
         write_table,
     )
+    from qbeast_core.api.keywords import ChangeKeywords, CommitKeywords
+    from qbeast_core.api.table import Table
     from qbeast_core.results import MetadataResult
     from qbeast_core.support.process import Progress, Resources
     from qbeast_core.table.advise.advise import Advice
@@ -85,7 +87,6 @@ if _typing.TYPE_CHECKING:
     from qbeast_core.table.read.shuffled import ShuffledBatches
     from qbeast_core.table.read.tasks import ScanTask
     from qbeast_core.table.rewrite.optimize import OptimizeResult
-    from qbeast_core.table.table import Table
     from qbeast_core.table.write.write import WriteResult
 
 __all__ = [
@@ -93,9 +94,11 @@ __all__ = [
     "Advice",
     "CarbonPlan",
     "CarbonTable",
+    "ChangeKeywords",
     "ChangeResult",
     "CheckReport",
     "CommitConflictError",
+    "CommitKeywords",
     "CommitUnknownError",
     "ConstraintViolationError",
     "ConvertResult",
@@ -170,7 +173,7 @@ _HOMES = {
         "scan_carbondata",
     ),
     "qbeast_carbondata.tables.table": ("CarbonPlan", "CarbonTable"),
-    "qbeast_core.api": (
+    "qbeast_core.api.functions": (
         "convert_table",
         "drop_table",
         "estimate",
@@ -191,6 +194,7 @@ _HOMES = {
     "qbeast_core.table.estimate.join": ("Join",),
     "qbeast_core.table.estimate.result": ("Estimate",),
     "qbeast_core.table.inspect.metrics": ("Metrics",),
+    "qbeast_core.api.keywords": ("ChangeKeywords", "CommitKeywords"),
     "qbeast_core.table.maintenance.convert": ("ConvertResult",),
     "qbeast_core.table.maintenance.metadata": ("DialectResult", "UpgradeResult"),
     "qbeast_core.table.maintenance.reindex": ("ReindexResult",),
@@ -199,7 +203,7 @@ _HOMES = {
     "qbeast_core.table.read.shuffled": ("ShuffledBatches",),
     "qbeast_core.table.read.tasks": ("ScanTask",),
     "qbeast_core.table.rewrite.optimize": ("OptimizeResult",),
-    "qbeast_core.table.table": ("Table",),
+    "qbeast_core.api.table": ("Table",),
     "qbeast_core.table.write.write": ("WriteResult",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}

@@ -49,7 +49,9 @@ from qbeast_core.support.text import (
     argument_names,
     concise,
     did_you_mean,
+    expanded_signature,
     for_people,
+    keyword_group,
     nearest,
     similar,
     unknown_keyword,
@@ -116,7 +118,7 @@ def changing(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
             raise
 
     setattr(completing, _CHECKED, True)
-    return completing
+    return _expanded(completing)
 
 
 def hints_keywords(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
@@ -135,7 +137,14 @@ def hints_keywords(call: Callable[_Params, _Result]) -> Callable[_Params, _Resul
             raise unknown_keyword(call, args, kwargs)
         return call(*args, **kwargs)
 
-    return checked
+    return _expanded(checked)
+
+
+def _expanded(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
+    """Make `inspect.signature` and `help` show the members of a keyword group."""
+    if keyword_group(call) is not None:
+        setattr(call, "__signature__", expanded_signature(call))  # noqa: B010 - unknown to type checkers
+    return call
 
 
 def hints_methods(cls: _Class) -> _Class:

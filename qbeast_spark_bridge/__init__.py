@@ -68,7 +68,7 @@ def __getattr__(name: str) -> Any:
 
 def _call_of(name: str) -> str:
     """Return how a method of a table is called."""
-    from qbeast_core.table.table import Table  # noqa: PLC0415 - only for an error
+    from qbeast_core.api.table import Table  # noqa: PLC0415 - only for an error
 
     return f" Call {__name__}.open_table(spark, path).{name}(...)." if hasattr(Table, name) else ""
 

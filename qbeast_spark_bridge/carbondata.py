@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
 
@@ -13,11 +13,12 @@ from qbeast_carbondata.metadata.open_table import Segment
 from qbeast_carbondata.reader import TableReader, carbon_tasks
 from qbeast_carbondata.tables.importing import ImportResult, WhichSegments, import_table
 from qbeast_carbondata.tables.table import CarbonTable, OnUnreadable, open_carbondata
+from qbeast_core.api.keywords import CommitKeywords
 from qbeast_core.errors import changing, hints_keywords, unknown_columns
 from qbeast_core.io.location import Location
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.spec.blocks import BlocksDialect
-from qbeast_core.support.process import ProgressLike, callback_of, shows_progress
+from qbeast_core.support.process import callback_of, shows_progress
 from qbeast_core.table.engine.engine import Source
 from qbeast_core.table.read.planner import TASK_BYTES
 from qbeast_core.table.write.options import Mode, WriteOptions, metadata_of
@@ -120,10 +121,9 @@ def import_carbondata(
     external_paths: Mapping[str, str | os.PathLike[str]] | None = None,
     allow_absolute_paths: bool = False,
     writer_settings: Mapping[str, str] | None = None,
-    commit_metadata: Mapping[str, str] | None = None,
     dialect: BlocksDialect | None = None,
     dry_run: bool = False,
-    progress: ProgressLike = None,
+    **keywords: Unpack[CommitKeywords],
 ) -> ImportResult:
     """Import a CarbonData table like `qbeast.import_carbondata`, on the executors.
 
@@ -134,7 +134,7 @@ def import_carbondata(
     path, target : str or path-like
         The CarbonData table, and the table to create; the same for executors and this process.
     columns, segments, mode, cube_size, on_unreadable, storage_options, external_paths, allow_absolute_paths, \
-    writer_settings, commit_metadata, dialect, dry_run, progress
+    writer_settings, dialect, dry_run, **keywords
         See `qbeast.import_carbondata`.
 
     Returns
@@ -169,10 +169,10 @@ def import_carbondata(
         mode=mode,
         cube_size=cube_size,
         storage_options=storage_options,
-        commit_metadata=metadata_of(commit_metadata),
+        commit_metadata=metadata_of(keywords.get("commit_metadata")),
         dialect=dialect,
         dry_run=dry_run,
-        progress=callback_of(progress),
+        progress=callback_of(keywords.get("progress")),
     )
 
     def source_of(table: CarbonTable, segments: tuple[Segment, ...]) -> Source:

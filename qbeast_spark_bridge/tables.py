@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import polars as pl
 
+from qbeast_core.api.table import Table, open_version
 from qbeast_core.errors import InvalidInputError, changing, hints_keywords, hints_methods
 from qbeast_core.plan.weights import Sample, Share
 from qbeast_core.spec.blocks import BlocksDialect
+from qbeast_core.support.process import Resources
 from qbeast_core.table.data.expressions import refuse_statement
 from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.dml.merge import Merge
@@ -26,7 +28,6 @@ from qbeast_core.table.maintenance.convert import convert as convert_table
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.scan import known_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.table import Table, open_version
 from qbeast_core.table.write.options import SampleBy, WriteOptions, metadata_of
 from qbeast_spark_bridge.catalog import located, plan_views
 from qbeast_spark_bridge.engine.engine import SparkEngine, frame_of_rows, rows_of_tasks
@@ -71,8 +72,8 @@ class SparkTable(Table):
     persist rows that are random, unordered with a limit, or expensive to compute. Other rows are sent from the driver,
     which holds all of them in memory. Strings with a collation cannot be keys.
 
-    `resources`, `memory_bytes` and `spill_dir` of a change are of one machine, and refused here. Names that the session
-    has for the table are planned again after each change of this object. Errors of executors are raised here.
+    Names that the session has for the table are planned again after each change of this object. Errors of executors are
+    raised here.
 
     Examples
     --------
@@ -93,8 +94,8 @@ class SparkTable(Table):
     (10, 10, 1000)
     """
 
-    def __init__(self, spark: SparkSession, snapshot: Snapshot) -> None:
-        super().__init__(snapshot)
+    def __init__(self, spark: SparkSession, snapshot: Snapshot, resources: Resources | None = None) -> None:
+        super().__init__(snapshot, resources)
         self._spark = spark
         self._readers = SparkEngine(spark)
 
@@ -224,17 +225,7 @@ class SparkTable(Table):
         """
         return explain_rows(self._planner, where, columns, sample, sample_by)
 
-    def _engine(
-        self,
-        resources: object = None,
-        memory_bytes: object = None,
-        spill_dir: object = None,
-    ) -> AbstractContextManager[CallEngine]:
-        local = {"resources": resources, "memory_bytes": memory_bytes, "spill_dir": spill_dir}
-        for name, value in local.items():
-            if value is not None:
-                msg = f"`{name}` is for a table of one machine: Spark sets the memory of executors. Leave it out."
-                raise InvalidInputError(msg, argument=name, value=value)
+    def _engine(self) -> AbstractContextManager[CallEngine]:
         return nullcontext(SparkEngine(self._spark))
 
     def _condition(self, where: Any, argument: str = "where") -> Any:
@@ -303,6 +294,7 @@ def open_table(
     version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
+    resources: Resources | None = None,
 ) -> SparkTable:
     """Open a table with Spark as its engine: its methods are those of `qbeast.Table`.
 
@@ -316,6 +308,8 @@ def open_table(
     version, storage_options, allow_absolute_paths
         See `qbeast.open_table`. Storage options are for this process and the tasks. Configure the access of Spark's own
         reader, which `read` uses, in Spark.
+    resources : Resources, optional
+        Memory of the driver, for the sums of an estimate. Spark sets the memory of executors.
 
     Returns
     -------
@@ -342,7 +336,7 @@ def open_table(
     (2000, True)
     """
     location = located(spark, path, storage_options, allow_absolute_paths=allow_absolute_paths)
-    return SparkTable(spark, open_version(location, version, None).snapshot)
+    return SparkTable(spark, open_version(location, version, None).snapshot, resources)
 
 
 @hints_keywords
@@ -442,12 +436,12 @@ def estimate(
     max_fraction: Share = 1.0,
     max_bytes: int | None = None,
     min_group_rows: int = 0,
-    memory_bytes: int | None = None,
     replicates: int = 64,
     columns: Sequence[str] | None = None,
     version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
+    resources: Resources | None = None,
 ) -> Estimate:
     """Estimate aggregates like `qbeast.estimate`: each round is a job, whose tasks sum up their rows by key.
 
@@ -456,12 +450,12 @@ def estimate(
 
     Parameters
     ----------
-    spark, path, version, storage_options, allow_absolute_paths
+    spark, path, version, storage_options, allow_absolute_paths, resources
         See `open_table`.
     aggregates, per, by, where, join, error, absolute, confidence, sample, sample_by, simultaneous, max_fraction, \
-    max_bytes, min_group_rows, memory_bytes, replicates, columns
-        See `qbeast.Table.estimate`. `memory_bytes` is the driver's. With `per`, a task reads all rows of a range of
-        keys, which may need a quarter of it. A function of rows runs on the driver.
+    max_bytes, min_group_rows, replicates, columns
+        See `qbeast.Table.estimate`. With `per`, a task reads all rows of a range of keys, which may need a quarter of
+        the memory of `resources`. A function of rows runs on the driver.
 
     Returns
     -------
@@ -490,6 +484,7 @@ def estimate(
         version=version,
         storage_options=storage_options,
         allow_absolute_paths=allow_absolute_paths,
+        resources=resources,
     )
     return table.estimate(
         aggregates,
@@ -506,7 +501,6 @@ def estimate(
         max_fraction=max_fraction,
         max_bytes=max_bytes,
         min_group_rows=min_group_rows,
-        memory_bytes=memory_bytes,
         replicates=replicates,
         columns=columns,
     )

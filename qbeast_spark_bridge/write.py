@@ -9,12 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from qbeast_core.api.keywords import ChangeKeywords
 from qbeast_core.errors import InvalidInputError, StorageError, changing, invalid_argument
 from qbeast_core.io.location import Location
 from qbeast_core.spec.blocks import BlocksDialect
-from qbeast_core.support.process import ProgressLike, callback_of, shows_progress
+from qbeast_core.support.process import callback_of, shows_progress
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.files import delete_files
 from qbeast_core.table.data.frames import is_spark_frame
@@ -99,8 +100,6 @@ def write_table(
     column_stats: ColumnStats | None = None,
     schema_mode: SchemaMode | None = None,
     storage_options: Mapping[str, str] | None = None,
-    txn: tuple[str, int] | None = None,
-    commit_metadata: Mapping[str, str] | None = None,
     dialect: BlocksDialect | None = None,
     sample_column: str | None = None,
     comment: str | None = None,
@@ -111,9 +110,8 @@ def write_table(
     change_feed: bool | None = None,
     compression: Compression | None = None,
     importance: Mapping[str, float] | None = None,
-    dry_run: bool = False,
-    progress: ProgressLike = None,
     persist: bool = False,
+    **keywords: Unpack[ChangeKeywords],
 ) -> WriteResult:
     """Write the rows of a Spark DataFrame to a table, on the executors, in one atomic commit.
 
@@ -129,15 +127,14 @@ def write_table(
     path : str or path-like
         Folder or address of the table as in `qbeast.write_table`, the same for executors and this process; or the name
         of a temporary view of `register_table`.
-    columns, mode, where, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect, \
-    sample_column, comment, column_comments, partition_by, sample_by, deletion_vectors, change_feed, compression, \
-    importance, dry_run
+    columns, mode, where, cube_size, column_stats, schema_mode, storage_options, dialect, sample_column, comment, \
+    column_comments, partition_by, sample_by, deletion_vectors, change_feed, compression, importance
         See `qbeast.write_table`. Strings with a collation cannot be indexed. `where` may be a Column too.
-    progress : callable or bool, optional
-        Called with a `Progress` at every step; files are counted once all of them are written.
     persist : bool, default False
         Persist the rows (``DataFrame.persist``) during both passes: for rows that are random, unordered with a
         limit, or expensive to compute. A frame that is already persisted is not changed.
+    **keywords
+        See `qbeast.ChangeKeywords`. `progress` counts files once all of them are written.
 
     Returns
     -------
@@ -174,8 +171,8 @@ def write_table(
         column_stats=column_stats,
         schema_mode=schema_mode,
         storage_options=storage_options,
-        txn=txn,
-        commit_metadata=metadata_of(commit_metadata),
+        txn=keywords.get("txn"),
+        commit_metadata=metadata_of(keywords.get("commit_metadata")),
         dialect=dialect,
         sample_column=sample_column,
         comment=comment,
@@ -186,8 +183,8 @@ def write_table(
         change_feed=change_feed,
         compression=compression,
         importance=importance,
-        dry_run=dry_run,
-        progress=callback_of(progress),
+        dry_run=keywords.get("dry_run", False),
+        progress=callback_of(keywords.get("progress")),
     )
     return write_frame(df, path, options, persist=persist)
 

@@ -6,16 +6,17 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, Unpack
 
 import polars as pl
 
 from qbeast_carbondata.metadata.open_table import Segment, replayed_loads
 from qbeast_carbondata.reader import PAGE_ROWS, PAGES_AT_ONCE
 from qbeast_carbondata.tables.table import CarbonTable, OnUnreadable, open_carbondata
+from qbeast_core.api.keywords import CommitKeywords
 from qbeast_core.errors import InvalidColumnsError, changed_before, changing, hints_keywords, invalid_argument
 from qbeast_core.spec.blocks import BlocksDialect
-from qbeast_core.support.process import ProgressLike, Resources, callback_of, shows_progress
+from qbeast_core.support.process import Resources, callback_of, shows_progress
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import within
 from qbeast_core.table.data.schema import lost_columns
@@ -298,13 +299,10 @@ def import_carbondata(
     external_paths: Mapping[str, str | os.PathLike[str]] | None = None,
     allow_absolute_paths: bool = False,
     writer_settings: Mapping[str, str] | None = None,
-    commit_metadata: Mapping[str, str] | None = None,
     dialect: BlocksDialect | None = None,
     dry_run: bool = False,
-    progress: ProgressLike = None,
     resources: Resources | None = None,
-    memory_bytes: int | None = None,
-    spill_dir: str | os.PathLike[str] | None = None,
+    **keywords: Unpack[CommitKeywords],
 ) -> ImportResult:
     """Write the rows of a CarbonData table to a qbeast table; the CarbonData table is not changed.
 
@@ -322,8 +320,10 @@ def import_carbondata(
         load's id and time in the commit's metadata, so time travel reaches each load. Compacted loads are replayed
         one by one if their files exist and none of their rows was changed. Rows that are deleted now are in no
         version. After an error, the earlier commits stay.
-    mode, cube_size, dialect, dry_run, progress, resources, memory_bytes, spill_dir, commit_metadata
+    mode, cube_size, dialect, dry_run, resources
         As for `write_table`. A dry run of a history plans each load like the first.
+    **keywords
+        See `CommitKeywords`.
     on_unreadable, external_paths, allow_absolute_paths, writer_settings
         As for `open_carbondata`.
     storage_options : mapping of str to str, optional
@@ -351,15 +351,15 @@ def import_carbondata(
         allow_absolute_paths=allow_absolute_paths,
         writer_settings=writer_settings,
     )
-    with local_engine(resources, memory_bytes, spill_dir) as local:
+    with local_engine(resources) as local:
         options = WriteOptions(
             columns=columns,
             mode=mode,
             cube_size=cube_size,
             storage_options=storage_options,
-            commit_metadata=metadata_of(commit_metadata),
+            commit_metadata=metadata_of(keywords.get("commit_metadata")),
             dialect=dialect,
             dry_run=dry_run,
-            progress=local.report_progress(callback_of(progress)),
+            progress=local.report_progress(callback_of(keywords.get("progress"))),
         )
         return local.report(import_table(opened, target, options, segments=segments, engine=local))

@@ -23,7 +23,7 @@ from qbeast_core.support.text import did_you_mean, for_people, usual_arguments, 
 
 if TYPE_CHECKING:
     from qbeast_core.results import Result
-    from qbeast_core.support.process import ProgressCallback
+    from qbeast_core.support.process import ProgressCallback, Resources
 
 
 # Text, or something that rich can draw.
@@ -366,7 +366,15 @@ def on_table(
 
 def opening_options(options: dict[str, Any]) -> dict[str, Any]:
     """Remove the options that open a table, and return them."""
-    return {name: options.pop(name) for name in _OPENING if name in options}
+    opening = {name: options.pop(name) for name in _OPENING if name in options}
+    return opening | ({"resources": resources_of(options)} if "memory_bytes" in options else {})
+
+
+def resources_of(options: dict[str, Any]) -> Resources:
+    """Remove the options of memory and temporary files, and return them."""
+    from qbeast_core.support.process import Resources
+
+    return Resources(memory_bytes=options.pop("memory_bytes"), spill_dir=options.pop("spill_dir", None))
 
 
 @contextmanager

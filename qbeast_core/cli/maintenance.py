@@ -29,6 +29,7 @@ from qbeast_core.cli.commands import (
     memory_option,
     on_table,
     option,
+    resources_of,
     sample_option,
     sampling_key_option,
     spill_dir_option,
@@ -68,8 +69,9 @@ def convert(table: str, columns: Sequence[str] | None, *, no_index: bool, **opti
     if columns is None:
         msg = "Missing option '-c' / '--columns'."
         raise click.UsageError(msg, click.get_current_context())
+    resources = resources_of(options)
     with working("converting"):
-        result = qbeast.convert_table(table, columns, **options)
+        result = qbeast.convert_table(table, columns, resources=resources, **options)
     return answer_of(result, table=table)
 
 

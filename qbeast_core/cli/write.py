@@ -27,6 +27,7 @@ from qbeast_core.cli.commands import (
     on_table,
     option,
     pairs_option,
+    resources_of,
     sampling_key_option,
     spill_dir_option,
     table_argument,
@@ -148,6 +149,7 @@ def suggest(
     from qbeast_core.cli.output import remark
     from qbeast_core.cli.output import table as drawn
 
+    options["resources"] = resources_of(options)
     with working("reading"), rows_of_sources(sources, options) as rows:
         suggestion = qbeast.suggest_columns(rows, list(queries) or None, most=most, table_rows=table_rows)
     facts = {
@@ -232,6 +234,7 @@ def _write(sources: Sequence[str], table: str, *, mode: Mode, **options: Any) ->
     options["columns"] = columns_of(options["columns"], no_index=options.pop("no_index"))
     keeps = mode == "append" or options.get("where") is not None
     expected = _types_of(table, options["columns"], options["storage_options"]) if keeps else {}
+    options["resources"] = resources_of(options)
     with (
         working("writing") as progress,
         rows_of_sources(sources, options, expected=expected, progress=progress) as rows,
@@ -267,7 +270,6 @@ def rows_of_sources(
 
     from qbeast_core.cli.sources import SourceOptions, open_workspace, read_sources, types_by_name
     from qbeast_core.errors import InvalidInputError
-    from qbeast_core.support.process import Resources
     from qbeast_core.support.text import first_line
 
     reading = SourceOptions(
@@ -277,9 +279,8 @@ def rows_of_sources(
         progress=progress,
         **{name: options.pop(name) for name in ("date_format", "file_format", "null_values", "separator")},
     )
-    resources = Resources(memory_bytes=options["memory_bytes"], spill_dir=options["spill_dir"])
     try:
-        with open_workspace(resources) as workspace:
+        with open_workspace(options["resources"]) as workspace:
             yield read_sources(sources, reading, workspace)
     except (pl.exceptions.PolarsError, InvalidInputError) as error:
         cause = error.__cause__ if isinstance(error, InvalidInputError) else error
@@ -325,8 +326,11 @@ def import_carbondata(source: str, table: str, columns: Sequence[str] | None, **
     """
     import qbeast
 
+    resources = resources_of(options)
     with working("importing") as progress:
-        result = qbeast.import_carbondata(source, table, columns, progress=progress, **options)
+        result = qbeast.import_carbondata(
+            source, table, columns, progress=progress, resources=resources, **options
+        )
     answer = answer_of(result, source=source, table=table)
     left_out = tuple(f"left out: {segment['reason']}" for segment in result.left_out)
     return replace(answer, parts=answer.parts + left_out)
@@ -423,9 +427,10 @@ def merge(table: qbeast.Table, *, sources: Sequence[str], **options: Any) -> Ans
     the table. In conditions and values, plain names are columns of the table, and source.price is a column of the
     SOURCE.
     """
-    options["storage_options"] = click.get_current_context().params["storage_options"]  # of the sources too
+    given = dict(click.get_current_context().params)  # of the sources too
+    options |= {"storage_options": given["storage_options"], "resources": resources_of(given)}
     with rows_of_sources(sources, options, expected=table.schema) as rows:
-        del options["storage_options"]
+        del options["storage_options"], options["resources"]
         return _answer(table.merge(rows, **options))
 
 

@@ -18,14 +18,15 @@ import time
 import uuid
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import wraps
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, Literal, ParamSpec, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Literal, ParamSpec, TypeAlias, TypeVar, cast, get_args
 
-from qbeast_core.errors import MissingDependencyError, StorageError, invalid_argument
+from qbeast_core.errors import MissingDependencyError, StorageError, check_choice, invalid_argument
+from qbeast_core.support.sizing import sizing
 from qbeast_core.support.text import for_people
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ _FOLDER_VARIABLE: Final = "QBEAST_SPILL_DIR"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """Resources of this machine that a call may use: memory, and a folder for temporary files.
+    """Memory and temporary files of this machine that a call may use.
 
     Attributes
     ----------
@@ -211,23 +212,25 @@ class Resources:
     engine: EngineName = "auto"
 
 
-def combined(
-    resources: Resources | None,
-    memory_bytes: int | None = None,
-    spill_dir: str | os.PathLike[str] | None = None,
-) -> Resources:
-    """Return the resources of a call. `memory_bytes` and `spill_dir` override the values of `resources`.
+def checked_resources(resources: Resources | None) -> Resources:
+    """Return the resources of a call, or raise if they are invalid.
 
-    >>> combined(Resources(memory_bytes=8 << 20, engine="spill"), memory_bytes=16 << 20)
-    Resources(memory_bytes=16777216, spill_dir=None, engine='spill')
+    >>> checked_resources(None)
+    Resources(memory_bytes=None, spill_dir=None, engine='auto')
     """
     if not isinstance(cast("object", resources), Resources | None):
         problem = "must be a qbeast.Resources, such as qbeast.Resources(memory_bytes=2 << 30)"
         invalid_argument("resources", problem, value=resources)
     chosen = resources or Resources()
-    if memory_bytes is not None:
-        chosen = replace(chosen, memory_bytes=memory_bytes)
-    return chosen if spill_dir is None else replace(chosen, spill_dir=spill_dir)
+    check_choice("engine", chosen.engine, get_args(EngineName))
+    if not isinstance(cast("object", chosen.spill_dir), str | os.PathLike | None):
+        invalid_argument("spill_dir", "must be a folder", value=chosen.spill_dir)
+    size = cast("object", chosen.memory_bytes)  # callers without a type checker pass anything
+    is_number = isinstance(size, int) and not isinstance(size, bool) and size >= sizing().min_memory_bytes
+    if size is not None and not is_number:
+        problem = f"must be a whole number of bytes, at least {sizing().min_memory_bytes:,} (4 MiB)"
+        invalid_argument("memory_bytes", problem, value=size)
+    return chosen
 
 
 def spill_folder_of(resources: Resources) -> str | os.PathLike[str] | None:

@@ -13,8 +13,8 @@ import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from difflib import get_close_matches
-from inspect import CO_VARKEYWORDS, unwrap
-from typing import Final
+from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, Signature, signature, unwrap
+from typing import Final, ForwardRef
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 # Control characters except tab and line feed, marks that change the direction of writing, line separators.
@@ -494,9 +494,52 @@ def argument_names(call: Callable[..., object]) -> AbstractSet[str] | None:
     (dict_keys(['where', 'columns']), None)
     """
     code = unwrap(call).__code__
-    if code.co_flags & CO_VARKEYWORDS:
+    group = keyword_group(call)
+    if code.co_flags & CO_VARKEYWORDS and group is None:
         return None
-    return dict.fromkeys(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]).keys()
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return dict.fromkeys([*names, *(group or ())]).keys()
+
+
+def keyword_group(call: Callable[..., object]) -> Mapping[str, object] | None:
+    """Return the types of the keyword arguments that a function takes as ``**keywords: Unpack[Group]``, by name."""
+    function = unwrap(call)
+    code = function.__code__
+    if not code.co_flags & CO_VARKEYWORDS:
+        return None
+    place = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & CO_VARARGS)
+    annotation = str(function.__annotations__.get(code.co_varnames[place]))
+    if not annotation.startswith("Unpack["):
+        return None
+    group: Mapping[str, object] = function.__globals__[annotation[7:-1]].__annotations__
+    return group
+
+
+def expanded_signature(call: Callable[..., object]) -> Signature:
+    """Return the signature of a function with a parameter for each member of its keyword group."""
+    own = signature(call)
+    parameters = [item for item in own.parameters.values() if item.kind is not Parameter.VAR_KEYWORD]
+    group = (keyword_group(call) or {}).items()
+    added = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=_OMITTED, annotation=_plain(kind))
+        for name, kind in group
+    ]
+    return own.replace(parameters=[*parameters, *added])
+
+
+class _Omitted:
+    """The default of a keyword argument of a group, as stubs write it."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+_OMITTED: Final = _Omitted()
+
+
+def _plain(kind: object) -> object:
+    """Return an annotation as the text in the source."""
+    return kind.__forward_arg__ if isinstance(kind, ForwardRef) else kind
 
 
 def unknown_keyword(

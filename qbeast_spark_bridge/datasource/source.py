@@ -199,7 +199,7 @@ def _sample(path: str, fraction: Any) -> tuple[StructType, list[ReadTask]]:
 
 def _changes(path: str, since: Any) -> tuple[StructType, list[ReadTask]]:
     use_task_cores()
-    from qbeast_core.table.table import open_version
+    from qbeast_core.api.table import open_version
     from qbeast_spark_bridge.read import change_tasks
 
     return change_tasks(open_version(path, None, None).snapshot, since, None)
@@ -209,7 +209,7 @@ def _estimate(path: str, aggregates: str, by: str, **options: Any) -> pl.DataFra
     use_task_cores()
     import polars as pl
 
-    from qbeast_core.api import estimate
+    from qbeast_core.api.functions import estimate
 
     frame = estimate(path, aggregates, by=by or None, **options).frame
     return frame.with_columns(pl.col(pl.Int128).cast(pl.Int64))  # groups such as id % 3, as in Spark

@@ -138,7 +138,7 @@ def _optimize(location: Location) -> None:
     from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
     from qbeast_core.table.snapshot.snapshot import load_snapshot
 
-    with local_engine(None, None, None) as engine:
+    with local_engine(None) as engine:
         optimize(load_snapshot(location), OptimizeOptions(), engine=engine)
 
 

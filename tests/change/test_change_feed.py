@@ -26,7 +26,7 @@ from tests.helpers.changes import spread, written
 from tests.helpers.small_files import resized
 from tests.helpers.stores import failing_puts, located_files
 from tests.helpers.strategies import ROW
-from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, small_files
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, small_files, using
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 GOLDEN = Path(__file__).parents[1] / "format" / "delta" / "change-data-feed"
@@ -95,13 +95,12 @@ def test_files_rewritten_for_their_order_are_not_in_the_feed(appended: Path) -> 
 def test_merge_with_new_columns_and_missing_rows(path: Path, engine: qbeast.Resources) -> None:
     source = pl.concat([ROWS[:40], spread(20, 9000)]).with_columns(f=pl.lit(0.5), new=pl.lit("x"))
     table = qbeast.open_table(path)
-    result = table.merge(
+    result = using(table, engine).merge(
         source if engine is MEMORY else iter(source.iter_slices(25)),
         on=ROW,
         schema_mode="merge",
         when_not_matched_by_source="delete",
         not_matched_by_source_if="d < '2024-02-01'",
-        resources=engine,
     )
     wide = ROWS.with_columns(new=pl.lit(None, pl.String))
     lost = wide[40:].filter(pl.col("d") < date(2024, 2, 1))

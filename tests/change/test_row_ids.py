@@ -39,7 +39,7 @@ from tests.helpers.row_ids import (
     tracked,
 )
 from tests.helpers.scattering import PartsEngine
-from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, small_files
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, small_files, using
 
 Step = Callable[[qbeast.Table, qbeast.Resources], Any]
 
@@ -65,14 +65,14 @@ def source(rows: pl.DataFrame) -> pl.DataFrame:
 
 STEPS: dict[str, Step] = {
     "append": append,
-    "optimize": lambda table, how: table.optimize(resources=how),
-    "optimize full": lambda table, how: table.optimize(full=True, resources=how),
-    "optimize into new": lambda table, how: table.optimize(into="new", resources=how),
-    "reindex": lambda table, how: table.reindex([ROW, "d"], full=True, resources=how),
-    "delete": lambda table, how: table.delete(pl.col("a") % 5 == 1, resources=how),
-    "update": lambda table, how: table.update(pl.col("a") % 3 == 1, {"f": "f + 1"}, resources=how),
-    "update moves": lambda table, how: table.update(pl.col("a") % 4 == 1, {"a": "a + 1000"}, resources=how),
-    "merge": lambda table, how: table.merge(source(table.read()), on=ROW, resources=how),
+    "optimize": lambda table, how: using(table, how).optimize(),
+    "optimize full": lambda table, how: using(table, how).optimize(full=True),
+    "optimize into new": lambda table, how: using(table, how).optimize(into="new"),
+    "reindex": lambda table, how: using(table, how).reindex([ROW, "d"], full=True),
+    "delete": lambda table, how: using(table, how).delete(pl.col("a") % 5 == 1),
+    "update": lambda table, how: using(table, how).update(pl.col("a") % 3 == 1, {"f": "f + 1"}),
+    "update moves": lambda table, how: using(table, how).update(pl.col("a") % 4 == 1, {"a": "a + 1000"}),
+    "merge": lambda table, how: using(table, how).merge(source(table.read()), on=ROW),
     "retag": lambda table, _: table.set_properties({"owner": "us"}),
 }
 # Rows that a step writes again, also if they get the values that they have.

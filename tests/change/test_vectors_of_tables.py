@@ -27,7 +27,7 @@ from tests.helpers.row_bitmaps import descriptor, roaring
 from tests.helpers.row_ids import ID_COLUMN, check_log, commits, row_ids, tracked
 from tests.helpers.scattering import PartsEngine
 from tests.helpers.strategies import ROW
-from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, sampled, small_files
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, sampled, small_files, using
 from tests.helpers.vectors import ENABLED, enable_vectors, few, hidden_rows, rows_by_sql, vector_files
 from tests.write.rules.tables import IDENTITY, high_water_mark, ruled
 
@@ -55,8 +55,8 @@ def changed(path: Path, before: pl.DataFrame, resources: qbeast.Resources = MEMO
     """Delete, update and merge few rows of each file; assert that no row is copied. Return the rows."""
     table = qbeast.open_table(path)
     results = [
-        table.delete(SOME, resources=resources),
-        table.update(ONE, {"f": "f + 1", "a": f"{ROW} + 1000"}, resources=resources),
+        using(table, resources).delete(SOME),
+        using(table, resources).update(ONE, {"f": "f + 1", "a": f"{ROW} + 1000"}),
     ]
     f, a = (
         pl.when(ONE).then(value).otherwise(name)
@@ -64,7 +64,7 @@ def changed(path: Path, before: pl.DataFrame, resources: qbeast.Resources = MEMO
     )
     after = before.filter(~SOME).with_columns(f=f.alias("f"), a=a.alias("a"))
     new = source(after)
-    results.append(table.merge(new, ROW, resources=resources))
+    results.append(using(table, resources).merge(new, ROW))
     after = pl.concat([after.join(new, on=ROW, how="anti"), new])
     for result in results:
         assert (set(result.plan["action"]), result.rows_copied) == ({"hide"}, 0)

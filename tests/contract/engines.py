@@ -48,19 +48,19 @@ class ThisProcess:
         return qbeast.write_table(rows, path, resources=self.resources, **options)
 
     def delete(self, path: Path, where: str) -> qbeast.ChangeResult:
-        return qbeast.open_table(path).delete(where, resources=self.resources)
+        return qbeast.open_table(path, resources=self.resources).delete(where)
 
     def update(self, path: Path, where: str, values: Mapping[str, str]) -> qbeast.ChangeResult:
-        return qbeast.open_table(path).update(where, values, resources=self.resources)
+        return qbeast.open_table(path, resources=self.resources).update(where, values)
 
     def merge(self, rows: pl.DataFrame, path: Path, on: str, **clauses: Any) -> qbeast.ChangeResult:
-        return qbeast.open_table(path).merge(rows, on, resources=self.resources, **clauses)
+        return qbeast.open_table(path, resources=self.resources).merge(rows, on, **clauses)
 
     def optimize(self, path: Path, *, full: bool = False) -> qbeast.OptimizeResult:
-        return qbeast.open_table(path).optimize(full=full, resources=self.resources)
+        return qbeast.open_table(path, resources=self.resources).optimize(full=full)
 
     def reindex(self, path: Path, columns: list[str], *, full: bool = False) -> object:
-        return qbeast.open_table(path).reindex(columns, full=full, resources=self.resources)
+        return qbeast.open_table(path, resources=self.resources).reindex(columns, full=full)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from polars.testing import assert_frame_equal
 import qbeast
 from qbeast_core.plan.weights import sample_to_weights
 from tests.helpers.examples import examples
-from tests.helpers.tables import folder, sampled, small_files
+from tests.helpers.tables import folder, sampled, small_files, using
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
@@ -208,5 +208,5 @@ def test_too_many_keys_for_memory_raise(tmp_path: Path) -> None:
     with pytest.raises(
         qbeast.InvalidInputError, match=r"distinct keys take .* request no distinct keys"
     ) as raised:
-        table.estimate({"n": USER.n_unique()}, error=1e-6, memory_bytes=4 << 20)
+        using(table, qbeast.Resources(memory_bytes=4 << 20)).estimate({"n": USER.n_unique()}, error=1e-6)
     assert raised.value.argument == "memory_bytes"

@@ -19,6 +19,7 @@ from qbeast_core.table.estimate.question import Limits, question_of
 from qbeast_core.table.estimate.rounds import rounds as rounds_of
 from tests.helpers.scattering import PartsEngine
 from tests.helpers.small_files import resized
+from tests.helpers.tables import using
 
 ROWS = 120_000
 ASKED: dict[str, pl.Expr | str] = {
@@ -208,19 +209,26 @@ def test_sums_larger_than_memory_are_dropped(table: qbeast.Table, frame: pl.Data
     where = "id >= 0 AND kind IN ('a', 'b', 'c')"
     free = table.estimate(request, where=where, error=0.015)
     assert free.fraction < 0.5
-    bound = table.estimate(request, where=where, error=0.015, memory_bytes=4 << 20)
+    bound = using(table, qbeast.Resources(memory_bytes=4 << 20)).estimate(request, where=where, error=0.015)
     assert (bound.met, bound.fraction, bound.frame["large"].item()) == (
         True,
         1.0,
         frame.filter(pl.col("x") > 15).height,
     )
-    short = table.estimate(request, where=where, error=0.015, memory_bytes=4 << 20, max_fraction=0.45)
+    short = using(table, qbeast.Resources(memory_bytes=4 << 20)).estimate(
+        request, where=where, error=0.015, max_fraction=0.45
+    )
     assert (short.met, short.fraction) == (False, pytest.approx(20_000 / ROWS, rel=0.1))
 
 
 def test_requested_sums_larger_than_memory_raise(table: qbeast.Table) -> None:
     request: dict[str, pl.Expr | str] = {"sum": pl.col("x").sum(), "money": pl.col("cents").sum()}
-    assert table.estimate(request, sample=0.05, memory_bytes=4 << 20).frame["reliable"].item()
+    assert (
+        using(table, qbeast.Resources(memory_bytes=4 << 20))
+        .estimate(request, sample=0.05)
+        .frame["reliable"]
+        .item()
+    )
     for much, cure in (
         ({"aggregates": request, "sample": 0.9}, " keys take .* request an error, or a smaller sample$"),
         ({"aggregates": request, "sample": 1.0, "by": ["id", "cents"]}, " groups take .* fewer groups$"),
@@ -234,7 +242,7 @@ def test_requested_sums_larger_than_memory_raise(table: qbeast.Table) -> None:
         ),
     ):
         with pytest.raises(qbeast.InvalidInputError, match=cure) as refused:
-            table.estimate(**much, memory_bytes=4 << 20)
+            using(table, qbeast.Resources(memory_bytes=4 << 20)).estimate(**much)
         assert refused.value.argument == "memory_bytes"
 
 
@@ -325,7 +333,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "fraction": ({"error": 0.1, "max_fraction": 2}, "`max_fraction` must be"),
     "bytes": ({"error": 0.1, "max_bytes": 0}, "`max_bytes` must be"),
     "too few bytes": ({"error": 0.1, "max_bytes": 10}, "max_bytes=10 is too small"),
-    "memory": ({"error": 0.1, "memory_bytes": 1}, "`memory_bytes` must be a whole number of bytes"),
     "sample": ({"sample": 1.5}, "`sample` must be a fraction"),
     "no sample": ({"sample": 0.0}, "`sample` must not be empty"),
     "both": ({"sample": 0.1, "error": 0.1}, "use one of them"),

@@ -14,6 +14,8 @@ from deltalake import write_deltalake
 
 import qbeast
 from qbeast import InvalidInputError
+from tests.helpers.small_files import resized
+from tests.helpers.tables import using
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +209,6 @@ def test_answers_without_a_number_have_no_bound(table: qbeast.Table, value: floa
         ({"absolute": {"other": 1.0}}, "absolute"),
         ({"absolute": {"ratio": 1.0}, "sample": 0.1}, "sample"),
         ({}, "error"),
-        ({"error": 0.0001, "memory_bytes": 100_000}, "memory_bytes"),
         ({"error": 0.1, "max_bytes": 10}, "max_bytes"),
     ],
 )
@@ -215,6 +216,14 @@ def test_refused_arguments_are_named(table: qbeast.Table, options: dict[str, Any
     with pytest.raises(InvalidInputError) as caught:
         table.estimate(ratio, **options)
     assert caught.value.argument == argument
+
+
+def test_memory_of_the_table_limits_the_sample(table: qbeast.Table) -> None:
+    with resized(min_memory_bytes=1):
+        small = using(table, qbeast.Resources(memory_bytes=100_000))
+    with resized(min_memory_bytes=1), pytest.raises(InvalidInputError) as caught:
+        small.estimate(ratio, error=0.0001)
+    assert caught.value.argument == "memory_bytes"
 
 
 def test_columns_are_refused_without_a_function(table: qbeast.Table) -> None:

@@ -21,7 +21,7 @@ from qbeast_core.table.estimate.summing import split_plan
 from qbeast_core.table.read.planner import scan_tasks
 from qbeast_core.tree.grid import frame_weights
 from tests.helpers.examples import examples
-from tests.helpers.tables import assert_same_rows, folder, sampled, small_files
+from tests.helpers.tables import assert_same_rows, folder, sampled, small_files, using
 
 PER = {
     "spend": pl.col("fare").sum(),
@@ -176,7 +176,9 @@ def test_groups_use_values_keys_or_rows(
 @pytest.mark.parametrize("sample", [0.3, 1.0])
 def test_little_memory_changes_no_answer(table: qbeast.Table, sample: float) -> None:
     plenty = table.estimate(ANSWERS, per=PER, by="shop", sample=sample)
-    little = table.estimate(ANSWERS, per=PER, by="shop", sample=sample, memory_bytes=SMALL)
+    little = using(table, qbeast.Resources(memory_bytes=SMALL)).estimate(
+        ANSWERS, per=PER, by="shop", sample=sample
+    )
     assert_frame_equal(little.frame, plenty.frame, rel_tol=1e-9)
     assert little.rows_read == plenty.rows_read
     assert little.bytes_opened > plenty.bytes_opened
@@ -190,7 +192,7 @@ def test_texts_larger_than_expected_are_read_in_narrower_ranges(tmp_path: Path) 
         "per": {"length": pl.col("note").str.len_bytes().sum()},
         "sample": 1.0,
     }
-    actual = qbeast.open_table(tmp_path).estimate(**request, memory_bytes=SMALL)
+    actual = qbeast.open_table(tmp_path, resources=qbeast.Resources(memory_bytes=SMALL)).estimate(**request)
     assert actual.frame.select("n", "longest").row(0) == (1_000, 8_000)
     assert actual.rows_read == 4_000
 
@@ -204,9 +206,13 @@ def test_key_larger_than_memory_is_refused(tmp_path: Path) -> None:
     table = qbeast.open_table(tmp_path)
     per = {"notes": pl.col("note").n_unique()}
     with pytest.raises(qbeast.InvalidInputError, match="rows of one key need") as error:
-        table.estimate(pl.col("notes").mean(), per=per, sample=1.0, memory_bytes=SMALL)
+        using(table, qbeast.Resources(memory_bytes=SMALL)).estimate(
+            pl.col("notes").mean(), per=per, sample=1.0
+        )
     assert error.value.argument == "memory_bytes"
-    small = table.estimate(pl.col("notes").mean(), per=per, where="user >= 0", sample=1.0, memory_bytes=SMALL)
+    small = using(table, qbeast.Resources(memory_bytes=SMALL)).estimate(
+        pl.col("notes").mean(), per=per, where="user >= 0", sample=1.0
+    )
     assert small.frame["notes"].item() == 1
 
 
@@ -330,7 +336,9 @@ def test_table_without_key_needs_sample_by(tmp_path: Path, rows: pl.DataFrame) -
     table = qbeast.open_table(tmp_path)
     with pytest.raises(qbeast.InvalidInputError, match="sample_by"):
         table.estimate({"n": pl.len()}, per={"x": pl.len()}, error=0.1)
-    actual = table.estimate(ANSWERS, per=PER, sample_by=["user"], error=0.1, memory_bytes=SMALL)
+    actual = using(table, qbeast.Resources(memory_bytes=SMALL)).estimate(
+        ANSWERS, per=PER, sample_by=["user"], error=0.1
+    )
     assert_answers(actual, expected(rows))
 
 
@@ -383,15 +391,16 @@ def test_centres_of_few_rows_keep_variances_exact(tmp_path: Path) -> None:
 def test_ranges_keep_the_limit_of_bytes(table: qbeast.Table) -> None:
     request: dict[str, Any] = {"aggregates": pl.len(), "per": {"trips": pl.len()}, "error": 0.001}
     at_once, in_ranges = (
-        table.estimate(**request, **memory).bytes_opened for memory in ({}, {"memory_bytes": SMALL})
+        using(table, qbeast.Resources(memory_bytes=size)).estimate(**request).bytes_opened
+        for size in (None, SMALL)
     )
     limit = in_ranges - 1
-    actual = table.estimate(**request, max_bytes=limit, memory_bytes=SMALL)
+    actual = using(table, qbeast.Resources(memory_bytes=SMALL)).estimate(**request, max_bytes=limit)
     assert 0 < actual.bytes_opened <= limit
     assert not actual.met
     assert table.estimate(**request, max_bytes=limit).met
     with pytest.raises(qbeast.InvalidInputError, match="too small for any sample"):
-        table.estimate(**request, max_bytes=at_once, memory_bytes=SMALL)
+        using(table, qbeast.Resources(memory_bytes=SMALL)).estimate(**request, max_bytes=at_once)
 
 
 @pytest.mark.parametrize("start", [0.0, 0.1])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import qbeast
 from tests.helpers.examples import examples
-from tests.helpers.tables import folder, small_files
+from tests.helpers.tables import folder, small_files, using
 
 OWN = [
     *("end", "row", "place", "source_number", "source_row", "file", "same", "is_updated", "rows", "never"),
@@ -116,8 +116,8 @@ def change(path: Path, names: list[str], rows: pl.DataFrame, how: qbeast.Resourc
     """Delete and update; return the rows."""
     number, share = names[1], names[3]
     table = qbeast.open_table(path)
-    table.delete(pl.col(number) == 3, resources=how)
-    table.update(pl.col(number) == 5, {share: pl.col(share) + 1}, resources=how)
+    using(table, how).delete(pl.col(number) == 3)
+    using(table, how).update(pl.col(number) == 5, {share: pl.col(share) + 1})
     rows = rows.filter(pl.col(number) != 3).with_columns(
         pl.when(pl.col(number) == 5).then(pl.col(share) + 1).otherwise(pl.col(share)).alias(share)
     )
@@ -129,10 +129,10 @@ def merge(path: Path, names: list[str], rows: pl.DataFrame, how: qbeast.Resource
     """Merge and optimize."""
     key, share = names[0], names[3]
     source = rows_of(names, 150, 50).with_columns(pl.lit(0.5).alias(share))
-    qbeast.open_table(path).merge(source, key, resources=how)
+    qbeast.open_table(path, resources=how).merge(source, key)
     rows = pl.concat([rows.join(source, on=key, how="anti"), source])
     same(qbeast.read_table(path), rows, key)
-    qbeast.open_table(path).optimize(full=True, resources=how)
+    qbeast.open_table(path, resources=how).optimize(full=True)
     same(qbeast.read_table(path), rows, key)
     assert qbeast.open_table(path).check().ok
 

@@ -11,7 +11,6 @@ import re
 import sys
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
 
 import deltalake
 import polars as pl
@@ -50,21 +49,21 @@ def held_bytes() -> int:
 
 def main(operation: str, source: str, table: str, spill: str, memory_bytes: str) -> None:
     """Run the operation."""
-    options: dict[str, Any] = {"memory_bytes": int(memory_bytes), "spill_dir": spill}
+    limited = qbeast.Resources(memory_bytes=int(memory_bytes), spill_dir=spill)
     rows = pl.scan_parquet(source)
     pl.LazyFrame({"a": range(1000)}).select(pl.col("a").sum()).collect(engine="streaming")  # starts threads
     before, peak = held_bytes(), Peak()
     peak.start()
     if operation == "write":
-        qbeast.write_table(rows, table, columns=["row", "c1", "c2"], **options)
+        qbeast.write_table(rows, table, columns=["row", "c1", "c2"], resources=limited)
     elif operation == "append":
-        qbeast.write_table(rows, table, mode="append", **options)
+        qbeast.write_table(rows, table, mode="append", resources=limited)
     elif operation == "merge":
-        qbeast.open_table(table).merge(rows, on="row", **options)
+        qbeast.open_table(table, resources=limited).merge(rows, on="row")
     elif operation == "optimize":
-        qbeast.open_table(table).optimize(full=True, **options)
+        qbeast.open_table(table, resources=limited).optimize(full=True)
     else:
-        qbeast.open_table(table).delete(pl.col("c1") < 0, **options)
+        qbeast.open_table(table, resources=limited).delete(pl.col("c1") < 0)
     sys.stdout.write(str(peak.stop() - before))
 
 

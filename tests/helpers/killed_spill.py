@@ -35,20 +35,18 @@ def more() -> pl.DataFrame:
 
 def run(operation: str, table: Path, spill: Path) -> Any:
     """Run the operation with the minimum memory."""
-    options: dict[str, Any] = {
-        "resources": qbeast.Resources(engine="spill", spill_dir=spill, memory_bytes=4 << 20)
-    }
+    resources = qbeast.Resources(engine="spill", spill_dir=spill, memory_bytes=4 << 20)
     with small_files(file_rows=20):
-        return OPERATIONS[operation](table, options)
+        return OPERATIONS[operation](table, resources)
 
 
-OPERATIONS: dict[str, Callable[[Path, dict[str, Any]], Any]] = {
-    "write": lambda table, options: qbeast.write_table(
-        rows().iter_slices(9), table, columns=COLUMNS, cube_size=10, mode="overwrite", **options
+OPERATIONS: dict[str, Callable[[Path, qbeast.Resources], Any]] = {
+    "write": lambda table, how: qbeast.write_table(
+        rows().iter_slices(9), table, columns=COLUMNS, cube_size=10, mode="overwrite", resources=how
     ),
-    "append": lambda table, options: qbeast.write_table(more().lazy(), table, mode="append", **options),
-    "optimize": lambda table, options: qbeast.open_table(table).optimize(full=True, **options),
-    "merge": lambda table, options: qbeast.open_table(table).merge(more().iter_slices(9), "row", **options),
+    "append": lambda table, how: qbeast.write_table(more().lazy(), table, mode="append", resources=how),
+    "optimize": lambda table, how: qbeast.open_table(table, resources=how).optimize(full=True),
+    "merge": lambda table, how: qbeast.open_table(table, resources=how).merge(more().iter_slices(9), "row"),
 }
 
 

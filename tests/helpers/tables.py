@@ -28,10 +28,16 @@ __all__ = [
     "sampled",
     "samples",
     "small_files",
+    "using",
     "write",
 ]
 
 MEMORY, SPILL = qbeast.Resources(engine="memory"), qbeast.Resources(engine="spill")
+
+
+def using(table: qbeast.Table, resources: qbeast.Resources) -> qbeast.Table:
+    """Return the newest version of a table, whose calls use these resources."""
+    return qbeast.open_table(table.uri, resources=resources)
 
 
 @contextmanager

@@ -109,7 +109,7 @@ def test_values_per_key_equal_estimates_without_spark(spark: SparkSession, tmp_p
     }
     choices: list[dict[str, Any]] = [
         {"sample": 0.3},
-        {"sample": 0.5, "memory_bytes": 1 << 22},
+        {"sample": 0.5, "resources": qbeast.Resources(memory_bytes=1 << 22)},
         {"error": 0.1},
     ]
     for options in choices:

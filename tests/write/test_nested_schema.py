@@ -87,8 +87,8 @@ WAYS: dict[str, Callable[[Path], object]] = {
     "append": lambda path: qbeast.write_table(SECOND, path, **APPEND),
     "spilled append": lambda path: qbeast.write_table(SECOND, path, resources=SPILL, **APPEND),
     "merge": lambda path: qbeast.open_table(path).merge(SECOND, "id", schema_mode="merge"),
-    "spilled merge": lambda path: qbeast.open_table(path).merge(
-        SECOND, "id", schema_mode="merge", resources=SPILL
+    "spilled merge": lambda path: qbeast.open_table(path, resources=SPILL).merge(
+        SECOND, "id", schema_mode="merge"
     ),
 }
 

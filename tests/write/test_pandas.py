@@ -23,7 +23,7 @@ WAYS: dict[str, Callable[[Path, Any], object]] = {
     "append": lambda path, rows: qbeast.write_table(rows, path, mode="append"),
     "merge": lambda path, rows: qbeast.open_table(path).merge(rows, on="id"),
     "spilled": lambda path, rows: qbeast.write_table(rows, path, mode="append", resources=SPILL),
-    "spilled merge": lambda path, rows: qbeast.open_table(path).merge(rows, on="id", resources=SPILL),
+    "spilled merge": lambda path, rows: qbeast.open_table(path, resources=SPILL).merge(rows, on="id"),
 }
 
 

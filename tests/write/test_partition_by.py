@@ -26,7 +26,7 @@ from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.others import rows_of_others
 from tests.helpers.scattering import scatter
 from tests.helpers.small_files import resized
-from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, small_files
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, small_files, using
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
@@ -93,12 +93,12 @@ def test_no_row_is_lost_after_any_operation(
         assert_same_rows(qbeast.read_table(path), expected)
         assert_same_rows(pl.scan_delta(path).collect(), expected)
         table = qbeast.open_table(path)
-        table.optimize(resources=resources)
-        table.delete(pl.col("row") % 3 == 0, resources=resources)
+        using(table, resources).optimize()
+        using(table, resources).delete(pl.col("row") % 3 == 0)
         expected = expected.filter(pl.col("row") % 3 != 0)
         check_invariants(path)
         changed = pl.col("row") % 3 == 1
-        table.update(changed, {"day": pl.lit("moved"), "y": 0.5}, resources=resources)
+        using(table, resources).update(changed, {"day": pl.lit("moved"), "y": 0.5})
         day, y = pl.when(changed).then(pl.lit("moved")), pl.when(changed).then(0.5)
         expected = expected.with_columns(day=day.otherwise("day"), y=y.otherwise("y"))
         check_invariants(path)

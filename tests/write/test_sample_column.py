@@ -18,7 +18,7 @@ from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from tests.foreign.carbondata.collection import table_path
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.races import landing_first
-from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, sampled, small_files
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, sampled, small_files, using
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
@@ -121,7 +121,7 @@ def test_merge_ignores_values_of_the_source(
     table: qbeast.Table, source: pl.DataFrame, insert: Any, resources: qbeast.Resources
 ) -> None:
     source = source.with_columns(pl.col("row") + 90, a=pl.col("a") + 500)
-    table.merge(source, "row", insert=insert, resources=resources)
+    using(table, resources).merge(source, "row", insert=insert)
     check_samples(table, pl.concat([ROWS.filter(pl.col("row") < 90), source.select(ROWS.columns)]))
 
 

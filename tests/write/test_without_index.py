@@ -56,7 +56,7 @@ def test_writes_keep_rows_of_every_type(case: Case, resources: Any, overwrite: b
             result = qbeast.write_table(frame, path, columns, mode="append", resources=resources)
             assert (result.rows, result.staged_files, result.cubes) == (frame.height, 0, 0)
         assert_same_rows(qbeast.read_table(path), case.rows)
-        qbeast.open_table(path).optimize(resources=resources)
+        qbeast.open_table(path, resources=resources).optimize()
         check(path, case.rows)
         if overwrite:
             qbeast.write_table(case.frames[-1], path, mode="overwrite", resources=resources)

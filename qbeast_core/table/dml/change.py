@@ -165,10 +165,11 @@ class ChangeOptions:
 
 
 def change_options(
-    dry_run: bool,  # noqa: FBT001 - passed on
-    txn: tuple[str, int] | None,
-    commit_metadata: Mapping[str, str] | None,
-    progress: ProgressLike,
+    *,
+    dry_run: bool = False,
+    txn: tuple[str, int] | None = None,
+    commit_metadata: Mapping[str, str] | None = None,
+    progress: ProgressLike = None,
 ) -> ChangeOptions:
     """Return the options of a change from the arguments of a public function."""
     metadata = metadata_of(commit_metadata)

@@ -9,12 +9,11 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import Final, Literal, cast, get_args
+from typing import Final, Literal
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import check_choice, invalid_argument
 from qbeast_core.io.machine import give_back_memory
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import (
@@ -23,7 +22,7 @@ from qbeast_core.support.process import (
     Progress,
     ProgressCallback,
     Resources,
-    combined,
+    checked_resources,
     report,
     spill_folder_of,
 )
@@ -189,30 +188,18 @@ _READ: Final = 3  # the same with the rows, if they are read first
 _ONE_CALL_BYTES: Final = 256 << 20
 
 
-def budget_of(resources: Resources) -> Budget:
+def budget_of(resources: Resources | None) -> Budget:
     """Return the memory that a call may use."""
-    check_choice("engine", resources.engine, get_args(EngineName))
-    if not isinstance(cast("object", resources.spill_dir), str | os.PathLike | None):
-        invalid_argument("spill_dir", "must be a folder", value=resources.spill_dir)
-    text = os.environ.get(_MEMORY_VARIABLE)
-    size = cast("object", resources.memory_bytes)  # callers without a type checker pass anything
+    size, text = checked_resources(resources).memory_bytes, os.environ.get(_MEMORY_VARIABLE)
     if size is None and text:
-        size = bytes_of_text(text, argument=_MEMORY_VARIABLE)
-    if size is None:
-        return Budget.of()
-    if isinstance(size, bool) or not isinstance(size, int) or size < sizing().min_memory_bytes:
-        problem = f"must be a whole number of bytes, at least {sizing().min_memory_bytes:,} (4 MiB)"
-        invalid_argument("memory_bytes", problem, value=size)
+        named = Resources(memory_bytes=bytes_of_text(text, argument=_MEMORY_VARIABLE))
+        size = checked_resources(named).memory_bytes
     return Budget.of(size)
 
 
-def local_engine(
-    resources: Resources | None,
-    memory_bytes: int | None = None,
-    spill_dir: str | os.PathLike[str] | None = None,
-) -> closing[LocalEngine]:
+def local_engine(resources: Resources | None) -> closing[LocalEngine]:
     """Return the engine of a call, for a `with` block. The end of the block removes the temporary files."""
-    chosen = combined(resources, memory_bytes, spill_dir)
+    chosen = checked_resources(resources)
     return closing(LocalEngine(chosen.engine, budget_of(chosen), spill_folder_of(chosen)))
 
 

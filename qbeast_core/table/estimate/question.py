@@ -85,7 +85,7 @@ class Limits:
         max_fraction: Share = 1.0,
         max_bytes: int | None = None,
         min_group_rows: int = 0,
-        memory_bytes: int | None = None,
+        resources: Resources | None = None,
     ) -> Limits:
         """Check the arguments of `Table.estimate`."""
         return Limits(
@@ -97,7 +97,7 @@ class Limits:
             max_fraction=share_of(max_fraction, "max_fraction"),
             max_bytes=None if max_bytes is None else _count(max_bytes, "max_bytes", min_value=1),
             min_group_rows=_count(min_group_rows, "min_group_rows", min_value=0),
-            memory_bytes=budget_of(Resources(memory_bytes=memory_bytes)).memory_bytes,
+            memory_bytes=budget_of(resources).memory_bytes,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,9 +150,9 @@ def check_merge(
         write(path, table)
         if vectors and table.dialect == "documented":
             enable_vectors(path)
-        opened = qbeast.open_table(path)
-        given |= {"resources": resources, "spill_dir": spilling, "memory_bytes": 2 * memory_bytes}
+        limited = replace(resources, spill_dir=spilling, memory_bytes=2 * memory_bytes)
         with resized(min_memory_bytes=1):
+            opened = qbeast.open_table(path, resources=limited)
             # A plan alone costs less in memory.
             dries = (True, False) if resources is MEMORY else (False,)
             answers = [

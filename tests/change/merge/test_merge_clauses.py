@@ -168,7 +168,7 @@ def test_only_rows_to_insert_need_keys_of_their_own(tmp_path: Path, resources: q
     keys = pl.Series([nan, nan, -0.0, 0.0, 1.0, 1.0, None, None])
     source = pl.DataFrame({"x": keys, "v": range(8)})
     qbeast.write_table(pl.DataFrame({"x": [1.0], "v": [9]}), tmp_path, columns=["v"])
-    merge = partial(qbeast.open_table(tmp_path).merge, source, "x", resources=resources)
+    merge = partial(qbeast.open_table(tmp_path, resources=resources).merge, source, "x")
     with pytest.raises(qbeast.InvalidInputError, match=r"^2 row.* Nothing was changed"):
         merge(when_matched="delete", dry_run=True)
     assert merge(when_matched="delete", not_matched_if="source.v in (0, 2, 6, 7)").rows_inserted == 4

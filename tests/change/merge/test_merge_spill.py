@@ -11,7 +11,7 @@ import pytest
 
 import qbeast
 from tests.helpers.small_files import resized
-from tests.helpers.tables import SPILL, small_files
+from tests.helpers.tables import SPILL, small_files, using
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
@@ -32,7 +32,7 @@ def table(master: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     spilling = tmp_path / "spilling"
     spilling.mkdir()
     monkeypatch.setenv("QBEAST_SPILL_DIR", str(spilling))
-    yield qbeast.open_table(copytree(master, tmp_path / "t"))
+    yield qbeast.open_table(copytree(master, tmp_path / "t"), resources=SPILL)
     assert not list(spilling.iterdir())
 
 
@@ -45,7 +45,7 @@ def test_outrun_source_is_matched_again(table: qbeast.Table) -> None:
         if step.stage == "commit" and outrun:
             outrun.pop()(others, table.uri, mode="append")
 
-    done = table.merge(iter([source]), "id", resources=SPILL, progress=outrun_once)
+    done = table.merge(iter([source]), "id", progress=outrun_once)
     assert (done.rows_updated, done.rows_inserted, done.version) == (4, 0, 2)
     actual = table.scan().filter(pl.col("value") > 0).sort("id", "value").collect()
     assert actual.rows() == [(5, 1), (5, 1), (99, 2), (1000, 3)]
@@ -60,7 +60,7 @@ def test_source_that_changes_between_reads_raises(table: qbeast.Table) -> None:
 
     source = pl.LazyFrame({"id": [1, 2], "value": [1, 1]}).map_batches(moving, streamable=True)
     with pytest.raises(qbeast.InputChangedError, match=r"It is read twice.* Nothing was changed\.$"):
-        table.merge(source, "id", resources=SPILL)
+        table.merge(source, "id")
     assert table.refresh().version == 0
 
 
@@ -90,7 +90,7 @@ def broken() -> Iterator[pl.DataFrame]:
 )
 def test_bad_source_changes_and_leaves_nothing(table: qbeast.Table, source, error, message) -> None:
     with pytest.raises(error, match=message):
-        table.merge(source(), "id", resources=SPILL)
+        table.merge(source(), "id")
     assert table.refresh().version == 0
 
 
@@ -98,7 +98,10 @@ def test_small_source_stays_in_memory(table: qbeast.Table) -> None:
     source = pl.LazyFrame({"id": range(70), "value": [1] * 70})
     many = pl.LazyFrame({"id": range(800), "value": [1] * 800})
     with resized(min_memory_bytes=1):
-        assert table.merge(source, "id", dry_run=True, memory_bytes=1 << 15).engine == "memory"
-        done = table.merge(many, "id", memory_bytes=1 << 15)
+        assert (
+            using(table, qbeast.Resources(memory_bytes=1 << 15)).merge(source, "id", dry_run=True).engine
+            == "memory"
+        )
+        done = using(table, qbeast.Resources(memory_bytes=1 << 15)).merge(many, "id")
     assert (done.engine, done.rows_updated, done.rows_inserted) == ("spill", 100, 700)
     assert done.spilled_bytes > 0

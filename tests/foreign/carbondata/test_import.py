@@ -12,7 +12,6 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from tests.foreign.carbondata.collection import IMPORTED, in_order, swept, table_path
-from tests.helpers.tables import SPILL
 
 # The rows are few and alike.
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
@@ -101,8 +100,7 @@ def test_rows_larger_than_the_memory_are_spilled(tmp_path: Path) -> None:
         path,
         tmp_path / "new",
         columns=["id"],
-        resources=SPILL,
-        memory_bytes=16 << 20,
+        resources=qbeast.Resources(engine="spill", memory_bytes=16 << 20),
     )
     assert result.engine == "spill"
     actual = qbeast.read_table(tmp_path / "new").sort("id")

@@ -200,7 +200,7 @@ def test_merge_without_rows_equals_the_local_one(spark: SparkSession, own: Path,
     assert_same_rows(qbeast.read_table(own), qbeast.read_table(twin), "id")
 
 
-def test_streams_and_local_options_are_refused(spark: SparkSession, own: Path) -> None:
+def test_streams_are_refused(spark: SparkSession, own: Path) -> None:
     table = bridge.open_table(spark, own)
     stream = spark.readStream.format("rate").load()
     with pytest.raises(qbeast.InvalidInputError, match=r"foreachBatch\. Nothing was changed") as caught:
@@ -209,23 +209,6 @@ def test_streams_and_local_options_are_refused(spark: SparkSession, own: Path) -
     named = pl.DataFrame({"key": [1], "isStreaming": [True]}).to_pandas()
     with pytest.raises(qbeast.InvalidInputError, match=r"no column\(s\) \['id'\]"):
         table.merge(named, "id")
-    options: list[dict[str, Any]] = [
-        {"resources": qbeast.Resources(memory_bytes=1 << 30)},
-        {"memory_bytes": 1 << 30},
-        {"spill_dir": "/tmp"},  # noqa: S108 -- it is not used
-    ]
-    for option in options:
-        (name,) = option
-        for call in (
-            lambda given: table.delete("id < 9", **given),
-            lambda given: table.update("id < 9", {"price": 1.0}, **given),
-            lambda given: table.merge(ROWS[:9], "id", **given),
-            lambda given: table.optimize(full=True, **given),
-            lambda given: table.reindex(["price"], **given),
-        ):
-            with pytest.raises(qbeast.InvalidInputError, match="table of one machine") as caught:
-                call(option)
-            assert caught.value.argument == name
     assert table.version == qbeast.open_table(own).version == 1
 
 

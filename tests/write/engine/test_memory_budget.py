@@ -20,7 +20,7 @@ from qbeast_core.table.data.frames import little_read_ahead, slices_within, take
 from qbeast_core.table.engine.sources import open_source
 from qbeast_core.table.engine.spill import sampled
 from tests.helpers.examples import examples
-from tests.helpers.tables import assert_same_rows, folder
+from tests.helpers.tables import assert_same_rows, folder, using
 
 BUDGET = 256 << 20
 VARIABLE = "POLARS_ROW_GROUP_PREFETCH_SIZE"
@@ -126,7 +126,7 @@ def test_small_files_of_long_texts_do_not_fit(tmp_path: Path) -> None:
     qbeast.write_table(rows, tmp_path / "t", columns=["a"])
     table = qbeast.open_table(tmp_path / "t")
     assert table.files()["size_bytes"].sum() < 100_000
-    assert table.optimize(full=True, memory_bytes=4 << 20).engine == "spill"
+    assert using(table, qbeast.Resources(memory_bytes=4 << 20)).optimize(full=True).engine == "spill"
     assert_same_rows(table.read(), rows, key="a")
 
 

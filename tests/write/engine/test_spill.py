@@ -61,8 +61,7 @@ def test_rows_are_complete_and_index_holds(
                 mode="append" if number else "error",
                 cube_size=size,
                 dialect=case.dialect,
-                resources=SPILL,
-                spill_dir=spilling,
+                resources=qbeast.Resources(engine="spill", spill_dir=spilling),
             )
             assert (result.rows, result.version, result.engine) == (frame.height, number, "spill")
             assert result.spilled_bytes > 0 or not frame.height
@@ -121,7 +120,10 @@ def test_spilled_table_reads_like_one_from_memory(
         qbeast.write_table(rows, tmp_path / "memory", **options, resources=MEMORY)
         data = given_as(rows, kind, tmp_path, 10_000)
         done = qbeast.write_table(
-            data, tmp_path / "spill", **options, memory_bytes=memory_bytes, resources=SPILL
+            data,
+            tmp_path / "spill",
+            **options,
+            resources=qbeast.Resources(engine="spill", memory_bytes=memory_bytes),
         )
     assert (done.engine, done.rows) == ("spill", rows.height)
     assert done.spilled_bytes > 0
@@ -140,7 +142,8 @@ def test_disk_holds_rows_twice_at_most(count: int, memory_bytes: int, tmp_path: 
         rows_held.append(sum(item.stat().st_size for item in Path(str(file.name)).parent.iterdir()))
 
     many = rows_of(count)
-    options: dict[str, Any] = {"columns": ["a", "b"], "memory_bytes": memory_bytes, "spill_dir": tmp_path}
+    resources = qbeast.Resources(memory_bytes=memory_bytes, spill_dir=tmp_path)
+    options: dict[str, Any] = {"columns": ["a", "b"], "resources": resources}
     with watched_spills(measured):
         qbeast.write_table(many.iter_slices(2_500), tmp_path / "t", **options)
     assert 0 < max(rows_held) < 2 * many.estimated_size(), (max(rows_held), many.estimated_size())
@@ -153,13 +156,24 @@ def test_budget_decides_to_spill(rows: pl.DataFrame, tmp_path: Path, monkeypatch
     monkeypatch.setenv("QBEAST_MEMORY_BYTES", "128KiB")
     monkeypatch.setenv("QBEAST_SPILL_DIR", str(tmp_path))
     assert qbeast.write_table(rows.lazy(), tmp_path / "t", **options).engine == "spill"
-    assert qbeast.write_table(rows.lazy(), tmp_path / "t", **options, memory_bytes=1 << 30).engine == "memory"
+    assert (
+        qbeast.write_table(
+            rows.lazy(), tmp_path / "t", **options, resources=qbeast.Resources(memory_bytes=1 << 30)
+        ).engine
+        == "memory"
+    )
     assert [item.name for item in tmp_path.iterdir()] == ["t"]
 
 
 def test_progress_names_engine_and_spilled_bytes(rows: pl.DataFrame, tmp_path: Path) -> None:
     steps: list[qbeast.Progress] = []
-    qbeast.write_table(rows, tmp_path / "t", columns=["a"], memory_bytes=LITTLE, progress=steps.append)
+    qbeast.write_table(
+        rows,
+        tmp_path / "t",
+        columns=["a"],
+        resources=qbeast.Resources(memory_bytes=LITTLE),
+        progress=steps.append,
+    )
     assert [step.stage for step in steps if step.stage != "write"] == ["read", "plan", "commit", "done"]
     assert (steps[-1].engine, steps[-1].spilled_bytes > 0) == ("spill", True)
     spilled = [step.spilled_bytes for step in steps]
@@ -173,8 +187,7 @@ def test_file_of_equal_keys_is_cut(tmp_path: Path) -> None:
         tmp_path / "t",
         columns=["a"],
         cube_size=200,
-        memory_bytes=LITTLE,
-        resources=SPILL,
+        resources=qbeast.Resources(engine="spill", memory_bytes=LITTLE),
     )
     assert_same_rows(qbeast.read_table(tmp_path / "t"), rows, "row")
     assert qbeast.open_table(tmp_path / "t").check().ok
@@ -194,8 +207,7 @@ def test_rows_that_change_between_passes_raise(rows: pl.DataFrame, tmp_path: Pat
             changing,
             tmp_path / "t",
             columns=["a"],
-            resources=SPILL,
-            spill_dir=tmp_path / "spilling",
+            resources=qbeast.Resources(engine="spill", spill_dir=tmp_path / "spilling"),
         )
     assert not list((tmp_path / "spilling").iterdir())
     assert not list((tmp_path / "t").rglob("*.parquet"))
@@ -231,9 +243,7 @@ def test_bad_batches_leave_no_files(
             data(rows),
             tmp_path / "t",
             columns=["a"],
-            memory_bytes=LITTLE,
-            spill_dir=tmp_path,
-            resources=qbeast.Resources(engine=engine),
+            resources=qbeast.Resources(engine=engine, memory_bytes=LITTLE, spill_dir=tmp_path),
         )
     assert not list(tmp_path.rglob("*"))
 
@@ -251,7 +261,12 @@ def test_full_disk_raises_once_and_leaves_nothing(rows: pl.DataFrame, tmp_path: 
 
     for data in (rows, iter([rows])):
         with watched_spills(full), pytest.raises(qbeast.StorageError, match="has no room left") as caught:
-            qbeast.write_table(data, table, mode="append", memory_bytes=LITTLE, spill_dir=tmp_path)
+            qbeast.write_table(
+                data,
+                table,
+                mode="append",
+                resources=qbeast.Resources(memory_bytes=LITTLE, spill_dir=tmp_path),
+            )
         assert caught.value.path == str(tmp_path)
     assert sorted(table.rglob("*")) == before
     assert [item.name for item in tmp_path.iterdir()] == ["t"]
@@ -286,7 +301,8 @@ def test_interrupt_leaves_no_files(rows: pl.DataFrame, tmp_path: Path, stage: st
             raise KeyboardInterrupt
 
     data = rows.iter_slices(500)
-    options: dict[str, Any] = {"memory_bytes": LITTLE, "spill_dir": tmp_path, "progress": interrupt}
+    resources = qbeast.Resources(memory_bytes=LITTLE, spill_dir=tmp_path)
+    options: dict[str, Any] = {"resources": resources, "progress": interrupt}
     with pytest.raises(KeyboardInterrupt):
         qbeast.write_table(data, tmp_path / "t", columns=["a"], **options)
     assert not [item for item in tmp_path.rglob("*") if item.is_file() or item.name != "t"]
@@ -298,17 +314,25 @@ def test_interrupt_leaves_no_files(rows: pl.DataFrame, tmp_path: Path, stage: st
         ({"memory_bytes": LITTLE - 1}, "at least 131,072"),
         ({"memory_bytes": "2GiB"}, "whole number of bytes"),
         ({"memory_bytes": True}, "whole number of bytes"),
-        ({"resources": qbeast.Resources(engine="disk")}, '"auto", "memory" or "spill"'),
+        ({"engine": "disk"}, '"auto", "memory" or "spill"'),
     ],
 )
 def test_invalid_arguments_raise(tmp_path: Path, options, message) -> None:
     with pytest.raises(qbeast.InvalidInputError, match=message):
-        qbeast.write_table(pl.DataFrame({"a": [1]}), tmp_path / "t", columns=["a"], **options)
+        qbeast.write_table(
+            pl.DataFrame({"a": [1]}), tmp_path / "t", columns=["a"], resources=qbeast.Resources(**options)
+        )
     assert not list(tmp_path.iterdir())
 
 
 def test_dry_run_spills_no_rereadable_rows(rows: pl.DataFrame, tmp_path: Path) -> None:
-    done = qbeast.write_table(rows.lazy(), tmp_path / "t", columns=["a"], dry_run=True, memory_bytes=LITTLE)
+    done = qbeast.write_table(
+        rows.lazy(),
+        tmp_path / "t",
+        columns=["a"],
+        dry_run=True,
+        resources=qbeast.Resources(memory_bytes=LITTLE),
+    )
     assert (done.rows, done.engine, done.spilled_bytes) == (rows.height, "spill", 0)
     assert not list(tmp_path.iterdir())
 

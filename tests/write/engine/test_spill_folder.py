@@ -149,11 +149,11 @@ FULL = """
     import qbeast
     rows = pl.DataFrame({"a": range(100_000)})
     table, spill = sys.argv[1:]
-    SPILL = qbeast.Resources(engine="spill")
+    SPILL = qbeast.Resources(engine="spill", spill_dir=spill)
     resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))  # a disk with less room than the rows need
     steps = {
-        "write": lambda given: qbeast.write_table(given, table, mode="append", resources=SPILL, spill_dir=spill),
-        "merge": lambda given: qbeast.open_table(table).merge(given, "a", resources=SPILL, spill_dir=spill),
+        "write": lambda given: qbeast.write_table(given, table, mode="append", resources=SPILL),
+        "merge": lambda given: qbeast.open_table(table, resources=SPILL).merge(given, "a"),
     }
     for name, step in steps.items():
         for given in (rows, rows.lazy(), rows.iter_slices(5000)):

@@ -11,10 +11,11 @@ import polars as pl
 import pytest
 
 import qbeast
+from qbeast import open_table
 from tests.contract.engines import ENGINES
 from tests.contract.scenarios import SCENARIOS, check
 from tests.helpers.small_files import resized, small_budget
-from tests.helpers.tables import SPILL, assert_same_rows, small_files
+from tests.helpers.tables import assert_same_rows, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 ROWS = pl.DataFrame({"row": range(300)}).with_columns(
@@ -51,40 +52,43 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
 CHANGES = ROWS.gather_every(40).with_columns(b=-pl.col("b") - 1)
 MERGED = pl.concat([ROWS.join(CHANGES, on="row", how="anti"), CHANGES])
 NEW = ROWS.with_columns(pl.col("row") + len(ROWS))
-CALLS: dict[str, tuple[Callable[..., Any], pl.DataFrame]] = {
-    "optimize": (lambda table, **options: table.optimize(full=True, **options), ROWS),
-    "redraw": (lambda table, **options: table.optimize(into="new", **options), ROWS),
-    "delete": (lambda table, **options: table.delete("a > 0.9", **options), ROWS.filter(pl.col("a") <= 0.9)),
+CALLS: dict[str, tuple[Callable[[Path, qbeast.Resources], Any], pl.DataFrame]] = {
+    "optimize": (lambda path, how: open_table(path, resources=how).optimize(full=True), ROWS),
+    "redraw": (lambda path, how: open_table(path, resources=how).optimize(into="new"), ROWS),
+    "delete": (
+        lambda path, how: open_table(path, resources=how).delete("a > 0.9"),
+        ROWS.filter(pl.col("a") <= 0.9),
+    ),
     "update": (
-        lambda table, **options: table.update("b < 5", {"a": "a / 2"}, **options),
+        lambda path, how: open_table(path, resources=how).update("b < 5", {"a": "a / 2"}),
         ROWS.with_columns(a=pl.when(pl.col("b") < 5).then(pl.col("a") / 2).otherwise("a")),
     ),
     "append": (
-        lambda table, **options: qbeast.write_table(NEW.lazy(), table.uri, mode="append", **options),
+        lambda path, how: qbeast.write_table(NEW.lazy(), path, mode="append", resources=how),
         pl.concat([ROWS, NEW]),
     ),
-    "merge": (lambda table, **options: table.merge(CHANGES, "row", **options), MERGED),
+    "merge": (lambda path, how: open_table(path, resources=how).merge(CHANGES, "row"), MERGED),
 }
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_budget_decides_to_spill(master: Path, tmp_path: Path, call: str) -> None:
-    table = qbeast.open_table(copytree(master, tmp_path / "t"))
+    table = copytree(master, tmp_path / "t")
     change, expected = CALLS[call]
     with resized(min_memory_bytes=1, min_moved_bytes=1 << 12):
-        done = change(table, memory_bytes=1 << 14, spill_dir=tmp_path)
+        done = change(table, qbeast.Resources(memory_bytes=1 << 14, spill_dir=tmp_path))
     assert (done.committed, done.engine, done.spilled_bytes > 0) == (True, "spill", True)
-    assert_same_rows(table.refresh().read(), expected)
+    assert_same_rows(qbeast.read_table(table), expected)
     assert [item.name for item in tmp_path.iterdir()] == ["t"]
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_too_small_budget_raises_and_changes_nothing(master: Path, tmp_path: Path, call: str) -> None:
-    table, change = qbeast.open_table(master), CALLS[call][0]
+    change = CALLS[call][0]
     with pytest.raises(qbeast.InvalidInputError, match="at least 4,194,304"):
-        change(table, memory_bytes=1000)
+        change(master, qbeast.Resources(memory_bytes=1000))
     (tmp_path / "file").touch()
     for folder in (tmp_path / "missing", tmp_path / "file"):
         with pytest.raises(qbeast.StorageError, match="there is no folder"):
-            change(table, resources=SPILL, spill_dir=folder)
-    assert table.refresh().version == 0
+            change(master, qbeast.Resources(engine="spill", spill_dir=folder))
+    assert open_table(master).version == 0

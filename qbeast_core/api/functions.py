@@ -7,19 +7,20 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import polars as pl
 
+from qbeast_core.api.keywords import ChangeKeywords
+from qbeast_core.api.table import Table, open_version
 from qbeast_core.errors import TableNotFoundError, changing, hints_keywords
 from qbeast_core.io.location import Location
 from qbeast_core.plan.weights import Sample, Share
 from qbeast_core.spec.blocks import BlocksDialect
-from qbeast_core.support.process import ProgressLike, Resources, callback_of, shows_progress
+from qbeast_core.support.process import Resources, callback_of, shows_progress
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import SparkFrame, is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
-from qbeast_core.table.table import Table, open_version
 
 if TYPE_CHECKING:
     from qbeast_core.table.engine.sources import RowsLike
@@ -48,8 +49,6 @@ def write_table(
     column_stats: ColumnStats | None = None,
     schema_mode: SchemaMode | None = None,
     storage_options: Mapping[str, str] | None = None,
-    txn: tuple[str, int] | None = None,
-    commit_metadata: Mapping[str, str] | None = None,
     dialect: BlocksDialect | None = None,
     sample_column: str | None = None,
     comment: str | None = None,
@@ -60,11 +59,8 @@ def write_table(
     change_feed: bool | None = None,
     compression: Compression | None = None,
     importance: Mapping[str, float] | None = None,
-    dry_run: bool = False,
-    progress: ProgressLike = None,
     resources: Resources | None = None,
-    memory_bytes: int | None = None,
-    spill_dir: str | os.PathLike[str] | None = None,
+    **keywords: Unpack[ChangeKeywords],
 ) -> WriteResult:
     """Write rows to a table, organised by the indexed columns, in one atomic commit.
 
@@ -111,11 +107,6 @@ def write_table(
         ``"overwrite"``, replaces the schema.
     storage_options : mapping of str to str, optional
         Options for object stores, as in `deltalake`.
-    txn : tuple of str and int, optional
-        ``(application id, version)``. If the table has this version of the application or a later one, nothing is
-        written. This makes a retry of a write idempotent.
-    commit_metadata : mapping of str to str, optional
-        Entries to add to the history.
     dialect : {"documented", "qbeast-spark"}, optional
         Encoding of the index in a new table: as in the format documents (default), or as the JVM implementation
         reads it. Appends use the dialect of the table. ``"qbeast-spark"`` excludes deletion vectors.
@@ -155,15 +146,10 @@ def write_table(
         How much narrower than others the pages of indexed columns of a new table are, such as ``{"ts": 3}``: filters on
         these columns read less, others more. Columns that are left out have 1. A table keeps its importance, see
         `Table.set_importance`.
-    dry_run : bool, default False
-        Plan the write without writing. The result says what would be done.
-    progress : callable or bool, optional
-        Function that is called with a `Progress` at each step. True shows a progress bar in terminals (with rich,
-        ``pip install rich``) and notebooks.
     resources : Resources, optional
         Memory and temporary files to use, see `qbeast.Resources`. Not for Spark.
-    memory_bytes, spill_dir : optional
-        Short for ``resources=qbeast.Resources(memory_bytes=..., spill_dir=...)``.
+    **keywords
+        `dry_run`, `txn`, `commit_metadata` and `progress`, see `ChangeKeywords`.
 
     Returns
     -------
@@ -220,8 +206,8 @@ def write_table(
         column_stats=column_stats,
         schema_mode=schema_mode,
         storage_options=storage_options,
-        txn=txn,
-        commit_metadata=metadata_of(commit_metadata),
+        txn=keywords.get("txn"),
+        commit_metadata=metadata_of(keywords.get("commit_metadata")),
         dialect=dialect,
         sample_column=sample_column,
         comment=comment,
@@ -232,15 +218,15 @@ def write_table(
         change_feed=change_feed,
         compression=compression,
         importance=importance,
-        dry_run=dry_run,
-        progress=callback_of(progress),
+        dry_run=keywords.get("dry_run", False),
+        progress=callback_of(keywords.get("progress")),
     )
     if is_spark_frame(df):
         bridge = importlib.import_module("qbeast_spark_bridge.write")
         result: WriteResult = bridge.write_frame(df, path, options)
         return result
-    with local_engine(resources, memory_bytes, spill_dir) as local, open_source(df) as source:
-        options = replace(options, progress=local.report_progress(callback_of(progress)))
+    with local_engine(resources) as local, open_source(df) as source:
+        options = replace(options, progress=local.report_progress(options.progress))
         if where is None:
             return local.report(write_rows(source, path, options, engine=local))
         from qbeast_core.table.dml.replace_where import LocalKeeper, replace_where
@@ -255,6 +241,7 @@ def open_table(
     version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
+    resources: Resources | None = None,
 ) -> Table:
     """Open a table at its newest version, or travel in time.
 
@@ -271,6 +258,8 @@ def open_table(
         Read files that the log names by absolute paths, as in a shallow clone: on the local disk for a local table, in
         the same bucket for a table in an object store. Use it only for tables whose writers you trust. By default a
         read of such a file raises.
+    resources : Resources, optional
+        Memory and temporary files that each call of this table may use, see `qbeast.Resources`.
 
     Returns
     -------
@@ -294,7 +283,9 @@ def open_table(
     >>> qbeast.open_table("days", version=0).read()["day"].to_list()
     [0]
     """
-    return open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
+    return open_version(
+        path, version, storage_options, allow_absolute_paths=allow_absolute_paths, resources=resources
+    )
 
 
 @hints_keywords
@@ -464,12 +455,12 @@ def estimate(
     max_fraction: Share = 1.0,
     max_bytes: int | None = None,
     min_group_rows: int = 0,
-    memory_bytes: int | None = None,
     replicates: int = 64,
     columns: Sequence[str] | None = None,
     version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
+    resources: Resources | None = None,
 ) -> Estimate:
     """Estimate aggregates of a table with a maximum error, from the smallest sample that is sufficient.
 
@@ -478,9 +469,9 @@ def estimate(
     path : str or path-like
         Folder or address of the table.
     aggregates, per, by, where, join, error, absolute, confidence, sample, sample_by, simultaneous, max_fraction, \
-    max_bytes, min_group_rows, memory_bytes, replicates, columns
+    max_bytes, min_group_rows, replicates, columns
         See `Table.estimate`.
-    version, storage_options, allow_absolute_paths
+    version, storage_options, allow_absolute_paths, resources
         See `open_table`.
 
     Returns
@@ -504,7 +495,9 @@ def estimate(
     >>> found.met, found.rows_read < 100_000
     (True, True)
     """
-    table = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
+    table = open_version(
+        path, version, storage_options, allow_absolute_paths=allow_absolute_paths, resources=resources
+    )
     return table.estimate(
         aggregates,
         per=per,
@@ -520,7 +513,6 @@ def estimate(
         max_fraction=max_fraction,
         max_bytes=max_bytes,
         min_group_rows=min_group_rows,
-        memory_bytes=memory_bytes,
         replicates=replicates,
         columns=columns,
     )
@@ -538,7 +530,6 @@ def convert_table(
     commit_metadata: Mapping[str, str] | None = None,
     dry_run: bool = False,
     resources: Resources | None = None,
-    memory_bytes: int | None = None,
 ) -> ConvertResult:
     """Convert a Delta table, or a folder of Parquet files, to a Qbeast table without rewriting data.
 
@@ -569,8 +560,8 @@ def convert_table(
         Entries to add to the history.
     dry_run : bool, default False
         Change nothing. The result says what would be done.
-    resources, memory_bytes
-        See `write_table`. They limit the number of Parquet files that are read at the same time.
+    resources : Resources, optional
+        Memory to use. It limits the number of Parquet files that are read at the same time.
 
     Returns
     -------
@@ -613,7 +604,7 @@ def convert_table(
         commit_metadata=metadata_of(commit_metadata),
         dry_run=dry_run,
     )
-    with local_engine(resources, memory_bytes) as local:
+    with local_engine(resources) as local:
         return convert(Location.of(path, storage_options), options, engine=local)
 
 

@@ -12,10 +12,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, Unpack, cast, overload
 
 import polars as pl
 
+from qbeast_core.api.keywords import ChangeKeywords, CommitKeywords
 from qbeast_core.errors import (
     InvalidInputError,
     changing,
@@ -32,6 +33,7 @@ from qbeast_core.support.process import (
     ProgressLike,
     Resources,
     callback_of,
+    checked_resources,
     is_forked,
     now_ms,
     refuse_forked,
@@ -123,8 +125,7 @@ class Table:
 
     - `where`, `columns`, `sample`, `sample_by`, `rows` and `expand` of a read, and the errors for them: see
       `qbeast.scan_table`. InvalidInputError is also raised if `where` cannot be evaluated for a row.
-    - `txn`, `commit_metadata`, `progress`, `resources`, `memory_bytes` and `spill_dir` of a change: see
-      `qbeast.write_table`. With ``dry_run=True`` nothing is changed; the result says what would be done.
+    - `dry_run`, `txn`, `commit_metadata` and `progress` of a change: see `ChangeKeywords`.
     - A change may raise CommitConflictError, CommitUnknownError and StorageError: see `qbeast.write_table`.
 
     Examples
@@ -137,11 +138,11 @@ class Table:
     (0, ('id', 'price'), 11)
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, resources: Resources | None = None) -> None:
         if not isinstance(cast("object", snapshot), Snapshot):  # a path
             msg = f"Table cannot be called with {snapshot!r}. Call qbeast.open_table(path)."
             raise InvalidInputError(msg, argument="snapshot")
-        self._planner = Planner(snapshot)
+        self._planner, self._resources = Planner(snapshot), checked_resources(resources)
         # Reads the files of checks and estimates. None: threads of this process do.
         self._readers: Engine | None = None
 
@@ -185,16 +186,11 @@ class Table:
         """Planner of reads of this version, for engines. It is subject to change."""
         return self._planner
 
-    def _engine(
-        self,
-        resources: Resources | None = None,
-        memory_bytes: int | None = None,
-        spill_dir: str | os.PathLike[str] | None = None,
-    ) -> AbstractContextManager[CallEngine]:
+    def _engine(self) -> AbstractContextManager[CallEngine]:
         """Return the engine of one call, for a `with` block."""
         from qbeast_core.table.engine.local import local_engine
 
-        return local_engine(resources, memory_bytes, spill_dir)
+        return local_engine(self._resources)
 
     def _condition(self, where: Any, argument: str = "where") -> Any:
         """Return a condition without the types of the engine."""
@@ -1114,7 +1110,6 @@ class Table:
         max_fraction: Share = 1.0,
         max_bytes: int | None = None,
         min_group_rows: int = 0,
-        memory_bytes: int | None = None,
         replicates: int = 64,
         columns: Sequence[str] | None = None,
     ) -> Estimate:
@@ -1179,12 +1174,6 @@ class Table:
         min_group_rows : int, default 0
             Groups that are estimated to have fewer rows (with `per`: keys) need not reach the error. They are listed
             with their intervals.
-        memory_bytes : int, optional
-            Memory for the sums of sampled keys, see `qbeast.Resources`. If they need more, all rows are read, which
-            needs memory for groups only (and for quantiles, values of rows). If these do not fit, or the keys of
-            `sample` do not fit, an error is raised. With `per` or a join of tables, rows are read in ranges of keys
-            that fit in a quarter of it, and parts of the files are read for several ranges; if the rows of one key do
-            not fit, an error is raised. For a function, the rows of the sample must fit in a third of it.
         replicates : int, default 64
             Number of groups of keys, at least 32. A function is called for the sample without each of them, for the
             whole sample, and for 8 parts of it.
@@ -1200,10 +1189,17 @@ class Table:
         ------
         InvalidInputError
             An argument is invalid, such as an aggregate that a sample cannot estimate (``max``), or the answer needs
-            more memory than `memory_bytes`. A function raised an error, which is the cause, or returned something else.
+            more memory than the table may use. A function raised an error, which is the cause, or returned something
+            else.
 
         Notes
         -----
+        Sums of sampled keys must fit in the memory of the table's `resources`. If they need more, all rows are read,
+        which needs memory for groups only (and for quantiles, values of rows). If these do not fit, or the keys of
+        `sample` do not fit, an error is raised. With `per` or a join of tables, rows are read in ranges of keys that
+        fit in a quarter of the memory, and parts of the files are read for several ranges; if the rows of one key do
+        not fit, an error is raised. For a function, the rows of the sample must fit in a third of it.
+
         The error of a function is estimated by a jackknife: from its values on the sample without each group of keys.
         This holds for functions that have about the same value on any large random sample of keys: ratios, weighted
         means, correlations, regression coefficients, and many statistics of values per key. An answer is not reliable,
@@ -1261,7 +1257,7 @@ class Table:
             max_fraction=max_fraction,
             max_bytes=max_bytes,
             min_group_rows=min_group_rows,
-            memory_bytes=memory_bytes,
+            resources=self._resources,
         )
         condition = self._condition(where)
         planner = planner_of_estimate(self._planner, sample_by, sample)
@@ -1291,7 +1287,6 @@ class Table:
         max_fraction: Share = 1.0,
         max_bytes: int | None = None,
         min_group_rows: int = 0,
-        memory_bytes: int | None = None,
     ) -> Iterator[Estimate]:
         """Estimate aggregates in rounds of growing samples. Arguments as for `estimate`.
 
@@ -1328,7 +1323,7 @@ class Table:
             max_fraction=max_fraction,
             max_bytes=max_bytes,
             min_group_rows=min_group_rows,
-            memory_bytes=memory_bytes,
+            resources=self._resources,
         )
         condition = self._condition(where)
         planner = planner_of_estimate(self._planner, sample_by, None)
@@ -1730,11 +1725,7 @@ class Table:
         into: Into | None = None,
         purge: bool = False,
         dry_run: bool = False,
-        commit_metadata: Mapping[str, str] | None = None,
-        progress: ProgressLike = None,
-        resources: Resources | None = None,
-        memory_bytes: int | None = None,
-        spill_dir: str | os.PathLike[str] | None = None,
+        **keywords: Unpack[CommitKeywords],
     ) -> OptimizeResult:
         """Rewrite files to improve the index, in steps. The rows stay the same, and a table in shape is left alone.
 
@@ -1781,6 +1772,8 @@ class Table:
             docs/personal-data.md. It cannot be combined with `files`, `fraction` and one `revision`.
         dry_run : bool, default False
             Change nothing. The result lists the files that would be rewritten, and why.
+        **keywords
+            See `CommitKeywords`.
 
         Returns
         -------
@@ -1801,8 +1794,8 @@ class Table:
 
         Notes
         -----
-        Rows of rewritten files are loaded into memory if three times their size fits `memory_bytes`. Larger rewrites
-        read the rows twice and sort them through temporary files.
+        Rows of rewritten files are loaded into memory if three times their size fits in the memory of the table's
+        `resources`. Larger rewrites read the rows twice and sort them through temporary files.
 
         Examples
         --------
@@ -1830,10 +1823,10 @@ class Table:
             into=into,
             purge=purge,
             dry_run=dry_run,
-            commit_metadata=metadata_of(commit_metadata),
+            commit_metadata=metadata_of(keywords.get("commit_metadata")),
         )
-        with self._engine(resources, memory_bytes, spill_dir) as engine:
-            options = replace(options, progress=engine.report_progress(callback_of(progress)))
+        with self._engine() as engine:
+            options = replace(options, progress=engine.report_progress(callback_of(keywords.get("progress"))))
             result, newest = optimize(self._snapshot, options, engine=engine)
             result = engine.report(result)
         return self._moved(result, newest) if result.committed else result
@@ -1847,11 +1840,7 @@ class Table:
         cube_size: int | None = None,
         importance: Mapping[str, float] | None = None,
         full: bool = False,
-        commit_metadata: Mapping[str, str] | None = None,
-        progress: ProgressLike = None,
-        resources: Resources | None = None,
-        memory_bytes: int | None = None,
-        spill_dir: str | os.PathLike[str] | None = None,
+        **keywords: Unpack[CommitKeywords],
     ) -> ReindexResult:
         """Index the table by other columns, or with another cube size, without rewriting it at once.
 
@@ -1877,12 +1866,8 @@ class Table:
         full : bool, default False
             Also move all rows now, as ``optimize(into="newest")``, in further commits. If this is interrupted, rows
             that have not moved stay readable, and the same call moves the rest.
-        commit_metadata : mapping of str to str, optional
-            Entries to add to the history.
-        progress : callable or bool, optional
-            See `optimize`.
-        resources, memory_bytes, spill_dir
-            See `qbeast.write_table`. They limit the memory of ``full=True``.
+        **keywords
+            See `CommitKeywords`.
 
         Returns
         -------
@@ -1927,10 +1912,10 @@ class Table:
             cube_size=cube_size,
             importance=importance,
             full=full,
-            commit_metadata=metadata_of(commit_metadata),
+            commit_metadata=metadata_of(keywords.get("commit_metadata")),
         )
-        with self._engine(resources, memory_bytes, spill_dir) as engine:
-            options = replace(options, progress=engine.report_progress(callback_of(progress)))
+        with self._engine() as engine:
+            options = replace(options, progress=engine.report_progress(callback_of(keywords.get("progress"))))
             result, newest = reindex(self._snapshot, options, engine=engine)
         return self._moved(result, newest)
 
@@ -1939,14 +1924,7 @@ class Table:
     def delete(
         self,
         where: Where | Literal[True],
-        *,
-        dry_run: bool = False,
-        txn: tuple[str, int] | None = None,
-        commit_metadata: Mapping[str, str] | None = None,
-        progress: ProgressLike = None,
-        resources: Resources | None = None,
-        memory_bytes: int | None = None,
-        spill_dir: str | os.PathLike[str] | None = None,
+        **keywords: Unpack[ChangeKeywords],
     ) -> ChangeResult:
         """Delete rows, in one commit. The index is kept.
 
@@ -1963,6 +1941,8 @@ class Table:
         where : polars.Expr, str or True
             Rows to delete: rows for which the condition is true, not null. A text is an SQL expression on the columns
             of a row, in the dialect of DuckDB, not a query. True: all rows.
+        **keywords
+            See `ChangeKeywords`.
 
         Returns
         -------
@@ -1991,9 +1971,9 @@ class Table:
         """
         from qbeast_core.table.dml.change import Delete, change_options
 
-        options = change_options(dry_run, txn, commit_metadata, progress)
+        options = change_options(**keywords)
         change = nullcontext(Delete(self._condition(where)))
-        return self._run(lambda _: change, options, resources, memory_bytes, spill_dir)
+        return self._run(lambda _: change, options)
 
     @changing
     @shows_progress("updating")
@@ -2001,14 +1981,7 @@ class Table:
         self,
         where: Where | Literal[True],
         set: Mapping[str, Value],  # noqa: A002 - the name in SQL
-        *,
-        dry_run: bool = False,
-        txn: tuple[str, int] | None = None,
-        commit_metadata: Mapping[str, str] | None = None,
-        progress: ProgressLike = None,
-        resources: Resources | None = None,
-        memory_bytes: int | None = None,
-        spill_dir: str | os.PathLike[str] | None = None,
+        **keywords: Unpack[ChangeKeywords],
     ) -> ChangeResult:
         """Set columns of some rows to new values, in one commit. The index is kept.
 
@@ -2024,6 +1997,8 @@ class Table:
         set : mapping of str to polars.Expr, str or a plain value
             New values by column, computed from the old row. A text is SQL; to store a text, write ``"'text'"`` or
             ``pl.lit("text")``. Numbers are cast to the type of the column, except fractions to whole numbers.
+        **keywords
+            See `ChangeKeywords`.
 
         Returns
         -------
@@ -2053,21 +2028,18 @@ class Table:
         """
         from qbeast_core.table.dml.change import Update, change_options
 
-        options = change_options(dry_run, txn, commit_metadata, progress)
+        options = change_options(**keywords)
         change = nullcontext(Update(self._condition(where), self._values(set, "set")))
-        return self._run(lambda _: change, options, resources, memory_bytes, spill_dir)
+        return self._run(lambda _: change, options)
 
     def _run(
         self,
         change_of: Callable[[CallEngine], AbstractContextManager[Change]],
         options: ChangeOptions,
-        resources: Resources | None,
-        memory_bytes: int | None,
-        spill_dir: str | os.PathLike[str] | None,
     ) -> ChangeResult:
         from qbeast_core.table.dml.change import run_change
 
-        with self._engine(resources, memory_bytes, spill_dir) as engine, change_of(engine) as change:
+        with self._engine() as engine, change_of(engine) as change:
             options = replace(options, progress=engine.report_progress(options.progress))
             result, newest = run_change(self._snapshot, change, options, engine=engine)
             result = engine.report(result)
@@ -2092,13 +2064,7 @@ class Table:
         not_matched_by_source_if: Where | None = None,
         source_name: str = "source",
         schema_mode: Literal["merge"] | None = None,
-        dry_run: bool = False,
-        txn: tuple[str, int] | None = None,
-        commit_metadata: Mapping[str, str] | None = None,
-        progress: ProgressLike = None,
-        resources: Resources | None = None,
-        memory_bytes: int | None = None,
-        spill_dir: str | os.PathLike[str] | None = None,
+        **keywords: Unpack[ChangeKeywords],
     ) -> ChangeResult:
         """Merge rows into the table, in one commit. By default matching rows are replaced, and others inserted.
 
@@ -2146,6 +2112,8 @@ class Table:
             Schema evolution: add columns of the source that the table does not have, in the same commit. Columns that
             the source does not have keep their values in matching rows and are null in new rows. With `update` and
             `insert`, only the new columns that they name are added.
+        **keywords
+            See `ChangeKeywords`.
 
         Returns
         -------
@@ -2204,9 +2172,9 @@ class Table:
             source_name=source_name,
             schema_mode=schema_mode,
         )
-        options = change_options(dry_run, txn, commit_metadata, progress)
+        options = change_options(**keywords)
         merge = partial(self._merge, source, clauses)
-        return self._run(merge, options, resources, memory_bytes, spill_dir)
+        return self._run(merge, options)
 
     @changing
     def vacuum(
@@ -2684,11 +2652,7 @@ class Table:
 
     @changing
     def widen_columns(
-        self,
-        columns: Mapping[str, TypeLike],
-        *,
-        upgrade_protocol: bool = False,
-        resources: Resources | None = None,
+        self, columns: Mapping[str, TypeLike], *, upgrade_protocol: bool = False
     ) -> MetadataResult:
         """Change columns to a wider type, in one commit.
 
@@ -2707,8 +2671,6 @@ class Table:
             Enable the feature typeWidening and rewrite no file. Readers that do not support it cannot read the
             table from then on: among others delta-rs (deltalake, up to 1.6), Polars, DuckDB and Spark with Delta
             before 4.0.
-        resources : Resources, optional
-            See `qbeast.write_table`.
 
         Returns
         -------
@@ -2736,14 +2698,12 @@ class Table:
         """
         from qbeast_core.table.maintenance.columns import widen_columns
 
-        with self._engine(resources) as engine:
+        with self._engine() as engine:
             changed = widen_columns(self._snapshot, columns, upgrade_protocol=upgrade_protocol, engine=engine)
             return self._moved(*changed)
 
     @changing
-    def add_sample_column(
-        self, name: str = "sample", *, resources: Resources | None = None
-    ) -> MetadataResult:
+    def add_sample_column(self, name: str = "sample") -> MetadataResult:
         """Add a column with which any engine reads samples: ``WHERE sample < 0.01`` returns the rows of a 1 % sample.
 
         The column is of type Float32 and holds the weight of each row as a multiple of 1/65536: a condition ``name <
@@ -2756,8 +2716,6 @@ class Table:
         ----------
         name : str, default "sample"
             Name of the column. It must differ from the columns of the table by more than case.
-        resources : Resources, optional
-            See `qbeast.write_table`.
 
         Returns
         -------
@@ -2783,7 +2741,7 @@ class Table:
         """
         from qbeast_core.table.maintenance.columns import add_sample_column
 
-        with self._engine(resources) as engine:
+        with self._engine() as engine:
             return self._moved(*add_sample_column(self._snapshot, name, engine=engine))
 
 
@@ -2793,10 +2751,12 @@ def open_version(
     storage_options: Mapping[str, str] | None,
     *,
     allow_absolute_paths: bool = False,
+    resources: Resources | None = None,
 ) -> Table:
     """Return a table at a version, or its newest one; see `qbeast.open_table`."""
     load = newest_snapshot if version is None else partial(load_snapshot, version=version)
-    return Table(load(path, storage_options=storage_options, allow_absolute_paths=allow_absolute_paths))
+    snapshot = load(path, storage_options=storage_options, allow_absolute_paths=allow_absolute_paths)
+    return Table(snapshot, resources)
 
 
 def _hint_of(plan: Plan) -> str | None:
