@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -24,34 +24,45 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from qbeast_core.api.rows import Read
+from qbeast_core.errors import hints_methods
 from qbeast_core.plan.blocks import NO_REVISION
-from qbeast_core.plan.weights import Sample, WeightRange, another_sample
+from qbeast_core.plan.weights import Sample, WeightRange
 from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT, sample_values
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.spec.table_config import may_have_other_columns
+from qbeast_core.table.data.expressions import refuse_statement
 from qbeast_core.table.data.schema import FEED_COLUMNS, taken_name
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.read.changes import ChangeTask, change_reader, commits_between
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.explain import explain as plan_read
-from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan, sampled_by
+from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan
 from qbeast_core.table.read.scan import (
     SAMPLING_WEIGHT,
     fraction_of_matches,
+    known_rows,
     max_rows,
     refuse_rows,
-    sample_of_table,
     sampling_weight,
     warn_of_sample,
 )
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_spark_bridge.engine.engine import arrow_schema, rows_of_tasks, tasks_of
+from qbeast_spark_bridge.engine.engine import (
+    SparkEngine,
+    arrow_schema,
+    frame_of_rows,
+    rows_of_tasks,
+    tasks_of,
+)
 from qbeast_spark_bridge.engine.workers import is_connect, session_settings
-from qbeast_spark_bridge.predicates.conditions import keep_where, parse_where
+from qbeast_spark_bridge.predicates.columns import ColumnTranslator
+from qbeast_spark_bridge.predicates.conditions import Where, keep_where, parse_where
 from qbeast_spark_bridge.spark_types import (
     by_table_names,
     can_find_columns,
     collated_columns,
+    comparable_columns,
     nullable_schema,
     quoted,
     spark_schema,
@@ -71,6 +82,10 @@ _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 _GLOB: Final = re.compile(r"[\\*?\[\]{}]")
 
+# The first words of a query, after comments.
+_WITH: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*WITH(\s+RECURSIVE)?\s", re.IGNORECASE | re.DOTALL)
+
+
 _THRESHOLD: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 _DEFAULT_THRESHOLD: Final = 32
@@ -86,69 +101,151 @@ _BY_SPARK: Final = (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from qbeast_core.table.engine.engine import Engine
 
 # Columns whose hash is the weight, and the stored column by which Spark skips pages, if there is one.
 _Weights: TypeAlias = tuple[tuple[str, ...], str | None]
 
 
-def read_rows(
-    spark: SparkSession,
-    planner: Planner,
-    where: str | Column | pl.Expr | None,
-    columns: Sequence[str] | None,
-    *,
-    sample: Sample | None,
-    sample_by: Sequence[str] | None,
-    rows: int | None,
-    seed: int,
-    expand: bool,
-) -> DataFrame:
-    """Plan a read, and return its rows; see `qbeast_spark_bridge.read_table`."""
-    planner = sampled_by(planner, sample_by)
-    schema = nullable_schema(spark_schema(planner.snapshot.schema_json))
-    names = None if columns is None else planner.names_of(columns)
-    collated = collated_columns(schema)  # only Spark compares these
-    condition = parse_where(where, planner.snapshot.schema, collated)
-    plan_of = planner.of_filter(condition.predicate)
+@hints_methods
+@dataclass(frozen=True, eq=False, repr=False)
+class SparkRead(Read):
+    """Rows of a table at one version, with Spark as the engine; see `qbeast.Read`.
 
-    def matching(plan: ScanPlan, weight_column: str | None = None) -> DataFrame:
-        df = _rows(spark, planner, plan, schema, weight_column)
-        if isinstance(condition.condition, str):
-            return keep_where(df, condition.condition)
-        return df if condition.condition is None else df.where(condition.condition)
+    `read` and `sql` return a ``pyspark.sql.DataFrame``. Spark reads the files with its own Parquet reader, when it needs
+    the rows. `count` and estimates run on the executors too. The driver reads the rows of all other methods.
+    """
 
-    if rows is not None:
-        refuse_rows(rows, sample)
-        if where is None:
-            sample = sample_of_table(planner, rows)
-        else:
-            lowest = partial(_lowest_weights, plan_of, matching, _free_name(schema), rows)
-            sample = fraction_of_matches(rows, max_rows(planner, plan_of(None)), lowest)
-    if seed != 0:
-        sample = another_sample(sample, seed)
-    weight = sampling_weight(planner, sample) if expand else None
-    plan = plan_of(sample)
-    warn_of_sample(planner, sample, plan)
-    df = matching(plan)
-    if names is not None:
-        df = df.select([quoted(name) for name in names])
-    return df if weight is None else df.withColumn(SAMPLING_WEIGHT, F.lit(weight))
+    spark: SparkSession = field(kw_only=True)
+
+    def read(self) -> DataFrame:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return the rows as a DataFrame. All columns are nullable; rows are in no particular order.
+
+        SQL text and Polars expressions keep the rows of `qbeast.Read.read`, and skip files. A Column is applied by Spark
+        only. With `rows` and a condition, this call reads weights.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import qbeast
+        >>> import qbeast_spark_bridge as bridge
+        >>> written = qbeast.write_table(pl.DataFrame({"user": range(1000)}), "users", columns=["user"])
+        >>> bridge.open_table(spark, "users").rows("user < 10").read().count()
+        10
+        """
+        if self.by is not None:
+            return frame_of_rows(self.spark, self._strata())
+        planner, names = self._planner, self._names
+        weight = sampling_weight(planner, self._sample) if self.expand else None
+        plan = self._plan_of(self._sample)
+        warn_of_sample(planner, self._sample, plan)
+        df = self._matching(plan)
+        if names is not None:
+            df = df.select([quoted(name) for name in names])
+        return df if weight is None else df.withColumn(SAMPLING_WEIGHT, F.lit(weight))
+
+    def count(self) -> int:
+        """Count the rows. Without a condition and a sample, only the log is read."""
+        known = known_rows(self._planner) if self._is_all else None
+        return self.read().count() if known is None else known
+
+    def sql(self, query: str) -> DataFrame:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Run a query in the SQL of Spark. The name of the rows is ``self``; others are those of the session.
+
+        Statements such as DELETE raise InvalidInputError, which names the method to call. Other errors are Spark's own.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import qbeast
+        >>> import qbeast_spark_bridge as bridge
+        >>> written = qbeast.write_table(pl.DataFrame({"user": range(1000)}), "users", columns=["user"])
+        >>> bridge.open_table(spark, "users").rows("user < 10").sql("SELECT max(user) AS last FROM self").collect()
+        [Row(last=9)]
+        """
+        refuse_statement(query)
+        own = _WITH.match(query)
+        rest = f" {query}" if own is None else f", {query[own.end() :]}"
+        recursive = (own and own[1]) or ""
+        text = f"WITH{recursive} self AS (SELECT * FROM {{qbeast_rows}}){_escaped(rest)}"  # noqa: S608 -- theirs
+        return self.spark.sql(text, qbeast_rows=self.read())
+
+    def explain(self) -> Plan:
+        """Plan the read without reading rows; see `qbeast.Read.explain`.
+
+        A Column is always one of the `unused_conditions`. Spark finds the pages to read by their statistics, so it may
+        read a few more bytes than planned.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import qbeast
+        >>> import qbeast_spark_bridge as bridge
+        >>> written = qbeast.write_table(pl.DataFrame({"client": range(1000)}), "clients", columns=["client:hash"])
+        >>> plan = bridge.open_table(spark, "clients").rows("client < 10").explain()
+        >>> list(plan.unused_conditions.values())[0][:24]
+        "'client' is indexed by h"
+        """
+        self._refuse("explain", "by")
+        predicate = self._parsed.predicate
+        plan = plan_read(self._planner, predicate, self._sample, self._names)
+        if self.where is None or predicate is not None:
+            return plan
+        return replace(plan, beside={str(self.where): _BY_SPARK})
+
+    @cached_property
+    def _condition(self) -> Any:
+        return translated(self.planner.snapshot, self.where)
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return SparkEngine(self.spark)
+
+    @cached_property
+    def _schema(self) -> StructType:
+        return nullable_schema(spark_schema(self.planner.snapshot.schema_json))
+
+    @cached_property
+    def _parsed(self) -> Where:
+        """The condition for Spark and for the planner. Only Spark compares texts with a collation."""
+        return parse_where(self.where, self.planner.snapshot.schema, collated_columns(self._schema))
+
+    @cached_property
+    def _plan_of(self) -> FilterPlanner:
+        return self._planner.of_filter(self._parsed.predicate)
+
+    def _matching(self, plan: ScanPlan, weight_column: str | None = None) -> DataFrame:
+        df = _rows(self.spark, self._planner, plan, self._schema, weight_column)
+        condition = self._parsed.condition
+        if isinstance(condition, str):
+            return keep_where(df, condition)
+        return df if condition is None else df.where(condition)
+
+    def _sample_of_rows(self) -> Sample | None:
+        if self.rows is None or self.where is None:
+            return super()._sample_of_rows()
+        refuse_rows(self.rows, self.sample)
+        lowest = partial(_lowest_weights, self._plan_of, self._matching, _free_name(self._schema), self.rows)
+        return fraction_of_matches(self.rows, max_rows(self._planner, self._plan_of(None)), lowest)
 
 
-def explain_rows(
-    planner: Planner,
-    where: str | Column | pl.Expr | None,
-    columns: Sequence[str] | None,
-    sample: Sample | None,
-    sample_by: Sequence[str] | None,
-) -> Plan:
-    """Plan a read without reading rows. A Column is always one of the unused conditions."""
-    planner = sampled_by(planner, sample_by)
-    collated = collated_columns(spark_schema(planner.snapshot.schema_json))
-    predicate = parse_where(where, planner.snapshot.schema, collated).predicate
-    plan = plan_read(planner, predicate, sample, None if columns is None else list(columns))
-    return plan if where is None or predicate is not None else replace(plan, beside={str(where): _BY_SPARK})
+def translated(snapshot: Snapshot, where: Any, argument: str = "where") -> Any:
+    """Return a condition without Columns. The operation raises for values that are not conditions."""
+    if where is None or isinstance(where, bool | Mapping):
+        return where
+    return translator_of(snapshot).condition(where, argument)
+
+
+def translator_of(snapshot: Snapshot) -> ColumnTranslator:
+    """Return the translator of conditions on the rows of a table."""
+    return ColumnTranslator.of(comparable_columns(spark_schema(snapshot.schema_json), snapshot.schema))
+
+
+def _escaped(text: str) -> str:
+    """Return a text in which braces do not name a frame."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _lowest_weights(

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import date
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import polars as pl
 
+from qbeast_core.api.keywords import (
+    EstimateKeywords,
+    EstimateTableKeywords,
+    OpenKeywords,
+    ReadKeywords,
+    ScanKeywords,
+    split,
+)
 from qbeast_core.api.table import Table, open_version
 from qbeast_core.errors import InvalidInputError, changing, hints_keywords, hints_methods
-from qbeast_core.plan.weights import Sample, Share
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.support.process import Resources
-from qbeast_core.table.data.expressions import refuse_statement
+from qbeast_core.table.data.expressions import Where
 from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.dml.merge import Merge
 from qbeast_core.table.dml.merge_rules import Clauses
@@ -25,30 +31,24 @@ from qbeast_core.table.engine.engine import CallEngine
 from qbeast_core.table.index.revision import IndexColumns
 from qbeast_core.table.maintenance.convert import ConvertResult
 from qbeast_core.table.maintenance.convert import convert as convert_table
-from qbeast_core.table.read.explain import Plan
-from qbeast_core.table.read.scan import known_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import SampleBy, WriteOptions, metadata_of
 from qbeast_spark_bridge.catalog import located, plan_views
 from qbeast_spark_bridge.engine.engine import SparkEngine, frame_of_rows, rows_of_tasks
 from qbeast_spark_bridge.engine.merge_source import SparkMergeSource
 from qbeast_spark_bridge.predicates.columns import ColumnTranslator
-from qbeast_spark_bridge.read import change_tasks, explain_rows, read_rows
-from qbeast_spark_bridge.spark_types import comparable_columns, spark_schema
+from qbeast_spark_bridge.read import SparkRead, change_tasks, translated, translator_of
+from qbeast_spark_bridge.spark_types import comparable_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.question import Function
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.estimate.sum_task import Expressions
 
 
 _ResultT = TypeVar("_ResultT")
-
-# The first words of a query, after comments.
-_WITH: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*WITH(\s+RECURSIVE)?\s", re.IGNORECASE | re.DOTALL)
 
 
 @hints_methods
@@ -99,23 +99,14 @@ class SparkTable(Table):
         self._spark = spark
         self._readers = SparkEngine(spark)
 
-    def read(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
-        self,
-        where: str | pl.Expr | Column | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-        rows: int | None = None,
-        by: str | Sequence[str] | None = None,
-        seed: int = 0,
-        expand: bool = False,
-    ) -> DataFrame:
-        """Return the rows as a DataFrame. Spark reads the files with its own Parquet reader, when it needs them.
+    def rows(self, where: Where | None = None, **keywords: Unpack[ReadKeywords]) -> SparkRead:
+        """Return rows of this version, of which nothing is read yet; see `qbeast.Table.rows`."""
+        return SparkRead(self._planner, where, resources=self._resources, spark=self._spark, **keywords)
 
-        SQL text and Polars expressions keep the rows of `qbeast.Table.scan`, and skip files. A Column is applied by
-        Spark only. All columns are nullable; rows are in no particular order. Options and errors are those of
-        `qbeast_spark_bridge.read_table`.
+    def read(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, where: Where | None = None, **keywords: Unpack[ReadKeywords]
+    ) -> DataFrame:
+        """Return the rows as a DataFrame: ``rows(where, ...).read()``.
 
         Examples
         --------
@@ -126,57 +117,11 @@ class SparkTable(Table):
         >>> bridge.open_table(spark, "users").read("user < 10").count()
         10
         """
-        options: dict[str, Any] = {"sample": sample, "sample_by": sample_by, "rows": rows, "seed": seed}
-        if by is None:
-            return read_rows(self._spark, self._planner, where, columns, **options, expand=expand)
-        chosen = super().read(self._condition(where), columns=columns, by=by, **options, expand=expand)
-        return frame_of_rows(self._spark, chosen)
+        return self.rows(where, **keywords).read()
 
-    def count(
-        self,
-        where: str | pl.Expr | Column | None = None,
-        *,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-    ) -> int:
-        """Count rows. Without arguments, only the log is read.
-
-        Examples
-        --------
-        >>> import polars as pl
-        >>> import qbeast
-        >>> import qbeast_spark_bridge as bridge
-        >>> written = qbeast.write_table(pl.DataFrame({"user": range(1000)}), "users", columns=["user"])
-        >>> bridge.open_table(spark, "users").count("user < 10")
-        10
-        """
-        known = known_rows(self._planner) if where is None and sample is None else None
-        if known is not None:
-            return known
-        return self.read(where, sample=sample, sample_by=sample_by).count()
-
-    def sql(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, query: str, *, sample: Sample | None = None, sample_by: Sequence[str] | None = None
-    ) -> DataFrame:
-        """Run a query in the SQL of Spark. The name of the table is ``self``; others are those of the session.
-
-        Statements such as DELETE raise InvalidInputError, which names the method to call. Other errors are Spark's own.
-
-        Examples
-        --------
-        >>> import polars as pl
-        >>> import qbeast
-        >>> import qbeast_spark_bridge as bridge
-        >>> written = qbeast.write_table(pl.DataFrame({"user": range(1000)}), "users", columns=["user"])
-        >>> bridge.open_table(spark, "users").sql("SELECT max(user) AS last FROM self WHERE user < 10").collect()
-        [Row(last=9)]
-        """
-        refuse_statement(query)
-        own = _WITH.match(query)
-        rest = f" {query}" if own is None else f", {query[own.end() :]}"
-        recursive = (own and own[1]) or ""
-        text = f"WITH{recursive} self AS (SELECT * FROM {{qbeast_rows}}){_escaped(rest)}"  # noqa: S608 -- theirs
-        return self._spark.sql(text, qbeast_rows=self.read(sample=sample, sample_by=sample_by))
+    def sql(self, query: str) -> DataFrame:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Run a query in the SQL of Spark, see `SparkRead.sql`. The name of the table is ``self``."""
+        return self.rows().sql(query)
 
     def changes(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
         self, since: int | str | date, until: int | str | date | None = None
@@ -200,48 +145,14 @@ class SparkTable(Table):
         schema, tasks = change_tasks(self._snapshot, since, until)
         return rows_of_tasks(self._spark, tasks, schema)
 
-    def explain(
-        self,
-        where: str | pl.Expr | Column | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-    ) -> Plan:
-        """Plan a `read` without reading rows; see `qbeast.Table.explain`.
-
-        A Column is always one of the `unused_conditions`. Spark finds the pages to read by their statistics, so it may
-        read a few more bytes than planned.
-
-        Examples
-        --------
-        >>> import polars as pl
-        >>> import qbeast
-        >>> import qbeast_spark_bridge as bridge
-        >>> written = qbeast.write_table(pl.DataFrame({"client": range(1000)}), "clients", columns=["client:hash"])
-        >>> plan = bridge.open_table(spark, "clients").explain("client < 10")
-        >>> list(plan.unused_conditions.values())[0][:24]
-        "'client' is indexed by h"
-        """
-        return explain_rows(self._planner, where, columns, sample, sample_by)
-
     def _engine(self) -> AbstractContextManager[CallEngine]:
         return nullcontext(SparkEngine(self._spark))
 
     def _condition(self, where: Any, argument: str = "where") -> Any:
-        # The operation raises for values that are not conditions.
-        if where is None or isinstance(where, bool | Mapping):
-            return where
-        return self._translator.condition(where, argument)
+        return translated(self._snapshot, where, argument)
 
     def _values(self, values: Any, argument: str) -> Any:
-        return self._translator.values(values, argument)
-
-    @property
-    def _translator(self) -> ColumnTranslator:
-        """The translator of conditions on the table's rows."""
-        snapshot = self._snapshot
-        return ColumnTranslator.of(comparable_columns(spark_schema(snapshot.schema_json), snapshot.schema))
+        return translator_of(self._snapshot).values(values, argument)
 
     @contextmanager
     def _merge(self, source: Any, clauses: Clauses, engine: CallEngine) -> Generator[Merge]:
@@ -254,7 +165,7 @@ class SparkTable(Table):
         schema = pl.Schema({clauses.source_name: pl.Struct(comparable_columns(df.schema, rows.empty.schema))})
         source_only = ColumnTranslator.of(schema, source_name=clauses.source_name)
         try:
-            yield Merge(rows, _translated(clauses, self._translator, source_only))
+            yield Merge(rows, _translated(clauses, translator_of(self._snapshot), source_only))
             failed = False
         finally:
             rows.clear(self._snapshot.store, failed=failed)
@@ -281,20 +192,9 @@ def _translated(clauses: Clauses, table: ColumnTranslator, source: ColumnTransla
     )
 
 
-def _escaped(text: str) -> str:
-    """Return a text in which braces do not name a frame."""
-    return text.replace("{", "{{").replace("}", "}}")
-
-
 @hints_keywords
 def open_table(
-    spark: SparkSession,
-    path: str | os.PathLike[str],
-    *,
-    version: int | str | date | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    allow_absolute_paths: bool = False,
-    resources: Resources | None = None,
+    spark: SparkSession, path: str | os.PathLike[str], **keywords: Unpack[OpenKeywords]
 ) -> SparkTable:
     """Open a table with Spark as its engine: its methods are those of `qbeast.Table`.
 
@@ -305,11 +205,9 @@ def open_table(
     path : str or path-like
         Folder, address or name of the table, the same for executors and this process. A name is one of the catalog, or
         of `register_table`.
-    version, storage_options, allow_absolute_paths
-        See `qbeast.open_table`. Storage options are for this process and the tasks. Configure the access of Spark's own
-        reader, which `read` uses, in Spark.
-    resources : Resources, optional
-        Memory of the driver, for the sums of an estimate. Spark sets the memory of executors.
+    **keywords
+        See `qbeast.OpenKeywords`. Storage options are for this process and the tasks. Configure the access of Spark's
+        own reader, which `read` uses, in Spark.
 
     Returns
     -------
@@ -335,8 +233,10 @@ def open_table(
     >>> table.optimize(full=True).rows, table.check().ok
     (2000, True)
     """
-    location = located(spark, path, storage_options, allow_absolute_paths=allow_absolute_paths)
-    return SparkTable(spark, open_version(location, version, None).snapshot, resources)
+    absolute, options = keywords.get("allow_absolute_paths", False), keywords.get("storage_options")
+    location = located(spark, path, options, allow_absolute_paths=absolute)
+    table = open_version(location, version=keywords.get("version"))
+    return SparkTable(spark, table.snapshot, keywords.get("resources"))
 
 
 @hints_keywords
@@ -345,16 +245,7 @@ def read_table(
     path: str | os.PathLike[str],
     *,
     where: str | pl.Expr | Column | None = None,
-    columns: Sequence[str] | None = None,
-    sample: Sample | None = None,
-    sample_by: Sequence[str] | None = None,
-    version: int | str | date | None = None,
-    rows: int | None = None,
-    by: str | Sequence[str] | None = None,
-    seed: int = 0,
-    expand: bool = False,
-    storage_options: Mapping[str, str] | None = None,
-    allow_absolute_paths: bool = False,
+    **keywords: Unpack[ScanKeywords],
 ) -> DataFrame:
     """Read a table as a Spark DataFrame.
 
@@ -363,13 +254,13 @@ def read_table(
 
     Parameters
     ----------
-    spark, path, version, storage_options, allow_absolute_paths
+    spark, path
         See `open_table`.
     where : str, polars.Expr or Column, optional
         Rows to keep. SQL text and Polars expressions keep the rows of `qbeast.scan_table`, and skip files; a Column
         is applied by Spark only.
-    columns, sample, sample_by, rows, by, seed, expand
-        See `qbeast.read_table`: a sample has the same rows. With `where`, `rows` reads weights in this call.
+    **keywords
+        See `qbeast.scan_table`: a sample has the same rows. With `where`, `rows` reads weights in this call.
 
     Returns
     -------
@@ -385,10 +276,8 @@ def read_table(
 
     Warns
     -----
-    EmptySampleWarning
-        If the sample has no rows although many were expected.
-    UnindexedSampleWarning
-        If the sample reads all files.
+    EmptySampleWarning, UnindexedSampleWarning
+        See `qbeast.Read.lazy`.
 
     Examples
     --------
@@ -405,16 +294,8 @@ def read_table(
     >>> 700 < few.selectExpr("sum(sampling_weight)").first()[0] < 1300
     True
     """
-    table = open_table(
-        spark,
-        path,
-        version=version,
-        storage_options=storage_options,
-        allow_absolute_paths=allow_absolute_paths,
-    )
-    return table.read(
-        where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, by=by, seed=seed, expand=expand
-    )
+    opened, read = split(keywords, OpenKeywords, ReadKeywords)
+    return open_table(spark, path, **opened).read(where, **read)
 
 
 @hints_keywords
@@ -423,25 +304,8 @@ def estimate(
     path: str | os.PathLike[str],
     aggregates: Expressions | Function,
     *,
-    per: Expressions | None = None,
-    by: Expressions | None = None,
     where: str | pl.Expr | Column | None = None,
-    join: Joins | None = None,
-    error: Share | None = None,
-    absolute: Mapping[str, float] | None = None,
-    confidence: Share = 0.95,
-    sample: Sample | None = None,
-    sample_by: Sequence[str] | None = None,
-    simultaneous: bool = False,
-    max_fraction: Share = 1.0,
-    max_bytes: int | None = None,
-    min_group_rows: int = 0,
-    replicates: int = 64,
-    columns: Sequence[str] | None = None,
-    version: int | str | date | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    allow_absolute_paths: bool = False,
-    resources: Resources | None = None,
+    **keywords: Unpack[EstimateTableKeywords],
 ) -> Estimate:
     """Estimate aggregates like `qbeast.estimate`: each round is a job, whose tasks sum up their rows by key.
 
@@ -450,17 +314,16 @@ def estimate(
 
     Parameters
     ----------
-    spark, path, version, storage_options, allow_absolute_paths, resources
+    spark, path
         See `open_table`.
-    aggregates, per, by, where, join, error, absolute, confidence, sample, sample_by, simultaneous, max_fraction, \
-    max_bytes, min_group_rows, replicates, columns
-        See `qbeast.Table.estimate`. With `per`, a task reads all rows of a range of keys, which may need a quarter of
-        the memory of `resources`. A function of rows runs on the driver.
+    aggregates, where, **keywords
+        See `qbeast.estimate`. With `per`, a task reads all rows of a range of keys, which may need a quarter of the
+        memory of `resources`. A function of rows runs on the driver.
 
     Returns
     -------
     Estimate
-        See `qbeast.Table.estimate`.
+        See `qbeast.Read.estimate`.
 
     Raises
     ------
@@ -478,32 +341,8 @@ def estimate(
     >>> result.met, result.frame["total"].item() == rows.filter(pl.col("price") < 50)["price"].sum()
     (True, True)
     """
-    table = open_table(
-        spark,
-        path,
-        version=version,
-        storage_options=storage_options,
-        allow_absolute_paths=allow_absolute_paths,
-        resources=resources,
-    )
-    return table.estimate(
-        aggregates,
-        per=per,
-        by=by,
-        where=where,
-        join=join,
-        error=error,
-        absolute=absolute,
-        confidence=confidence,
-        sample=sample,
-        sample_by=sample_by,
-        simultaneous=simultaneous,
-        max_fraction=max_fraction,
-        max_bytes=max_bytes,
-        min_group_rows=min_group_rows,
-        replicates=replicates,
-        columns=columns,
-    )
+    opened, asked, read = split(keywords, OpenKeywords, EstimateKeywords, ReadKeywords)
+    return open_table(spark, path, **opened).rows(where, **read).estimate(aggregates, **asked)
 
 
 @changing

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import date
 from typing import TYPE_CHECKING, Unpack
 
 import polars as pl
 
-from qbeast_core.api.keywords import ChangeKeywords
+from qbeast_core.api.keywords import (
+    ChangeKeywords,
+    EstimateKeywords,
+    EstimateTableKeywords,
+    OpenKeywords,
+    ReadKeywords,
+    ScanKeywords,
+    split,
+)
 from qbeast_core.api.table import Table, open_version
 from qbeast_core.errors import TableNotFoundError, changing, hints_keywords
 from qbeast_core.io.location import Location
-from qbeast_core.plan.weights import Sample, Share
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.support.process import Resources, callback_of, shows_progress
 from qbeast_core.table.data.expressions import Predicate
@@ -24,7 +30,6 @@ from qbeast_core.table.data.schema import SchemaMode
 
 if TYPE_CHECKING:
     from qbeast_core.table.engine.sources import RowsLike
-    from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.question import Function
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.estimate.sum_task import Expressions
@@ -235,31 +240,15 @@ def write_table(
 
 
 @hints_keywords
-def open_table(
-    path: str | os.PathLike[str],
-    *,
-    version: int | str | date | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    allow_absolute_paths: bool = False,
-    resources: Resources | None = None,
-) -> Table:
+def open_table(path: str | os.PathLike[str], **keywords: Unpack[OpenKeywords]) -> Table:
     """Open a table at its newest version, or travel in time.
 
     Parameters
     ----------
     path : str or path-like
         Folder or address of the table, or its name in AWS Glue: ``glue://db.table``, see docs/object-stores.md.
-    version : int, date, datetime or str, optional
-        Version number; or a time, for the newest version at this time, by the times that `Table.versions` shows. A date
-        is its first moment. Times without a zone are in UTC. Texts are accepted too, times in ISO 8601.
-    storage_options : mapping of str to str, optional
-        Options for object stores, as in `deltalake`.
-    allow_absolute_paths : bool, default False
-        Read files that the log names by absolute paths, as in a shallow clone: on the local disk for a local table, in
-        the same bucket for a table in an object store. Use it only for tables whose writers you trust. By default a
-        read of such a file raises.
-    resources : Resources, optional
-        Memory and temporary files that each call of this table may use, see `qbeast.Resources`.
+    **keywords
+        `version`, `storage_options`, `allow_absolute_paths` and `resources`, see `OpenKeywords`.
 
     Returns
     -------
@@ -283,25 +272,12 @@ def open_table(
     >>> qbeast.open_table("days", version=0).read()["day"].to_list()
     [0]
     """
-    return open_version(
-        path, version, storage_options, allow_absolute_paths=allow_absolute_paths, resources=resources
-    )
+    return open_version(path, **keywords)
 
 
 @hints_keywords
 def scan_table(
-    path: str | os.PathLike[str],
-    *,
-    where: Predicate | None = None,
-    columns: Sequence[str] | None = None,
-    sample: Sample | None = None,
-    sample_by: Sequence[str] | None = None,
-    version: int | str | date | None = None,
-    rows: int | None = None,
-    seed: int = 0,
-    expand: bool = False,
-    storage_options: Mapping[str, str] | None = None,
-    allow_absolute_paths: bool = False,
+    path: str | os.PathLike[str], *, where: Predicate | None = None, **keywords: Unpack[ScanKeywords]
 ) -> pl.LazyFrame:
     """Scan a table lazily. Columns, filters, limits and the sample reduce the bytes that are read.
 
@@ -315,34 +291,9 @@ def scan_table(
         Folder or address of the table.
     where : polars.Expr or str, optional
         Rows to return, as in ``.filter``. A text is SQL, as in `Table.delete`.
-    columns : sequence of str, optional
-        Columns to return, in order. By default all columns. Filters can use other columns.
-    sample : float, str or tuple of float, optional
-        Fraction of the rows in [0, 1], or ``(from, to)`` for the rows between two fractions. Texts such as ``"1%"``,
-        ``"0.01"`` and ``"10%:20%"`` are accepted too.
-    sample_by : sequence of str, optional
-        Columns by whose values rows enter a sample. By default the sampling key of the table, or else its indexed
-        columns. A table without an index needs them. A sample by other columns than these reads all files, and has the
-        same rows before and after the table gets an index.
-    version : int, date, datetime or str, optional
-        See `open_table`.
-    rows : int, optional
-        Approximate number of random rows, instead of `sample`. The actual number varies like the count of any sample,
-        see `Table.design_effect`. With `where` it is the minimum number of matching rows: all are returned if fewer
-        match, and more if the last rows share an index key; the call then reads the weights of matching rows. A later
-        ``.filter(...)`` filters the rows of the sample.
-    seed : int, default 0
-        Another sample of the same size, at a fraction of 1/2 or less. The samples of the first seeds are disjoint:
-        ``sample=0.01, seed=3`` is ``sample=(0.03, 0.04)``. A read opens more than its share, as bands grow with the
-        fraction: small seeds are cheaper.
-    expand : bool, default False
-        Add a last column `sampling_weight`: the number of rows of the table that a row represents, 1 over its
-        probability to be in the sample. Its sum estimates a count, and the sum of ``x * sampling_weight`` a sum.
-        `estimate` also computes intervals.
-    storage_options : mapping of str to str, optional
-        Options for object stores, as in `deltalake`.
-    allow_absolute_paths : bool, default False
-        See `open_table`.
+    **keywords
+        `columns`, `sample`, `sample_by`, `rows`, `by`, `seed` and `expand`, see `ReadKeywords`; `version` and others of
+        `OpenKeywords`.
 
     Returns
     -------
@@ -352,18 +303,14 @@ def scan_table(
     Raises
     ------
     InvalidInputError
-        The sample is not a fraction or a pair of fractions, `rows` is not a whole number or is combined with `sample`,
-        a column is not in the table, `where` is not a condition on rows, or the sample of a table without an index
-        lacks `sample_by`.
+        See `Read.lazy`.
     TableNotFoundError, UnsupportedTableError, VersionNotFoundError
         See `open_table`.
 
     Warns
     -----
-    EmptySampleWarning
-        The sample is empty although many rows were expected: there are few index keys.
-    UnindexedSampleWarning
-        The sample reads all files, because the table has no index on the columns `sample_by`.
+    EmptySampleWarning, UnindexedSampleWarning
+        See `Read.lazy`.
 
     Examples
     --------
@@ -380,38 +327,20 @@ def scan_table(
     >>> some.height, round(some["sampling_weight"].sum())
     (480, 9600)
     """
-    table = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
-    return table.scan(
-        where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, seed=seed, expand=expand
-    )
+    opened, read = split(keywords, OpenKeywords, ReadKeywords)
+    return open_version(path, **opened).rows(where, **read).lazy()
 
 
 @hints_keywords
 def read_table(
-    path: str | os.PathLike[str],
-    *,
-    where: Predicate | None = None,
-    columns: Sequence[str] | None = None,
-    sample: Sample | None = None,
-    sample_by: Sequence[str] | None = None,
-    version: int | str | date | None = None,
-    rows: int | None = None,
-    by: str | Sequence[str] | None = None,
-    seed: int = 0,
-    expand: bool = False,
-    storage_options: Mapping[str, str] | None = None,
-    allow_absolute_paths: bool = False,
+    path: str | os.PathLike[str], *, where: Predicate | None = None, **keywords: Unpack[ScanKeywords]
 ) -> pl.DataFrame:
     """Read a table into memory.
 
     Parameters
     ----------
-    path, where, columns, sample, sample_by, version, rows, seed, expand, storage_options, allow_absolute_paths
+    path, where, **keywords
         See `scan_table`.
-    by : str or sequence of str, optional
-        Columns of groups. The number of rows is divided equally among the groups, and groups that have fewer rows give
-        all of them (a stratified sample). With `expand`, the weights make sums over the sample unbiased. The columns
-        `by` are read completely, and rare groups open more of the table than others if these columns are not indexed.
 
     Returns
     -------
@@ -431,10 +360,8 @@ def read_table(
     >>> qbeast.read_table("numbers", where="a > 1 AND a < 3")["a"].to_list()
     [2]
     """
-    table = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
-    return table.read(
-        where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, by=by, seed=seed, expand=expand
-    )
+    opened, read = split(keywords, OpenKeywords, ReadKeywords)
+    return open_version(path, **opened).read(where, **read)
 
 
 @hints_keywords
@@ -442,25 +369,8 @@ def estimate(
     path: str | os.PathLike[str],
     aggregates: Expressions | Function,
     *,
-    per: Expressions | None = None,
-    by: Expressions | None = None,
     where: Predicate | None = None,
-    join: Joins | None = None,
-    error: Share | None = None,
-    absolute: Mapping[str, float] | None = None,
-    confidence: Share = 0.95,
-    sample: Sample | None = None,
-    sample_by: Sequence[str] | None = None,
-    simultaneous: bool = False,
-    max_fraction: Share = 1.0,
-    max_bytes: int | None = None,
-    min_group_rows: int = 0,
-    replicates: int = 64,
-    columns: Sequence[str] | None = None,
-    version: int | str | date | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    allow_absolute_paths: bool = False,
-    resources: Resources | None = None,
+    **keywords: Unpack[EstimateTableKeywords],
 ) -> Estimate:
     """Estimate aggregates of a table with a maximum error, from the smallest sample that is sufficient.
 
@@ -468,16 +378,16 @@ def estimate(
     ----------
     path : str or path-like
         Folder or address of the table.
-    aggregates, per, by, where, join, error, absolute, confidence, sample, sample_by, simultaneous, max_fraction, \
-    max_bytes, min_group_rows, replicates, columns
-        See `Table.estimate`.
-    version, storage_options, allow_absolute_paths, resources
-        See `open_table`.
+    aggregates, where
+        See `Read.estimate` and `scan_table`.
+    **keywords
+        `error`, `by`, `per`, `join` and others, see `EstimateKeywords`; `sample`, `sample_by` and `columns`, see
+        `ReadKeywords`; `version` and others of `OpenKeywords`.
 
     Returns
     -------
     Estimate
-        `.frame` holds answers and intervals, `.met` says whether the error was reached.
+        `.frame` holds answers and intervals; `.met` is whether the error was reached.
 
     Raises
     ------
@@ -495,27 +405,8 @@ def estimate(
     >>> found.met, found.rows_read < 100_000
     (True, True)
     """
-    table = open_version(
-        path, version, storage_options, allow_absolute_paths=allow_absolute_paths, resources=resources
-    )
-    return table.estimate(
-        aggregates,
-        per=per,
-        by=by,
-        where=where,
-        join=join,
-        error=error,
-        absolute=absolute,
-        confidence=confidence,
-        sample=sample,
-        sample_by=sample_by,
-        simultaneous=simultaneous,
-        max_fraction=max_fraction,
-        max_bytes=max_bytes,
-        min_group_rows=min_group_rows,
-        replicates=replicates,
-        columns=columns,
-    )
+    opened, asked, read = split(keywords, OpenKeywords, EstimateKeywords, ReadKeywords)
+    return open_version(path, **opened).rows(where, **read).estimate(aggregates, **asked)
 
 
 @changing

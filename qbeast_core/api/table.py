@@ -7,16 +7,17 @@ its own package.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, Unpack, cast
 
 import polars as pl
 
-from qbeast_core.api.keywords import ChangeKeywords, CommitKeywords
+from qbeast_core.api.keywords import ChangeKeywords, CommitKeywords, ReadKeywords
+from qbeast_core.api.rows import Read
 from qbeast_core.errors import (
     InvalidInputError,
     changing,
@@ -24,7 +25,7 @@ from qbeast_core.errors import (
     hints_methods,
     invalid_argument,
 )
-from qbeast_core.plan.weights import Sample, Share, another_sample, parts_of
+from qbeast_core.plan.weights import Sample, Share
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.frames import html_of
@@ -36,39 +37,18 @@ from qbeast_core.support.process import (
     checked_resources,
     is_forked,
     now_ms,
-    refuse_forked,
-    require,
     shows_progress,
 )
-from qbeast_core.support.text import item_hint, member_hint, on_one_line, reason_of, without_trees
+from qbeast_core.support.text import item_hint, member_hint, on_one_line
 from qbeast_core.table.data.expressions import (
-    UTC_NOW,
     Predicate,
     Value,
     Where,
-    evaluating,
     filter_of,
-    reading_sql,
-    refuse_statement,
 )
 from qbeast_core.table.index.counts import counts_of, latest_revision, refuse_unindexed
 from qbeast_core.table.index.live_index import Index
-from qbeast_core.table.read.explain import Plan, explain
-from qbeast_core.table.read.planner import TASK_BYTES, Planner, planner_of_estimate, sampled_by, scan_tasks
-from qbeast_core.table.read.scan import SAMPLING_WEIGHT, known_rows, sample_of_rows, scan, warn_of_sample
-from qbeast_core.table.read.shuffled import (
-    BATCH_BYTES,
-    BUFFER_BYTES,
-    SHUFFLED_ROWS,
-    Order,
-    ShuffledBatches,
-    ShuffledRead,
-    State,
-    batches_of,
-    check_sizes,
-    order_of,
-)
-from qbeast_core.table.read.tasks import ScanTask
+from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.snapshot.log_files import read_history
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, newest_snapshot, refresh
 
@@ -96,21 +76,14 @@ if TYPE_CHECKING:
     from qbeast_core.table.engine.engine import CallEngine, Engine
     from qbeast_core.table.engine.local import LocalEngine
     from qbeast_core.table.engine.sources import RowsLike
-    from qbeast_core.table.estimate.join import Joins
-    from qbeast_core.table.estimate.question import Function
-    from qbeast_core.table.estimate.result import Estimate
-    from qbeast_core.table.estimate.sum_task import Expressions
     from qbeast_core.table.index.revision import IndexColumns
     from qbeast_core.table.inspect.metrics import Metrics, PlotKind
     from qbeast_core.table.maintenance.metadata import Copies, DialectResult, JvmRelease, UpgradeResult
     from qbeast_core.table.maintenance.reindex import ReindexResult
     from qbeast_core.table.maintenance.versions import RestoreResult, VacuumResult
-    from qbeast_core.table.read.torch_dataset import TorchDataset
     from qbeast_core.table.rewrite.optimize import Into, OptimizeResult
 
 _ResultT = TypeVar("_ResultT")
-
-_JOINS: Final = "A query reads this table alone; to join others, use polars.SQLContext and qbeast.scan_table"
 
 
 @hints_methods
@@ -118,13 +91,12 @@ class Table:
     """A table at one version, opened by `qbeast.open_table`.
 
     Commits of others do not change the version of the object. `refresh` moves it to the newest version, and a change
-    through this object moves it to the version of the change. Queries made before, such as a LazyFrame of `scan`, keep
+    through this object moves it to the version of the change. Queries made before, such as a LazyFrame of `rows`, keep
     their version. `copy.copy` makes an independent object. Safe to share between threads.
 
     Methods share these parameters and errors:
 
-    - `where`, `columns`, `sample`, `sample_by`, `rows` and `expand` of a read, and the errors for them: see
-      `qbeast.scan_table`. InvalidInputError is also raised if `where` cannot be evaluated for a row.
+    - `where` of a read: see `rows`; its other arguments: see `ReadKeywords`.
     - `dry_run`, `txn`, `commit_metadata` and `progress` of a change: see `ChangeKeywords`.
     - A change may raise CommitConflictError, CommitUnknownError and StorageError: see `qbeast.write_table`.
 
@@ -134,7 +106,7 @@ class Table:
     >>> rows = pl.DataFrame({"id": range(1000), "price": [i % 97 for i in range(1000)]})
     >>> _ = qbeast.write_table(rows, "prices", columns=["id", "price"])
     >>> table = qbeast.open_table("prices")
-    >>> table.version, table.indexed_columns, table.scan().filter(pl.col("price") == 3).collect().height
+    >>> table.version, table.indexed_columns, table.rows().lazy().filter(pl.col("price") == 3).collect().height
     (0, ('id', 'price'), 11)
     """
 
@@ -343,52 +315,40 @@ class Table:
         stored = self._snapshot.metadata.configuration
         return {key: text for key, text in stored.items() if not key.startswith("qbeast.")}
 
-    def scan(
-        self,
-        where: Predicate | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-        rows: int | None = None,
-        seed: int = 0,
-        expand: bool = False,
-    ) -> pl.LazyFrame:
-        """Return the table as a Polars LazyFrame. Only the data that a query needs is read.
+    def rows(self, where: Where | None = None, **keywords: Unpack[ReadKeywords]) -> Read:
+        """Return rows of this version, of which nothing is read yet: a condition, columns and a sample.
+
+        The methods of the result read, count, scan, explain, split, shuffle or estimate them.
+
+        Parameters
+        ----------
+        where : polars.Expr or str, optional
+            Rows to return, as in ``.filter``. A text is SQL, as in `delete`. A table of the bridge takes a Column too.
+        **keywords
+            `columns`, `sample`, `sample_by`, `rows`, `by`, `seed` and `expand`, see `ReadKeywords`.
+
+        Returns
+        -------
+        Read
+            The rows. They stay those of this version, whatever happens to the table.
+
+        Raises
+        ------
+        InvalidInputError
+            By the methods of the result, see `Read.lazy`.
 
         Examples
         --------
         >>> import polars as pl, qbeast
         >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
-        >>> qbeast.open_table("ids").scan("id < 10").select(pl.len()).collect().item()
-        10
+        >>> few = qbeast.open_table("ids").rows("id < 10", columns=["id"])
+        >>> few.count(), few.lazy().max().collect().item(), few.explain().rows_total
+        (10, 9, 1000)
         """
-        refuse_forked(self.uri)
-        where = self._condition(where)
-        condition = filter_of(where, self.schema)
-        names = None if columns is None else self._planner.names_of(columns)
-        planner = sampled_by(self._planner, sample_by)
-        chosen = sample_of_rows(planner, rows, sample, where)
-        if seed != 0:
-            chosen = another_sample(chosen, seed)
-        lazy = scan(planner, chosen, expand=expand)
-        if condition is not None:
-            lazy = lazy.filter(condition)
-        return lazy if names is None else lazy.select([*names, *([SAMPLING_WEIGHT] if expand else [])])
+        return Read(self._planner, where, resources=self._resources, **keywords)
 
-    def read(
-        self,
-        where: Predicate | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-        rows: int | None = None,
-        by: str | Sequence[str] | None = None,
-        seed: int = 0,
-        expand: bool = False,
-    ) -> pl.DataFrame:
-        """Read the table into memory.
+    def read(self, where: Where | None = None, **keywords: Unpack[ReadKeywords]) -> pl.DataFrame:
+        """Read the table into memory: ``rows(where, ...).read()``.
 
         Examples
         --------
@@ -397,367 +357,10 @@ class Table:
         >>> qbeast.open_table("ids").read("id < 3")["id"].sort().to_list()
         [0, 1, 2]
         """
-        with evaluating(where):
-            if by is not None:
-                return self._strata(
-                    where, columns, sample_by, rows, by, sample=sample, seed=seed, expand=expand
-                )
-            lazy = self.scan(
-                where,
-                columns=columns,
-                sample=sample,
-                sample_by=sample_by,
-                rows=rows,
-                seed=seed,
-                expand=expand,
-            )
-            return lazy.collect()
+        return self.rows(where, **keywords).read()
 
-    def _strata(
-        self,
-        where: Predicate | None,
-        columns: Sequence[str] | None,
-        sample_by: Sequence[str] | None,
-        rows: int | None,
-        by: str | Sequence[str],
-        *,
-        sample: Sample | None,
-        seed: int,
-        expand: bool,
-    ) -> pl.DataFrame:
-        from qbeast_core.table.read.scan import read_strata
-
-        if rows is None or sample is not None or seed:
-            msg = "`by` divides a number of rows among groups: give `rows`, without `sample` and `seed`"
-            raise InvalidInputError(msg, argument="by")
-        planner, names = sampled_by(self._planner, sample_by), self._planner.names_of(columns)
-        return read_strata(planner, filter_of(where, self.schema), names, rows, by, expand=expand)
-
-    def split(
-        self,
-        shares: Mapping[str, float],
-        *,
-        seed: int = 0,
-        where: Predicate | None = None,
-        columns: Sequence[str] | None = None,
-        sample_by: Sequence[str] | None = None,
-    ) -> dict[str, pl.LazyFrame]:
-        """Return disjoint random parts of the table, such as rows for training, validation and test.
-
-        A part holds about its share of the rows, the same ones each time, also after appends and optimizes. Rows of one
-        key (the indexed columns, the sampling key or `sample_by`) are in one part together.
-
-        Parameters
-        ----------
-        shares : mapping of str to float
-            Name and share of each part. Shares are above 0 and add up to 1, or less.
-        seed : int, default 0
-            Another division of the rows.
-        where, columns, sample_by
-            See `qbeast.scan_table`.
-
-        Returns
-        -------
-        dict of str to polars.LazyFrame
-            The parts, in the order of `shares`.
-
-        Raises
-        ------
-        InvalidInputError
-            The shares are not numbers above 0, or add up to more than 1; or as for `qbeast.scan_table`.
-
-        Examples
-        --------
-        >>> import polars as pl, qbeast
-        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(10_000)}), "ids", columns=["id"])
-        >>> parts = qbeast.open_table("ids").split({"train": 0.8, "valid": 0.1, "test": 0.1})
-        >>> {name: part.collect().height for name, part in parts.items()}
-        {'train': 8010, 'valid': 1025, 'test': 965}
-        """
-        read = partial(self.scan, where, columns=columns, sample_by=sample_by)
-        return {
-            name: pl.concat([read(sample=bounds) for bounds in ranges])
-            for name, ranges in parts_of(shares, seed).items()
-        }
-
-    def folds(
-        self,
-        count: int,
-        *,
-        seed: int = 0,
-        where: Predicate | None = None,
-        columns: Sequence[str] | None = None,
-        sample_by: Sequence[str] | None = None,
-    ) -> list[tuple[pl.LazyFrame, pl.LazyFrame]]:
-        """Return the folds of a cross-validation: pairs of rows for training and for validation.
-
-        Each row is in the validation of one fold. The other arguments are those of `split`.
-
-        Parameters
-        ----------
-        count : int
-            Number of folds, 2 or more.
-
-        Returns
-        -------
-        list of tuple
-            ``(training, validation)`` for each fold.
-
-        Raises
-        ------
-        InvalidInputError
-            `count` is not a whole number, 2 or more; or as for `split`.
-
-        Examples
-        --------
-        >>> import polars as pl, qbeast
-        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(10_000)}), "ids", columns=["id"])
-        >>> folds = qbeast.open_table("ids").folds(5)
-        >>> sum(validation.collect().height for _, validation in folds)
-        10000
-        """
-        check_whole_number("count", count, 2)
-        shares = {str(number): 1 / count for number in range(count)}
-        parts = self.split(shares, seed=seed, where=where, columns=columns, sample_by=sample_by)
-        return [
-            (pl.concat([part for other, part in parts.items() if other != name]), validation)
-            for name, validation in parts.items()
-        ]
-
-    @overload
-    def iter_batches(
-        self,
-        where: Predicate | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-        rows: int | None = None,
-        expand: bool = False,
-        batch_rows: int | None = None,
-        batch_bytes: int | None = None,
-    ) -> Iterator[pl.DataFrame]: ...
-
-    @overload
-    def iter_batches(
-        self,
-        where: Predicate | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-        rows: int | None = None,
-        expand: bool = False,
-        batch_rows: int | None = None,
-        shuffle: int,
-        epoch: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
-        buffer_bytes: int | None = None,
-        resume: State | None = None,
-    ) -> ShuffledBatches: ...
-
-    def iter_batches(
-        self,
-        where: Predicate | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-        rows: int | None = None,
-        expand: bool = False,
-        batch_rows: int | None = None,
-        batch_bytes: int | None = None,
-        shuffle: int | None = None,
-        epoch: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
-        buffer_bytes: int | None = None,
-        resume: State | None = None,
-    ) -> Iterator[pl.DataFrame]:
-        """Read the table in batches, in bounded memory: in the order of the index, or shuffled for training.
-
-        Parameters
-        ----------
-        batch_rows : int, optional
-            Rows of a batch; the last one may have fewer. By default 1,024 with `shuffle`, else `batch_bytes` applies.
-        batch_bytes : int, optional
-            Approximate maximum size of a batch in memory, 64 MiB by default. A batch has at least one row. Not with
-            `shuffle` or `batch_rows`.
-        shuffle : int, optional
-            Seed of a random order. Each row is returned once. The same seed, epoch, version and arguments return the
-            same batches.
-        epoch : int, default 0
-            Each epoch has another order.
-        rank, world_size : int, default 0 and 1
-            Which of how many readers this one is. Readers have no row in common, and the same number of rows: up to
-            ``world_size - 1`` rows are left out, other rows in each epoch. With a filter, a sample or deleted rows,
-            each reader counts the rows first, from the columns of the filter.
-        buffer_bytes : int, optional
-            Rows that are kept in memory, 256 MiB by default. A read takes about twice as much memory. Up to sixteen
-            times as many rows are shuffled through temporary files.
-        resume : Mapping, optional
-            Result of ``state_dict()`` of the batches of an earlier read with the same arguments: continue after its
-            last batch. The rows that are shuffled together are read again.
-
-        Yields
-        ------
-        polars.DataFrame
-            Frames with at least one row each.
-
-        Raises
-        ------
-        InvalidInputError
-            As for `read`; or an argument is not a whole number in its range; or `resume` is of another read.
-        StorageError
-            A file of the table cannot be read, or the folder for temporary files has no room left.
-
-        Warns
-        -----
-        SmallBufferWarning
-            The buffer is smaller than a sixteenth of the rows, or smaller than the rows if the folder for temporary
-            files has no room. Rows are shuffled in parts. The message names a buffer that is large enough.
-
-        Notes
-        -----
-        A shuffled read opens each page once. Rows up to sixteen times the buffer have any order with the same chance,
-        as if they were shuffled in memory. They are all read before the first batch. Rows beyond the buffer are in
-        the folder that the environment variable ``QBEAST_SPILL_DIR`` names, by default that of the system, until the
-        last batch or until the batches are no longer referenced. Of a larger table, each part has rows from everywhere
-        in the table. There a file without an index is one piece: optimize a table first if such files are large.
-
-        Examples
-        --------
-        >>> import polars as pl, qbeast
-        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
-        >>> table = qbeast.open_table("ids")
-        >>> [batch.height for batch in table.iter_batches(batch_bytes=4000)]
-        [500, 500]
-        >>> batches = table.iter_batches(batch_rows=300, shuffle=7)
-        >>> next(batches).height, next(batches).height
-        (300, 300)
-        >>> state = batches.state_dict()  # after a restart, the other 400 rows follow
-        >>> [batch.height for batch in table.iter_batches(batch_rows=300, shuffle=7, resume=state)]
-        [300, 100]
-        """
-        where = self._condition(where)
-        check_sizes(batch_rows, batch_bytes, buffer_bytes, is_shuffled=shuffle is not None)
-        order = order_of(shuffle, epoch, rank, world_size, resume)
-        if order is not None:
-            planner = sampled_by(self._planner, sample_by)
-            chosen = sample_of_rows(planner, rows, sample, where)
-            names = planner.names_of(columns)
-            read = ShuffledRead(
-                planner, where, names, chosen, order, buffer_bytes=buffer_bytes or BUFFER_BYTES, expand=expand
-            )
-            return ShuffledBatches(read, batch_rows or SHUFFLED_ROWS, resume)
-        lazy = self.scan(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
-
-        def batches() -> Iterator[pl.DataFrame]:
-            from qbeast_core.table.data.frames import batches_within, query_batches
-
-            with evaluating(where):
-                if batch_rows is not None:
-                    yield from query_batches(lazy, batch_rows=batch_rows)
-                else:
-                    yield from batches_within(lazy, size_bytes=batch_bytes or BATCH_BYTES)
-
-        return batches()
-
-    def to_torch(
-        self,
-        where: Predicate | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-        batch_rows: int = SHUFFLED_ROWS,
-        shuffle: int = 0,
-        epoch: int = 0,
-        rank: int | None = None,
-        world_size: int | None = None,
-        buffer_bytes: int = BUFFER_BYTES,
-        convert: Callable[[pl.DataFrame], Any] | None = None,
-    ) -> TorchDataset:
-        """Return shuffled batches as a PyTorch ``IterableDataset``, for a ``DataLoader`` with ``batch_size=None``.
-
-        The arguments are those of `iter_batches`.
-
-        Parameters
-        ----------
-        rank, world_size : int, optional
-            By default those of the process group of ``torch.distributed``, if there is one now. The workers of a loader
-            divide the rows of a rank among them.
-        convert : callable, optional
-            Turns a frame into a batch. By default, a dict has a tensor for each column of numbers or of lists of equal
-            length, and a list for each other column.
-
-        Returns
-        -------
-        TorchDataset
-            ``set_epoch(n)`` chooses the order of the next iteration; ``state_dict()`` and ``load_state_dict`` continue
-            one, also in a ``StatefulDataLoader`` of torchdata. A loader with workers needs
-            ``multiprocessing_context="spawn"``.
-
-        Raises
-        ------
-        MissingDependencyError
-            If PyTorch is not installed.
-        InvalidInputError
-            As for `iter_batches`. While iterating: a column of whole numbers or booleans has nulls.
-
-        Examples
-        --------
-        >>> import polars as pl, qbeast
-        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
-        >>> dataset = qbeast.open_table("ids").to_torch(batch_rows=256)  # doctest: +SKIP
-        >>> [len(batch["id"]) for batch in torch.utils.data.DataLoader(dataset, batch_size=None)]  # doctest: +SKIP
-        [256, 256, 256, 232]
-        """
-        require("torch", "Table.to_torch")
-        from qbeast_core.table.read.torch_dataset import TorchDataset, rank_of
-
-        read = partial(self.iter_batches, where, columns=columns, sample=sample, sample_by=sample_by)
-        read = partial(read, batch_rows=batch_rows, buffer_bytes=buffer_bytes)
-        rank, world_size = rank_of(rank, world_size)
-        order = Order.checked(shuffle, epoch, rank, world_size)
-        return TorchDataset(partial(batches_of, read), order, convert)
-
-    def head(
-        self,
-        rows: int = 10,
-        *,
-        where: Predicate | None = None,
-        columns: Sequence[str] | None = None,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-    ) -> pl.DataFrame:
-        """Return some rows, in no particular order. Only the data for these rows is read.
-
-        Parameters
-        ----------
-        rows : int, default 10
-            Maximum number of rows.
-
-        Examples
-        --------
-        >>> import polars as pl, qbeast
-        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
-        >>> qbeast.open_table("ids").head(3, where="id >= 998")["id"].sort().to_list()
-        [998, 999]
-        """
-        check_whole_number("rows", rows, 0)
-        with evaluating(where):
-            return self.scan(where, columns=columns, sample=sample, sample_by=sample_by).head(rows).collect()
-
-    def count(
-        self,
-        where: Predicate | None = None,
-        *,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-    ) -> int:
-        """Count rows. Without arguments, only the log is read.
+    def count(self, where: Where | None = None, **keywords: Unpack[ReadKeywords]) -> int:
+        """Count rows: ``rows(where, ...).count()``. Without arguments, only the log is read.
 
         Examples
         --------
@@ -767,12 +370,7 @@ class Table:
         >>> table.count(), len(table), table.count("id < 10")
         (1000, 1000, 10)
         """
-        known = known_rows(self._planner) if where is None and sample is None else None
-        if known is not None:
-            return known
-        with evaluating(where):
-            lazy = self.scan(where, sample=sample, sample_by=sample_by)
-            return int(lazy.select(pl.len()).collect().item())
+        return self.rows(where, **keywords).count()
 
     def __len__(self) -> int:
         return self.count()
@@ -781,181 +379,21 @@ class Table:
         """Return True, also for a table without rows."""
         return True
 
-    def to_arrow(
-        self,
-        where: Predicate | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-    ) -> pa.Table:
-        """Read the table into memory as a pyarrow Table.
-
-        Libraries that support Arrow streams can read the table itself in batches:
-        ``pyarrow.RecordBatchReader.from_stream(table)``.
-
-        Examples
-        --------
-        >>> import polars as pl, qbeast
-        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
-        >>> qbeast.open_table("ids").to_arrow("id < 3").num_rows
-        3
-        """
-        from qbeast_core.table.data.frames import arrow_stream
-
-        with evaluating(where):
-            lazy = self.scan(where, columns=columns, sample=sample, sample_by=sample_by)
-            return arrow_stream(lazy).read_all()
-
-    def to_polars(
-        self,
-        where: Predicate | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-        rows: int | None = None,
-        expand: bool = False,
-    ) -> pl.DataFrame:
-        """Read the table into memory, as `read` does: the name beside `to_arrow` and `to_pandas`.
-
-        Examples
-        --------
-        >>> import polars as pl, qbeast
-        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
-        >>> qbeast.open_table("ids").to_polars("id < 3").height
-        3
-        """
-        with evaluating(where):
-            lazy = self.scan(
-                where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand
-            )
-            return lazy.collect()
-
-    def to_pandas(
-        self,
-        where: Predicate | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-    ) -> Any:
-        """Read the table into memory as a pandas DataFrame.
-
-        Raises
-        ------
-        MissingDependencyError
-            pandas is not installed.
-        InvalidInputError
-            As for `read`.
-
-        Examples
-        --------
-        >>> import polars as pl, qbeast
-        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
-        >>> qbeast.open_table("ids").to_pandas("id < 3")["id"].sum()
-        np.int64(3)
-        """
-        require("pandas", "to_pandas")
-        return self.to_polars(where, columns=columns, sample=sample, sample_by=sample_by).to_pandas()
-
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return all rows as a stream of Arrow batches, each read when the consumer requests it."""
-        from qbeast_core.table.data.frames import arrow_stream
+        return self.rows().__arrow_c_stream__(requested_schema)
 
-        return arrow_stream(self.scan()).__arrow_c_stream__(requested_schema)
-
-    def sql(
-        self, query: str, *, sample: Sample | None = None, sample_by: Sequence[str] | None = None
-    ) -> pl.LazyFrame:
-        """Run a query in SQL. The name of the table is ``self``.
-
-        Filters, columns and limits reduce the data that is read, as in `scan`; ``count(*)`` reads only what the log
-        does not count.
-
-        Parameters
-        ----------
-        query : str
-            ``"SELECT ... FROM self ..."``, perhaps with WHERE, GROUP BY, HAVING, ORDER BY, LIMIT, OFFSET and DISTINCT.
-            Its expressions are those of `where`, with the same types, rules and results. A query with anything else (a
-            join, a query inside, WITH, UNION, a window, a function that `where` does not have) runs in the SQL of
-            Polars instead, with the types and rules of Polars; it may read other files: do not accept it from people
-            who must not read them.
-
-        Returns
-        -------
-        polars.LazyFrame
-            Columns are named by their alias, the name of the column, or the text of the expression. Sums of integers
-            that do not fit in 64 bits raise an error of Polars when rows are collected.
-
-        Raises
-        ------
-        InvalidInputError
-            The query has an error, or Polars cannot run it.
+    def sql(self, query: str) -> pl.LazyFrame:
+        """Run a query in SQL, see `Read.sql`. The name of the table is ``self``.
 
         Examples
         --------
         >>> import polars as pl, qbeast
         >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
-        >>> table = qbeast.open_table("ids")
-        >>> table.sql("SELECT count(*) AS n FROM self WHERE id < 10").collect().item()
+        >>> qbeast.open_table("ids").sql("SELECT count(*) AS n FROM self WHERE id < 10").collect().item()
         10
-        >>> table.sql("SELECT id % 3 AS rest, sum(id) FROM self GROUP BY ALL ORDER BY 2 DESC LIMIT 1").collect().rows()
-        [(0, 166833)]
         """
-        from qbeast_core.sql.select import selected
-
-        refuse_statement(query)
-        rows = self.scan(sample=sample, sample_by=sample_by)
-        with reading_sql(query, "query", self.schema), evaluating(query, "query"):
-            chosen = selected(query, rows, "self", clock=UTC_NOW)
-        if chosen is not None:
-            return chosen
-        try:
-            answer = rows.sql(query)
-            answer.collect_schema()
-        except (pl.exceptions.PolarsError, TypeError) as error:
-            reason = without_trees(reason_of(error)).rstrip(".")
-            keywords = [name for name in self.columns if reason.endswith(f"unsupported function {name!r}")]
-            reason += "".join(f'. Write the column in double quotes: "{name}"' for name in keywords)
-            reason += f". {_JOINS}" if reason.startswith("relation ") else ""
-            msg = f"Polars cannot run the query {query!r}: {reason}. The table is called self."
-            raise InvalidInputError(msg, argument="query") from error
-        return answer
-
-    def explain(
-        self,
-        where: Predicate | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-    ) -> Plan:
-        """Plan a read without reading rows: the files, pages and bytes to read, and why others are skipped.
-
-        Parameters
-        ----------
-        where, columns, sample, sample_by
-            See `qbeast.scan_table`. A read also opens the columns of the filter, and with a sample the indexed ones.
-
-        Returns
-        -------
-        Plan
-            `.files` is a frame, `.bytes_opened`, `.bytes_total`, `.rows_opened`, `.rows_total` and `.share` are
-            numbers. If it opens more than a third of the bytes, `.hint`, which is printed last, names the calls after
-            which it would open less, and how much. A small sample of rows is read for that.
-
-        Examples
-        --------
-        >>> import polars as pl, qbeast
-        >>> rows = pl.DataFrame({"id": range(100_000)})
-        >>> _ = qbeast.write_table(rows, "ids", columns=["id"])
-        >>> plan = qbeast.open_table("ids").explain("id < 1000")
-        >>> plan.rows_total, plan.share < 0.3
-        (100000, True)
-        """
-        names = None if columns is None else self._planner.names_of(columns)
-        return replace(explain(sampled_by(self._planner, sample_by), where, sample, names), adviser=_hint_of)
+        return self.rows().sql(query)
 
     def advise(self, queries: Sequence[Predicate], *, most: int = 4) -> Advice:
         """Return how to index the table so that filters open the fewest bytes.
@@ -1002,333 +440,6 @@ class Table:
         from qbeast_core.table.advise.advise import advise
 
         return advise(self._planner, queries, max_columns=most)
-
-    def files(
-        self,
-        where: Predicate | None = None,
-        *,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-    ) -> pl.DataFrame:
-        """Return the data files that a read opens, for other engines.
-
-        Returns
-        -------
-        polars.DataFrame
-            `path` (decoded), `size_bytes`, `num_records` (with hidden rows), `revision_id` (null: not indexed),
-            `ranges` (byte ranges of the column data to read; null: the whole file), `has_deletion_vector`. The engine
-            has to apply the filter and the sample to rows. It has to leave out the rows that a deletion vector hides:
-            `scan_tasks` does that, and ``optimize(purge=True)`` removes them.
-
-        Raises
-        ------
-        InvalidInputError
-            As for `qbeast.scan_table`.
-        UnsupportedTableError
-            A file is outside of the table, see `qbeast.open_table`.
-        """
-        plan = self.explain(where, sample=sample, sample_by=sample_by)
-        files, locate = self._snapshot.files, self._snapshot.store.locate
-        stored = files.select("size_bytes", "num_records", pl.col("revision").alias("revision_id"))
-        parts = (
-            plan.files.select("path"),
-            stored,
-            plan.files.select("ranges"),
-            files.select("has_deletion_vector"),
-        )
-        listed = pl.concat(parts, how="horizontal")
-        opened = listed.filter(plan.files["opened"])
-        return opened.with_columns(pl.Series("path", map(locate, opened["path"]), pl.String))
-
-    def scan_tasks(
-        self,
-        where: Predicate | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-        task_bytes: int = TASK_BYTES,
-    ) -> list[ScanTask]:
-        """Split a read of this version into tasks that any process can run without reading the log.
-
-        Together the tasks return each row of the read once. They can be pickled, for a pool of processes or for another
-        machine with access to the files. The pickles contain the storage options.
-
-        Parameters
-        ----------
-        task_bytes : int, default 64 MiB
-            Approximate number of stored bytes per task. Larger files are split between pages if their pages are known.
-
-        Returns
-        -------
-        list of ScanTask
-            Each has `.read()`, which yields frames of bounded size, `.schema` and `.paths`. Empty if no file can hold
-            a matching row.
-
-        Raises
-        ------
-        InvalidInputError
-            As for `qbeast.scan_table`, or `task_bytes` is not a positive integer.
-        UnsupportedTableError
-            A file is outside of the table, see `qbeast.open_table`.
-
-        Warns
-        -----
-        EmptySampleWarning
-            As for `qbeast.scan_table`.
-
-        Examples
-        --------
-        >>> import pickle, polars as pl, qbeast
-        >>> rows = pl.DataFrame({"id": range(100_000), "half": [i / 2 for i in range(100_000)]})
-        >>> _ = qbeast.write_table(rows, "halves", columns=["id"])
-        >>> tasks = qbeast.open_table("halves").scan_tasks("id < 70000", columns=["half"], task_bytes=100_000)
-        >>> pickles = [pickle.dumps(task) for task in tasks]  # for example, to send to a pool of processes
-        >>> sum(frame.height for task in pickles for frame in pickle.loads(task).read())
-        70000
-        """
-        condition = filter_of(self._condition(where), self.schema)
-        planner = sampled_by(self._planner, sample_by)
-        plan = planner.plan(condition, sample)
-        warn_of_sample(planner, sample, plan)
-        return scan_tasks(planner, plan, columns, task_bytes=task_bytes)
-
-    def estimate(
-        self,
-        aggregates: Expressions | Function,
-        *,
-        per: Expressions | None = None,
-        by: Expressions | None = None,
-        where: Where | None = None,
-        join: Joins | None = None,
-        error: Share | None = None,
-        absolute: Mapping[str, float] | None = None,
-        confidence: Share = 0.95,
-        sample: Sample | None = None,
-        sample_by: Sequence[str] | None = None,
-        simultaneous: bool = False,
-        max_fraction: Share = 1.0,
-        max_bytes: int | None = None,
-        min_group_rows: int = 0,
-        replicates: int = 64,
-        columns: Sequence[str] | None = None,
-    ) -> Estimate:
-        """Estimate aggregates with a maximum error, from the smallest sample that is sufficient.
-
-        A pilot of about 20,000 rows measures how much the answers vary. Then the fraction that the error needs is read
-        and checked. Answers that a sample cannot provide with this error are computed exactly from all rows.
-
-        Parameters
-        ----------
-        aggregates : polars.Expr or str, a sequence or mapping of these, or a function
-            ``len``, ``count``, ``sum``, ``mean``, ``var``, ``std``, ``median``, ``quantile`` and ``null_count`` of
-            expressions on a row, perhaps with ``filter`` within, and sums, differences, products and ratios of these;
-            ``n_unique`` of the columns that the table is sampled by (several: of ``pl.struct``). Texts are SQL:
-            ``"avg(delay)"``, or several with commas, optionally with ``AS name``. A mapping sets the names of the
-            answers; otherwise the name is the name of the expression, or the text. A single text can also be
-            ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`, also with JOIN, HAVING, ORDER
-            BY and LIMIT. Then the frame has the rows of the query, in order, and says which of them are certain. If an
-            aggregate chooses them, the confidence holds as with `simultaneous`.
-            A function takes a Polars frame of rows and returns a number, a mapping of names to numbers, a frame of one
-            row, or a sequence of numbers. See the notes.
-        per : polars.Expr or str, or a sequence or mapping of these, optional
-            Values per key, by name, such as ``{"spend": pl.col("price").sum()}``: aggregates over all rows of one key
-            that match `where`. Then `aggregates` use one row per key, with the columns of the key and these values:
-            ``pl.col("spend").median()``, ``pl.len()`` for the number of keys. The key is the columns of ``sample_by``
-            of `write_table`, or the indexed columns of a table without it. Samples hold all rows of their keys, so any
-            aggregate of Polars works here, also ``first``, ``max`` or ``n_unique``. SQL is as in `aggregates`; the sum
-            of no values is null. The same as a query: ``"SELECT median(spend) FROM (SELECT user, sum(price) AS spend
-            FROM self GROUP BY user)"``; the inner query can have more groups than the key, and WHERE.
-        by : str or polars.Expr, or a sequence or mapping of these, optional
-            Groups: columns, expressions on a row such as ``pl.col("ts").dt.truncate("1mo")``, or SQL. They are named
-            like aggregates. Null is a group. Groups without a sampled row are missing, see `Estimate.complete`.
-            With `per`, expressions on the key and on values per key group keys. Others group the rows first: a key
-            then has values in each group.
-        where
-            Rows to aggregate, see `qbeast.scan_table`.
-        join : tuple, qbeast.Join or a list of these, optional
-            Tables or frames to join to the rows first, in this order: ``(other, columns)`` or ``(other, columns,
-            how)``, with ``"left"`` (default), ``"inner"``, ``"semi"`` or ``"anti"``. `by`, `where` and `aggregates` can
-            use their columns. A frame must have distinct values of the columns, except for ``"semi"`` and ``"anti"``. A
-            table (`Table` or its path) must have the same sampling key as this one, and `columns` must be this key:
-            samples of both then hold all rows of the same keys, and several rows may match. See `qbeast.Join`. For a
-            query with JOIN, a mapping of the names in the query to tables or frames: ``{"users": table}`` for
-            ``"... FROM self JOIN users USING (user)"``.
-        error : float or str, optional
-            Maximum error of an answer, as a fraction of it, in (0, 1]: 0.02 or ``"2%"``. With HAVING and LIMIT, of the
-            rows that the result lists; if an aggregate chooses them, as a fraction of the exact answer.
-        absolute : mapping of str to float, optional
-            Maximum error of answers by name, in the unit of the answer, for values that may be near zero.
-        confidence : float or str, default 0.95
-            Probability that an answer has at most this error, in (0, 1): 0.99 or ``"99%"``.
-        sample : float, str or tuple of float, optional
-            Read this sample, instead of `error`. Answers have intervals.
-        sample_by : sequence of str, optional
-            See `qbeast.scan_table`. Without an index on these columns, all rows are read, and answers are exact.
-        simultaneous : bool, default False
-            Whether the confidence holds for all answers of all groups at once, not for each one.
-        max_fraction : float or str, default 1.0
-            Read at most this fraction of the keys, even if the error is not reached, see `Estimate.met`.
-        max_bytes : int, optional
-            Read at most this number of bytes of data files, even if the error is not reached.
-        min_group_rows : int, default 0
-            Groups that are estimated to have fewer rows (with `per`: keys) need not reach the error. They are listed
-            with their intervals.
-        replicates : int, default 64
-            Number of groups of keys, at least 32. A function is called for the sample without each of them, for the
-            whole sample, and for 8 parts of it.
-        columns : sequence of str, optional
-            Columns of the frame that a function takes. By default all columns.
-
-        Returns
-        -------
-        Estimate
-            `.frame` holds answers and intervals.
-
-        Raises
-        ------
-        InvalidInputError
-            An argument is invalid, such as an aggregate that a sample cannot estimate (``max``), or the answer needs
-            more memory than the table may use. A function raised an error, which is the cause, or returned something
-            else.
-
-        Notes
-        -----
-        Sums of sampled keys must fit in the memory of the table's `resources`. If they need more, all rows are read,
-        which needs memory for groups only (and for quantiles, values of rows). If these do not fit, or the keys of
-        `sample` do not fit, an error is raised. With `per` or a join of tables, rows are read in ranges of keys that
-        fit in a quarter of the memory, and parts of the files are read for several ranges; if the rows of one key do
-        not fit, an error is raised. For a function, the rows of the sample must fit in a third of it.
-
-        The error of a function is estimated by a jackknife: from its values on the sample without each group of keys.
-        This holds for functions that have about the same value on any large random sample of keys: ratios, weighted
-        means, correlations, regression coefficients, and many statistics of values per key. An answer is not reliable,
-        and `Estimate.notes` has the reason, if the function depends on the number of rows, as sums, counts, maxima and
-        numbers of distinct values do; if most groups of keys do not change it; if fewer than 100 keys were sampled; or
-        if one group of keys has more than 30 % of the variance. Without `sample`, more rows are then read, up to all.
-        A function must not depend on the order of rows. `by` and `join` are not supported: a function can group and
-        join, and return several numbers.
-
-        Examples
-        --------
-        >>> import polars as pl, qbeast
-        >>> rows = pl.DataFrame({"id": range(100_000)})
-        >>> rows = rows.with_columns(price=pl.col("id") * 7919 % 1000, kind=pl.col("id") % 3)
-        >>> _ = qbeast.write_table(rows, "sales", columns=["id", "price"])
-        >>> found = qbeast.open_table("sales").estimate({"mean": pl.col("price").mean()}, by="kind", error=0.02)
-        >>> found.met, found.fraction < 0.5
-        (True, True)
-        >>> abs(found.frame["mean"] / 499.5 - 1).max() < 0.02
-        True
-
-        The median of what users spend, with a sampling key:
-
-        >>> rows = rows.with_columns(user=pl.col("id") * 31 % 20_000)
-        >>> _ = qbeast.write_table(rows, "orders", columns=["price"], sample_by=["user"])
-        >>> found = qbeast.open_table("orders").estimate(
-        ...     {"median": pl.col("spend").median(), "users": pl.len()}, per={"spend": pl.col("price").sum()}, error=0.1
-        ... )
-        >>> found.met, abs(found.frame["users"].item() / 20_000 - 1) < 0.1
-        (True, True)
-
-        A function of rows, here the correlation of two columns:
-
-        >>> rows = rows.with_columns(weight=pl.col("price") + pl.col("id") % 500)
-        >>> _ = qbeast.write_table(rows, "parcels", columns=["id", "price"])
-        >>> def correlation(rows):
-        ...     return rows.select(pl.corr("price", "weight")).item()
-        >>> found = qbeast.open_table("parcels").estimate(correlation, columns=["price", "weight"], error=0.02)
-        >>> found.met, found.fraction < 0.5
-        (True, True)
-        >>> abs(found.frame["correlation"].item() / correlation(rows) - 1) < 0.02
-        True
-        """
-        from qbeast_core.table.estimate.functions import estimate_function
-        from qbeast_core.table.estimate.question import Limits, question_of
-        from qbeast_core.table.estimate.rounds import rounds
-        from qbeast_core.table.estimate.sum_task import refuse
-
-        limits = Limits.of(
-            error=error,
-            absolute=absolute,
-            confidence=confidence,
-            sample=sample,
-            simultaneous=simultaneous,
-            max_fraction=max_fraction,
-            max_bytes=max_bytes,
-            min_group_rows=min_group_rows,
-            resources=self._resources,
-        )
-        condition = self._condition(where)
-        planner = planner_of_estimate(self._planner, sample_by, sample)
-        if callable(aggregates):
-            others = {"per": per, "by": by, "join": join}
-            return estimate_function(
-                planner, aggregates, limits, where=condition, replicates=replicates, columns=columns, **others
-            )
-        if columns is not None:
-            refuse("columns", "lists the columns of a function, and `aggregates` is not a function")
-        question = question_of(planner, aggregates, limits, per=per, by=by, where=condition, join=join)
-        return list(rounds(planner, question, engine=self._readers))[-1]
-
-    def estimates(
-        self,
-        aggregates: Expressions,
-        *,
-        per: Expressions | None = None,
-        by: Expressions | None = None,
-        where: Where | None = None,
-        join: Joins | None = None,
-        error: Share | None = None,
-        absolute: Mapping[str, float] | None = None,
-        confidence: Share = 0.95,
-        sample_by: Sequence[str] | None = None,
-        simultaneous: bool = False,
-        max_fraction: Share = 1.0,
-        max_bytes: int | None = None,
-        min_group_rows: int = 0,
-    ) -> Iterator[Estimate]:
-        """Estimate aggregates in rounds of growing samples. Arguments as for `estimate`.
-
-        Yields
-        ------
-        Estimate
-            One for each round. A round reads only new rows, at most as many as all rounds before it. The last one is
-            the result of `estimate`. If it needs all rows, as rare groups do, all rows are read again after at most
-            half of them; `min_group_rows` avoids this.
-
-        Raises
-        ------
-        InvalidInputError
-            As for `estimate`. It is raised before rows are read.
-
-        Examples
-        --------
-        >>> import polars as pl, qbeast
-        >>> rows = pl.DataFrame({"id": range(100_000)}).with_columns(price=pl.col("id") * 7919 % 1000)
-        >>> _ = qbeast.write_table(rows, "watched", columns=["id"])
-        >>> table = qbeast.open_table("watched")
-        >>> steps = list(table.estimates({"sum": pl.col("price").sum()}, where="price < 100", error=0.03))
-        >>> [step.met for step in steps][-1], len(steps) > 1
-        (True, True)
-        """
-        from qbeast_core.table.estimate.question import Limits, question_of
-        from qbeast_core.table.estimate.rounds import rounds
-
-        limits = Limits.of(
-            error=error,
-            absolute=absolute,
-            confidence=confidence,
-            simultaneous=simultaneous,
-            max_fraction=max_fraction,
-            max_bytes=max_bytes,
-            min_group_rows=min_group_rows,
-            resources=self._resources,
-        )
-        condition = self._condition(where)
-        planner = planner_of_estimate(self._planner, sample_by, None)
-        question = question_of(planner, aggregates, limits, per=per, by=by, where=condition, join=join)
-        return rounds(planner, question, progressive=True, engine=self._readers)
 
     def blocks(self) -> pl.DataFrame:
         """Return one row per block (the rows of one cube in one file).
@@ -2023,7 +1134,7 @@ class Table:
         >>> table = qbeast.open_table("dear")
         >>> table.update("price > 50", {"price": "price * 2", "id": -pl.col("id")}).rows_updated
         460
-        >>> table.scan().filter(pl.col("price") > 50, pl.col("price") % 2 == 1).collect().height
+        >>> table.rows().lazy().filter(pl.col("price") > 50, pl.col("price") % 2 == 1).collect().height
         0
         """
         from qbeast_core.table.dml.change import Update, change_options
@@ -2747,9 +1858,9 @@ class Table:
 
 def open_version(
     path: str | os.PathLike[str] | Location,
-    version: int | str | date | None,
-    storage_options: Mapping[str, str] | None,
     *,
+    version: int | str | date | None = None,
+    storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
     resources: Resources | None = None,
 ) -> Table:
@@ -2757,10 +1868,3 @@ def open_version(
     load = newest_snapshot if version is None else partial(load_snapshot, version=version)
     snapshot = load(path, storage_options=storage_options, allow_absolute_paths=allow_absolute_paths)
     return Table(snapshot, resources)
-
-
-def _hint_of(plan: Plan) -> str | None:
-    """Return the hint of a plan; the modules that simulate tables are loaded if it is printed."""
-    from qbeast_core.table.advise.hint import hint_of
-
-    return hint_of(plan)

@@ -238,7 +238,7 @@ def sql(table: qbeast.Table, *, query: str, **options: Any) -> Answer:
     from qbeast_core.table.data.expressions import evaluating
 
     wanted = _requested(**options)
-    rows, facts = table.sql(query, sample=wanted.sample, sample_by=wanted.sample_by), {"query": query}
+    rows, facts = table.rows(sample=wanted.sample, sample_by=wanted.sample_by).sql(query), {"query": query}
     with evaluating(query, "query"):
         if wanted.output is not None:
             return _into_file(rows, wanted, wanted.output, facts)
@@ -269,7 +269,7 @@ def explain(
     from qbeast_core.cli.output import size_text
     from qbeast_core.cli.output import table as drawn
 
-    plan = table.explain(where, columns=select, sample=sample, sample_by=sample_by)
+    plan = table.rows(where, columns=select, sample=sample, sample_by=sample_by).explain()
     files = plan.files
     names = ("rows_opened", "rows_total", "bytes_opened", "bytes_total", "share", "design_effect")
     facts = {
@@ -302,7 +302,7 @@ def _rows(table: qbeast.Table | qbeast.CarbonTable, wanted: _ShowRequest) -> pl.
 
     where, columns = wanted.where, wanted.select
     if isinstance(table, qbeast.Table):
-        return table.scan(
+        read = table.rows(
             where,
             columns=columns,
             sample=wanted.sample,
@@ -310,6 +310,7 @@ def _rows(table: qbeast.Table | qbeast.CarbonTable, wanted: _ShowRequest) -> pl.
             rows=wanted.rows,
             expand=wanted.expand,
         )
+        return read.lazy()
     names = None if columns is None else different_names(columns, list(table.schema))
     return table.scan(where, columns=names)
 
@@ -386,7 +387,7 @@ def _facts(table: qbeast.Table | qbeast.CarbonTable) -> dict[str, Any]:
 
     if isinstance(table, qbeast.CarbonTable):
         return {"table": table.uri, "carbondata": True, "segments": table.segments.to_dicts()}
-    rows = table.explain().rows_total
+    rows = table.rows().explain().rows_total
     facts = {"table": table.uri, "version": table.version}
     key = {"sample_by": list(table.sample_by)} if table.sample_by else {}
     return {**facts, "indexed_columns": list(table.indexed_columns), **key, "rows_total": rows}
@@ -502,7 +503,8 @@ def estimate(
     from qbeast_core.table.estimate.result import readable
 
     values = _named(per) if per else None
-    answer = table.estimate(_named(aggregates), per=values, by=list(by) or None, **options)
+    read = {name: options.pop(name) for name in ("sample", "sample_by", "where") if name in options}
+    answer = table.rows(**read).estimate(_named(aggregates), per=values, by=list(by) or None, **options)
     names = ("met", "complete", "confidence", "fraction", "rows_read", "bytes_opened", "bytes_total")
     facts = {
         **facts_of(answer, *names, "design_effect", "notes", "certain_order"),

@@ -312,7 +312,7 @@ def _scan(where: Any, file_format: SourceFormat, options: SourceOptions) -> pl.L
             return pl.scan_ipc(where, glob=patterns, storage_options=store)
         case _:
             # Our tables may hold copies of rows, which other readers return twice.
-            return qbeast.open_table(where, storage_options=store).scan()
+            return qbeast.scan_table(where, storage_options=store)
 
 
 def _texts_at(names: Mapping[Path, str], options: SourceOptions) -> list[TextFile]:

@@ -202,7 +202,7 @@ def _changes(path: str, since: Any) -> tuple[StructType, list[ReadTask]]:
     from qbeast_core.api.table import open_version
     from qbeast_spark_bridge.read import change_tasks
 
-    return change_tasks(open_version(path, None, None).snapshot, since, None)
+    return change_tasks(open_version(path).snapshot, since, None)
 
 
 def _estimate(path: str, aggregates: str, by: str, **options: Any) -> pl.DataFrame:
