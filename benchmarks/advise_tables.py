@@ -209,7 +209,7 @@ class BruteForce:
         self, path: Path, columns: tuple[str, ...], cube_size: int | None, importance: Mapping[str, float]
     ) -> Measured:
         table = self.write(path, columns, cube_size, importance)
-        plans = [table.explain(predicate) for predicate in self.dataset.filters]
+        plans = [table.rows(predicate).explain() for predicate in self.dataset.filters]
         return Measured(total=plans[0].bytes_total, opened=[plan.bytes_opened for plan in plans])
 
 

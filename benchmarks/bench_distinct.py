@@ -114,9 +114,8 @@ def _costs() -> list[Figure]:
     rows, figures = _events(), list[Figure]()
     with tempfile.TemporaryDirectory() as path:
         qbeast.write_table(rows, path, columns=["ts", "fare"], sample_by=["user"])
-        events = qbeast.open_table(path)
         for what, (options, most) in ESTIMATES.items():
-            answer = events.estimate({"n": USER}, error=0.05, **options)
+            answer = qbeast.estimate(path, {"n": USER}, error=0.05, **options)
             by = options.get("by")
             kept = rows.filter(pl.sql_expr(options["where"])) if "where" in options else rows
             truth = kept.group_by(by).agg(n=USER).sort(by) if by else kept.select(n=USER)

@@ -79,17 +79,24 @@ def run() -> list[Figure]:
     return [*figures, *_blocks(folder), *_samplers(folder)]
 
 
+def _estimate(
+    table: qbeast.Table, aggregates: Any, where: str | None = None, **options: Any
+) -> qbeast.Estimate:
+    sample = options.pop("sample", None)
+    return table.rows(where, sample=sample).estimate(aggregates, **options)
+
+
 def _asked(folder: Path, question: Question) -> list[Figure]:
     lineitem = qbeast.open_table(str(folder))
-    estimate = lineitem.estimate(**question.options)
+    estimate = _estimate(lineitem, **question.options)
     exact_options = {name: value for name, value in question.options.items() if name != "error"}
-    exact = lineitem.estimate(**exact_options, sample=1.0)
+    exact = _estimate(lineitem, sample=1.0, **exact_options)
     off = max((estimate.frame[name] / exact.frame[name] - 1).abs().max() for name in estimate.names)
     assert estimate.met
     assert exact.frame.height == estimate.frame.height
     seconds = measure.interleaved(
         {
-            "estimate": lambda: lineitem.estimate(**question.options),
+            "estimate": lambda: _estimate(lineitem, **question.options),
             "all": lambda: _in_polars(lineitem, question),
         },
         rounds=3,
@@ -115,7 +122,7 @@ def _asked(folder: Path, question: Question) -> list[Figure]:
 
 
 def _in_polars(lineitem: qbeast.Table, question: Question) -> pl.DataFrame:
-    rows = lineitem.scan()
+    rows = lineitem.rows().lazy()
     kept = rows.filter(question.options["where"]) if "where" in question.options else rows
     by, aggregates = question.options.get("by"), question.options["aggregates"]
     return (kept.group_by(by).agg(**aggregates) if by else kept.select(**aggregates)).collect()
@@ -127,7 +134,7 @@ def _appended() -> list[Figure]:
         "lineitem-appended", lambda: data.lineitem().sort("l_shipdate"), data.W1_COLUMNS, appends=10
     )
     lineitem = qbeast.open_table(str(folder))
-    answers = [(question, lineitem.estimate(**question.options)) for question in QUESTIONS]
+    answers = [(question, _estimate(lineitem, **question.options)) for question in QUESTIONS]
     assert all(answer.met for _, answer in answers)
     return [
         Figure(f"{question.what}, after ten appends in time order", 100 * answer.share, "%", question.most)
@@ -167,7 +174,7 @@ def _coverage() -> list[Figure]:
 
 def _flights() -> list[Figure]:
     flown = qbeast.open_table(str(tables.indexed("flights", data.flights, FLIGHTS_COLUMNS)))
-    estimate = flown.estimate(
+    estimate = flown.rows().estimate(
         {"delay": pl.col("dep_delay").mean()}, by="carrier", absolute={"delay": 2.0}, min_group_rows=10_000
     )
     assert estimate.met
@@ -229,7 +236,7 @@ def _floats(frame: pl.LazyFrame | pl.DataFrame) -> np.ndarray:
 
 def _blocks(folder: Path) -> list[Figure]:
     """Return the bytes of block sampling for the same promise, over the bytes of our table."""
-    ours = qbeast.open_table(str(folder)).explain().bytes_total
+    ours = qbeast.open_table(str(folder)).rows().explain().bytes_total
     small = Q1 & (pl.col("l_returnflag") == "N") & (pl.col("l_linestatus") == "F")
     q6 = ("l_extendedprice", "l_discount", "l_quantity", "l_shipdate")
     questions = (

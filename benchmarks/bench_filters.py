@@ -75,7 +75,7 @@ def _against(what: str, share: dict[str, dict[str, float]], name: str) -> Figure
 
 def _together(folder: Path, boxes: dict[str, list[Box]]) -> Figure:
     opened = qbeast.open_table(str(folder))
-    shares = [opened.explain(box.predicate(), sample=0.01).share for box in boxes["3d@30%"]]
+    shares = [opened.rows(box.predicate(), sample=0.01).explain().share for box in boxes["3d@30%"]]
     return Figure("W1 3d@30% and a 1 % sample together", 100 * mean(shares), "%", 0.5)
 
 
@@ -100,7 +100,7 @@ def _rival(folder: Path, columns: Sequence[str], boxes: dict[str, list[Box]]) ->
 def _ours(folder: Path, boxes: dict[str, list[Box]]) -> dict[str, float]:
     opened = qbeast.open_table(str(folder))
     return {
-        name: float(np.mean([opened.explain(box.predicate()).share for box in members]))
+        name: float(np.mean([opened.rows(box.predicate()).explain().share for box in members]))
         for name, members in boxes.items()
     }
 

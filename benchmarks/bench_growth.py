@@ -201,7 +201,7 @@ def compare(rows: pl.DataFrame, folder: Path, at_once: Path, number: int, writte
     grown, fresh = qbeast.open_table(folder), qbeast.open_table(at_once)
     boxes = draw_boxes(rows, COLUMNS, number=BOXES)
     filters = mean(opened(grown, members) / opened(fresh, members) for members in boxes.values())
-    files = grown.files().height, fresh.files().height
+    files = grown.rows().files().height, fresh.rows().files().height
     note = f"{files[0]} files, {files[1]} at once"
     return Point(
         number, filters, worst_sample(grown), worst_sample(fresh), files[0] / files[1], written, note
@@ -209,11 +209,11 @@ def compare(rows: pl.DataFrame, folder: Path, at_once: Path, number: int, writte
 
 
 def opened(of: qbeast.Table, boxes: Sequence[Box]) -> int:
-    return sum(of.explain(box.predicate()).bytes_opened for box in boxes)
+    return sum(of.rows(box.predicate()).explain().bytes_opened for box in boxes)
 
 
 def worst_sample(of: qbeast.Table) -> float:
-    plans = [(fraction, of.explain(sample=fraction)) for fraction in FRACTIONS]
+    plans = [(fraction, of.rows(sample=fraction).explain()) for fraction in FRACTIONS]
     return max(plan.bytes_opened / (fraction * plan.bytes_total) for fraction, plan in plans)
 
 
@@ -221,7 +221,7 @@ def range_share(of: qbeast.Table, rows: pl.DataFrame) -> float:
     first, last = rows.select(first=DATE.min(), last=DATE.max()).row(0)
     span = (last - first) / 12
     starts = [first + span * part for part in range(12)]
-    return mean(of.explain((start <= DATE) & (start + span > DATE)).share for start in starts)
+    return mean(of.rows((start <= DATE) & (start + span > DATE)).explain().share for start in starts)
 
 
 def optimize_again(of: qbeast.Table) -> Iterator[int]:
@@ -325,7 +325,7 @@ def _report(name: str, number: int, result: qbeast.OptimizeResult, written: floa
 
 def _check(grown: qbeast.Table, rows: pl.DataFrame) -> None:
     columns = ["l_orderkey", "l_partkey", "l_extendedprice", "l_quantity"]
-    actual = grown.scan().select(columns).collect().sort(columns)
+    actual = grown.rows().lazy().select(columns).collect().sort(columns)
     assert actual.equals(rows.select(columns).sort(columns)), "the table holds the same rows"
 
 

@@ -47,7 +47,7 @@ def _bytes(shape: str) -> list[Figure]:
                 for name, question in QUESTIONS.items():
                     options: dict[str, Any] = {"where": question.where, "by": question.by}
                     options = {key: text and text.format(0) for key, text in options.items()}
-                    read[name][at] += opened.estimate(ASKED, error=ERROR, **options).bytes_opened
+                    read[name][at] += qbeast.estimate(opened.uri, ASKED, error=ERROR, **options).bytes_opened
     return [
         Figure(
             f"{shape}, {name}: bytes read over those allowed",

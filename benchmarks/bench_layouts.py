@@ -45,7 +45,7 @@ def run() -> list[Figure]:
     figures = []
     for question, (box, sampled) in QUESTIONS.items():
         predicate = None if box is None else box.predicate()
-        share = ours.explain(predicate, sample=SAMPLE if sampled else None).share
+        share = ours.rows(predicate, sample=SAMPLE if sampled else None).explain().share
         figures.append(Figure(f"{question}: qbeast", 100 * share, "%"))
     for layout, folder in _layouts().items():
         groups = row_groups(sorted(folder.glob("*.parquet")), data.W1_COLUMNS)

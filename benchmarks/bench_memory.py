@@ -199,7 +199,7 @@ def _check(source: Path, folder: Path) -> None:
         int(rows.select(pl.len()).collect().item())
         for rows in (first.filter(~gone), more.filter(~gone), again)
     )
-    rows = int(qbeast.open_table(folder).scan().select(pl.len()).collect().item())
+    rows = int(qbeast.open_table(folder).rows().lazy().select(pl.len()).collect().item())
     assert rows == expected, f"{rows:,} rows instead of {expected:,}"
 
 

@@ -34,7 +34,7 @@ def run() -> list[Figure]:
 
 
 def amplification(opened: qbeast.Table, fraction: float) -> float:
-    plan = opened.explain(sample=fraction)
+    plan = opened.rows(sample=fraction).explain()
     return plan.bytes_opened / (fraction * plan.bytes_total)
 
 
@@ -50,13 +50,13 @@ def small_appends(scratch: Path) -> list[Figure]:
     grown = len(rivals.data_files(folder)) - files
     opened = qbeast.open_table(folder)
     before = {fraction: amplification(opened, fraction) for fraction in FRACTIONS}
-    rows = opened.scan(sample=0.01).select("l_orderkey", "l_linenumber").collect()
+    rows = opened.rows(sample=0.01).lazy().select("l_orderkey", "l_linenumber").collect()
     results: list[qbeast.OptimizeResult] = []
     seconds = measure.timed(lambda: results.append(opened.optimize()))
     (result,) = results
-    again = opened.scan(sample=0.01).select("l_orderkey", "l_linenumber").collect()
+    again = opened.rows(sample=0.01).lazy().select("l_orderkey", "l_linenumber").collect()
     assert rows.sort(pl.all()).equals(again.sort(pl.all())), "the sample holds the same rows"
-    assert opened.scan().select(pl.len()).collect().item() == data.lineitem_rows()
+    assert opened.rows().lazy().select(pl.len()).collect().item() == data.lineitem_rows()
     assert not opened.optimize().committed
     note = f"{result.files_removed} files, {result.rows:,} rows in {seconds:.2f} s"
     share = result.bytes / measure.folder_bytes(rivals.data_files(folder))

@@ -80,10 +80,10 @@ def _shares(folder: Path, name: str, filters: dict[str, list[Box]]) -> list[Figu
     """Return the bytes that each question opens, in percent of the table."""
     opened = qbeast.open_table(folder)
     shares = {
-        question: mean(opened.explain(box.predicate()).share for box in group)
+        question: mean(opened.rows(box.predicate()).explain().share for box in group)
         for question, group in filters.items()
     }
-    sampled = opened.explain(sample=SAMPLE).share if opened.indexed_columns else 1.0
+    sampled = opened.rows(sample=SAMPLE).explain().share if opened.indexed_columns else 1.0
     return [
         Figure(f"{question}: {name}", 100 * share, "%")
         for question, share in {**shares, "1 % sample": sampled}.items()

@@ -56,12 +56,14 @@ def run(files: int = 10_000) -> list[Figure]:
 def _cold_then_warm(folder: Path) -> tuple[float, float]:
     start = time.perf_counter()
     opened = qbeast.open_table(str(folder))
-    plan = opened.explain(_filter(0.5))
+    plan = opened.rows(_filter(0.5)).explain()
     share = plan.rows_opened / plan.rows_total
     cold = time.perf_counter() - start
     assert 0 < share < 0.5
     places = np.random.default_rng(7).uniform(0.1, 0.9, WARM_FILTERS)
-    return cold, median(measure.timed(lambda at=at: opened.explain(_filter(at)).rows_opened) for at in places)
+    return cold, median(
+        measure.timed(lambda at=at: opened.rows(_filter(at)).explain().rows_opened) for at in places
+    )
 
 
 def _filter(at: float) -> pl.Expr:

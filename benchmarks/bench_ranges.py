@@ -36,7 +36,7 @@ def run() -> list[Figure]:
 
 def _fetched(opened: qbeast.Table, box: boxes.Box) -> tuple[int, int, int]:
     """Files, pages and runs of pages that a box opens."""
-    chosen = opened.explain(box.predicate()).scan_plan.selection
+    chosen = opened.rows(box.predicate()).explain().scan_plan.selection
     pages, offsets = chosen.page_numbers, chosen.page_offsets
     begins = np.ones(len(pages), np.bool_)
     begins[1:] = np.diff(pages) != 1

@@ -60,7 +60,7 @@ def _curves(folder: Path) -> list[Figure]:
 
 
 def amplification_of(folder: Path, fraction: float) -> float:
-    plan = qbeast.open_table(str(folder)).explain(sample=fraction)
+    plan = qbeast.open_table(str(folder)).rows(sample=fraction).explain()
     on_disk = measure.folder_bytes(rivals.data_files(folder))
     assert plan.bytes_total == on_disk, "the plan's table is the table on disk"
     return plan.bytes_opened / (fraction * on_disk)
@@ -68,7 +68,7 @@ def amplification_of(folder: Path, fraction: float) -> float:
 
 def _bytes_of_the_process(folder: Path) -> Figure:
     """Compare the plan's bytes with the bytes that the process read, without opening the table."""
-    planned = qbeast.open_table(str(folder)).explain(sample=0.01).bytes_opened
+    planned = qbeast.open_table(str(folder)).rows(sample=0.01).explain().bytes_opened
     read = measure.in_child(_bytes_read, folder, 0.01).result
     return Figure(
         "1 % sample, bytes the system saw over the plan's", read / planned, "x", 1.001, f"{planned:,} B"

@@ -51,7 +51,7 @@ def _filters(folders: dict[str, Path]) -> list[Figure]:
     figures = []
     for what, filters in (("time", by_time), ("seconds", by_length), ("time and seconds", both)):
         shares = {
-            name: mean(qbeast.open_table(folder).explain(some).share for some in filters)
+            name: mean(qbeast.open_table(folder).rows(some).explain().share for some in filters)
             for name, folder in folders.items()
         }
         note = f"{100 * shares['with key']:.2f} % against {100 * shares['without']:.2f} %"
@@ -73,7 +73,7 @@ def _samples(folders: dict[str, Path]) -> list[Figure]:
         # The rows of a sample of whole users vary, so bytes are compared with the rows that a sample has.
         weights = qbeast.open_table(folder)
         curve = [
-            weights.explain(sample=fraction).share / _share_of_rows(folder, fraction)
+            weights.rows(sample=fraction).explain().share / _share_of_rows(folder, fraction)
             for fraction in amplification.FRACTIONS
         ]
         figures += [

@@ -112,7 +112,7 @@ def _samples(spark: SparkSession, folder: Path) -> list[Figure]:
     figures = []
     for fraction, most in SAMPLES.items():
         read = bytes_of(lambda f=fraction: drain(read_table(spark, folder, sample=f))) - rest
-        planned = qbeast.open_table(folder).explain(sample=fraction).share
+        planned = qbeast.open_table(folder).rows(sample=fraction).explain().share
         figures.append(
             Figure(
                 f"Spark, {fraction:.0%} sample, bytes of the table",
@@ -172,7 +172,7 @@ def _pages_by_bounds(folder: Path, scale: int) -> list[Figure]:
     for name in FILTERS:
         ratios = []
         for box in drawn[name]:
-            files = opened.explain(box.predicate()).files.filter("opened")
+            files = opened.rows(box.predicate()).explain().files.filter("opened")
             kept = pages.join(files, on="path", how="semi").filter(box.may_hold()).height
             ratios.append(kept / int(files["pages_opened"].sum()))
         note = f"{min(ratios):.2f} to {max(ratios):.2f}"
@@ -205,8 +205,8 @@ def _filters(spark: SparkSession, folder: Path, scale: int, *, target: float | N
             rows = read_table(spark, folder, where=box.predicate())
             drain(rows)
             read = bytes_of(lambda rows=rows: drain(rows)) - _rest(spark, folder)
-            ratios.append(read / opened.explain(box.predicate()).bytes_opened)
-            expected = opened.scan().filter(box.predicate()).select(pl.len()).collect().item()
+            ratios.append(read / opened.rows(box.predicate()).explain().bytes_opened)
+            expected = opened.rows().lazy().filter(box.predicate()).select(pl.len()).collect().item()
             assert rows.count() == expected
         note = f"{min(ratios):.2f} to {max(ratios):.2f}"
         figures.append(Figure(f"Spark, boxes {name}, bytes over the plan's", mean(ratios), "x", target, note))

@@ -83,7 +83,7 @@ def _opening(store: SlowStore, name: str) -> list[Figure]:
 def _sampling(store: SlowStore, name: str) -> list[Figure]:
     table, size_bytes = _open(store, name), _size_bytes(store, name)
     store.asked()
-    seconds = measure.timed(lambda: table.scan(sample=0.01).collect())
+    seconds = measure.timed(lambda: table.rows(sample=0.01).lazy().collect())
     request = store.asked()
     note = f"{request.requests} requests, {request.bytes / size_bytes:.1%} of the bytes, {seconds:.2f} s"
     return [Figure(f"{name}: sample of 1 %, round trips", request.round_trips, "trips", None, note)]
@@ -93,14 +93,14 @@ def _reading(
     store: SlowStore, name: str, what: str, read: Callable[[pl.LazyFrame], pl.LazyFrame]
 ) -> list[Figure]:
     def ours() -> object:
-        return read(_open(store, name).scan()).collect()
+        return read(_open(store, name).rows().lazy()).collect()
 
     def theirs() -> object:
         return read(pl.scan_delta(store.uri(name), storage_options=store.options)).collect()
 
     table = _open(store, name)
     store.asked()
-    read(table.scan()).collect()
+    read(table.rows().lazy()).collect()
     request = store.asked()
     theirs()
     other = store.asked()
@@ -120,7 +120,7 @@ def _open(store: SlowStore, name: str) -> qbeast.Table:
 
 
 def _size_bytes(store: SlowStore, name: str) -> int:
-    return _open(store, name).explain().bytes_total
+    return _open(store, name).rows().explain().bytes_total
 
 
 if __name__ == "__main__":

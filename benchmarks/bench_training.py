@@ -83,7 +83,7 @@ def ours(path: Path, **options: object) -> Batches:
     opened = qbeast.open_table(path)
 
     def batches(epoch: int) -> Iterator[np.ndarray]:
-        for batch in opened.iter_batches(batch_rows=BATCH, shuffle=1, epoch=epoch, **options):
+        for batch in opened.rows().shuffled(1, batch_rows=BATCH, epoch=epoch, **options):
             yield batch[DAY].to_numpy()
 
     return batches
@@ -118,11 +118,11 @@ def _rates(path: Path) -> list[Figure]:
 def _bytes(path: Path) -> list[Figure]:
     with slow_store.serving(path.parent, latency_s=0) as store:
         opened = qbeast.open_table(store.uri(path.name), storage_options=store.options)
-        opened.head(1)
+        opened.rows().head(1)
         store.asked()
         opened.read()
         scan = store.asked()
-        for _ in opened.iter_batches(shuffle=1, buffer_bytes=64 << 20):
+        for _ in opened.rows().shuffled(1, buffer_bytes=64 << 20):
             pass
         shuffled = store.asked()
     return [

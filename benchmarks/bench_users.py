@@ -58,12 +58,12 @@ def _ours(truths: dict[str, int]) -> list[Figure]:
     users = {"n": pl.col("user").n_unique()}
     figures = []
     for what, where in QUESTIONS.items():
-        answer = opened.estimate(users, where=where, error=ERROR)
-        seconds = _typical(lambda where=where: opened.estimate(users, where=where, error=ERROR))
+        answer = opened.rows(where).estimate(users, error=ERROR)
+        seconds = _typical(lambda where=where: opened.rows(where).estimate(users, error=ERROR))
         kept = []
         for part in range(SAMPLES):
             sample = part / SAMPLES, (part + 1) / SAMPLES
-            row = opened.estimate(users, where=where, sample=sample).frame.row(0, named=True)
+            row = opened.rows(where, sample=sample).estimate(users).frame.row(0, named=True)
             kept.append(not row["reliable"] or row["n_low"] <= truths[what] <= row["n_high"])
         figures += _figures(what, "qbeast", answer.bytes_opened, seconds, mean(kept))
     return figures

@@ -86,20 +86,20 @@ def _life(lineitem: Path, folder: Path) -> dict[str, float]:
     frame = pl.read_parquet(lineitem)
     kept, grown = frame.head(-APPENDS * APPENDED_ROWS), frame.tail(APPENDS * APPENDED_ROWS)
     timed("write", lambda: qbeast.write_table(kept, path, columns=INDEXED))
-    timed("open, first 1 % sample", lambda: qbeast.open_table(path).scan(sample=0.01).collect())
+    timed("open, first 1 % sample", lambda: qbeast.open_table(path).rows(sample=0.01).lazy().collect())
     opened = qbeast.open_table(path)
-    results["table [MB]"] = opened.explain().bytes_total / 1e6
+    results["table [MB]"] = opened.rows().explain().bytes_total / 1e6
     box = pl.sql_expr(BOX)
     for fraction in FRACTIONS:
-        plan = opened.explain(sample=fraction)
+        plan = opened.rows(sample=fraction).explain()
         results[f"bytes of a sample of {fraction:.0%} over its share"] = (
             plan.bytes_opened / fraction / plan.bytes_total
         )
-    results["share of bytes of a filter on 2 columns"] = opened.explain(box).share
-    timed("1 % sample", lambda: opened.scan(sample=0.01).collect(), 9)
-    timed("filter on 2 columns", lambda: opened.scan().filter(box).collect(), 9)
-    timed("full scan", lambda: opened.scan().collect(), 3)
-    timed("explain of a filter", lambda: opened.explain(box), 20)
+    results["share of bytes of a filter on 2 columns"] = opened.rows(box).explain().share
+    timed("1 % sample", lambda: opened.rows(sample=0.01).lazy().collect(), 9)
+    timed("filter on 2 columns", lambda: opened.rows().lazy().filter(box).collect(), 9)
+    timed("full scan", lambda: opened.rows().lazy().collect(), 3)
+    timed("explain of a filter", lambda: opened.rows(box).explain(), 20)
 
     def append() -> None:
         for start in range(0, grown.height, APPENDED_ROWS):
@@ -112,7 +112,7 @@ def _life(lineitem: Path, folder: Path) -> dict[str, float]:
     timed("update", lambda: qbeast.open_table(path).update(late, {"l_tax": pl.col("l_tax") + 0.01}))
     orders = kept.filter(pl.col("l_orderkey") > 5_940_000).with_columns(l_linestatus=pl.lit("N"))
     timed("merge of the newest 1 % of orders", lambda: qbeast.open_table(path).merge(orders, on=KEYS))
-    results["rows at the end"] = qbeast.open_table(path).scan().select(pl.len()).collect().item()
+    results["rows at the end"] = qbeast.open_table(path).rows().lazy().select(pl.len()).collect().item()
     many = folder / "many"
     day = date(2020, 1, 1)
     small = pl.DataFrame({"day": [day + timedelta(days=i % 999) for i in range(2_000)], "x": range(2_000)})

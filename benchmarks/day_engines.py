@@ -110,12 +110,12 @@ def qbeast_changes(place):
 
 
 def qbeast_dashboard(place):
-    return qbeast.open_table(place).estimate(ANSWERS, by=GROUP, error=0.02).frame
+    return qbeast.open_table(place).rows().estimate(ANSWERS, by=GROUP, error=0.02).frame
 
 
 def qbeast_epoch(place):
     table = qbeast.open_table(place)
-    return ids(table.iter_batches(columns=FEATURES, batch_rows=BATCH, shuffle=7))
+    return ids(table.rows(columns=FEATURES).shuffled(7, batch_rows=BATCH))
 
 
 def qbeast_undo(place):
@@ -386,8 +386,8 @@ def pyiceberg_rename(place):
 @by_hand
 def pyiceberg_changes(place):
     table = iceberg(place)
-    new = table.scan().to_polars()
-    old = table.scan(snapshot_id=table.history()[0].snapshot_id).to_polars()
+    new = table.rows().lazy().to_polars()
+    old = table.rows().lazy(snapshot_id=table.history()[0].snapshot_id).to_polars()
     return difference(old, new)
 
 

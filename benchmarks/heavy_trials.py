@@ -174,7 +174,7 @@ def _run(
     answers = {"rows": pl.len(), "sum": value.sum(), "mean": value.mean(), "large": (value > 3).sum()}
     kept = frame if where is None else frame.filter(pl.sql_expr(where))
     truth = kept.group_by(by).agg(**answers).sort(by) if by else kept.select(**answers)
-    result = table.estimate(answers, where=where, by=by, error=ERROR)
+    result = table.rows(where).estimate(answers, by=by, error=ERROR)
     near = [
         abs(answer - right) <= ERROR * abs(right) * (1 + 1e-9)
         for name in answers

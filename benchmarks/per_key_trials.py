@@ -86,7 +86,7 @@ def _trial(shape: str, seed: int, *, users: int) -> list[Kept]:
             kept = frame if where is None else frame.filter(pl.sql_expr(where))
             truth = kept.group_by("user").agg(**PER).select(**ANSWERS).row(0, named=True)
             for name, answer in ANSWERS.items():
-                result = table.estimate({name: answer}, per=PER, where=where, error=ERROR)
+                result = table.rows(where).estimate({name: answer}, per=PER, error=ERROR)
                 near = abs(result.frame[name].item() - truth[name]) <= ERROR * abs(truth[name]) * (1 + 1e-9)
                 results.append(Kept(f"{name}{end}", near, bool(result.met), result.fraction))
     return results

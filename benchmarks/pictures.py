@@ -52,7 +52,7 @@ def save_estimate(flights: pl.DataFrame) -> None:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", qbeast.DesignEffectWarning)
         table = table_of(flights, Path(folder))
-        steps = [table.estimate(DELAY, sample=f) for f in np.geomspace(0.002, 0.5, 14)]
+        steps = [table.rows(sample=f).estimate(DELAY) for f in np.geomspace(0.002, 0.5, 14)]
         by_month = months_of(table)
     read = [100 * step.fraction for step in steps]
     value, low, high = (
@@ -107,9 +107,9 @@ def nightly(*, optimizes: bool) -> dict[str, list[float]]:
             day = pl.col("at").is_between((night // 2) * 86_400, (night // 2 + 1) * 86_400)
             users = pl.col("user").is_between(2_000, 2_049)
             plans = {
-                "day": table.explain(day),
-                "users": table.explain(users),
-                "sample": table.explain(sample=0.01),
+                "day": table.rows(day).explain(),
+                "users": table.rows(users).explain(),
+                "sample": table.rows(sample=0.01).explain(),
             }
             for what, plan in plans.items():
                 life[what].append(plan.bytes_opened / 1e6)
@@ -125,7 +125,7 @@ def table_of(flights: pl.DataFrame, folder: Path) -> qbeast.Table:
 def months_of(table: qbeast.Table) -> qbeast.Estimate:
     """Return the mean delay of six months; all six are reliable."""
     month = {"month": "date_trunc('month', time_hour)"}
-    return table.estimate(DELAY, by=month, where="time_hour < '2013-07-01'", sample=0.08)
+    return table.rows("time_hour < '2013-07-01'", sample=0.08).estimate(DELAY, by=month)
 
 
 def save_coverage(flights: pl.DataFrame) -> None:

@@ -94,9 +94,9 @@ def compare_sample(table: qbeast.Table) -> None:
     title("3. Mean delay per carrier: what a 1 % sample says, with its 95 % intervals, beside the truth")
     question = {"delay": pl.col("arr_delay").mean(), "flights": pl.len()}
     start = time.perf_counter()
-    answer = table.estimate(question, by="carrier", sample=0.01)
+    answer = table.rows(sample=0.01).estimate(question, by="carrier")
     took = time.perf_counter() - start
-    truth = table.scan().group_by("carrier").agg(**question).collect()
+    truth = table.rows().lazy().group_by("carrier").agg(**question).collect()
     both = truth.join(answer.frame, on="carrier", how="left", suffix="_seen").sort("flights", descending=True)
     print(f"  {'carrier':>7} {'flights':>8} {'delay':>7} {'sampled':>8} {'1 % says':>19}")
     for row in both.head(8).iter_rows(named=True):
@@ -113,21 +113,25 @@ def compare_sample(table: qbeast.Table) -> None:
 def show_reads(table: qbeast.Table) -> None:
     title("4. A sample, a filter, and a filter on a sample")
     for name, plan, rows in (
-        ("1 % sample", table.explain(sample=0.01), table.scan(sample=0.01)),
-        ("filter", table.explain(EARLY), table.scan().filter(EARLY)),
-        ("filter on a 10 % sample", table.explain(EARLY, sample=0.1), table.scan(sample=0.1).filter(EARLY)),
-        ("everything", table.explain(), table.scan()),
+        ("1 % sample", table.rows(sample=0.01).explain(), table.rows(sample=0.01).lazy()),
+        ("filter", table.rows(EARLY).explain(), table.rows().lazy().filter(EARLY)),
+        (
+            "filter on a 10 % sample",
+            table.rows(EARLY, sample=0.1).explain(),
+            table.rows(sample=0.1).lazy().filter(EARLY),
+        ),
+        ("everything", table.rows().explain(), table.rows().lazy()),
     ):
         print(f"  {name:<24} {rows.select(pl.len()).collect().item():>8,} rows, opened {opened(plan)}")
     print("  the plan of the filter on a sample:")
-    print("\n".join(f"    {line}" for line in repr(table.explain(EARLY, sample=0.1)).splitlines()))
+    print("\n".join(f"    {line}" for line in repr(table.rows(EARLY, sample=0.1).explain()).splitlines()))
 
 
 def ask_others(table: qbeast.Table) -> None:
     title("5. The same table in other readers")
-    files = table.files()["path"].to_list()
+    files = table.rows().files()["path"].to_list()
     counts = {
-        "qbeast": table.scan().select(pl.len()).collect().item(),
+        "qbeast": table.rows().lazy().select(pl.len()).collect().item(),
         "deltalake": DeltaTable(TABLE).count(),
         "polars scan_delta": pl.scan_delta(str(TABLE)).select(pl.len()).collect().item(),
         "duckdb read_parquet": duckdb.read_parquet(files).shape[0],

@@ -91,7 +91,7 @@ def sample_in_polars(table: Path, known: pl.DataFrame) -> None:
     for origin, truth, seen, bar, count in both.iter_rows():
         print(f"  {origin}  {seen:5.1f} ± {bar:.1f} min from {count:>6,} flights; in truth {truth:5.1f}")
         check(f"the truth of {origin} within two error bars", abs(seen - truth) < 2 * bar, expected=True)
-    print(f"  opened {opened(qbeast.open_table(table).explain(sample=SAMPLE))}")
+    print(f"  opened {opened(qbeast.open_table(table).rows(sample=SAMPLE).explain())}")
 
 
 def ask_spark(spark: SparkSession, table: Path, known: pl.DataFrame) -> None:
@@ -107,7 +107,7 @@ def ask_spark(spark: SparkSession, table: Path, known: pl.DataFrame) -> None:
         seconds = time.perf_counter() - start
         print(f"  {road:<22} {', '.join(f'{k} {v:,}' for k, v in sorted(actual.items()))}; {seconds:.1f} s")
         check(road, actual, dict(truth.iter_rows()))
-    print(f"  opened {opened(qbeast.open_table(table).explain(LATE_IN_POLARS))}")
+    print(f"  opened {opened(qbeast.open_table(table).rows(LATE_IN_POLARS).explain())}")
     keys = bridge.read_table(spark, table, sample=SAMPLE).select("flight", "time_hour").count()
     check("rows of the sample in Spark", keys, qbeast.scan_table(table, sample=SAMPLE).collect().height)
     print(f"  the {SAMPLE:.0%} sample has the same {keys:,} rows in Spark as in Polars")
@@ -134,7 +134,7 @@ def stream_last_month(
         sink = arriving.writeStream.format("qbeast").option("checkpointLocation", str(checkpoint))
         sink.trigger(availableNow=True).start(str(table)).awaitTermination()
         actual = qbeast.open_table(table)
-        count = actual.scan().select(pl.len()).collect().item()
+        count = actual.rows().lazy().select(pl.len()).collect().item()
         print(f"  {attempt:<13} {count:>8,} rows, version {actual.version}")
         check("the rows of the year", count, rows.height)
     answers = (
@@ -150,7 +150,7 @@ def stream_last_month(
 def optimize(spark: SparkSession, rows: pl.DataFrame, table: Path) -> None:
     title("5. Spark puts the year into one index, and no answer changes")
     before = qbeast.open_table(table)
-    sample = before.scan(sample=SAMPLE).collect()
+    sample = before.rows(sample=SAMPLE).lazy().collect()
     planned = bridge.open_table(spark, table).optimize(into="newest", full=True, dry_run=True)
     start = time.perf_counter()
     result = bridge.open_table(spark, table).optimize(into="newest", full=True)
@@ -160,10 +160,10 @@ def optimize(spark: SparkSession, rows: pl.DataFrame, table: Path) -> None:
     )
     check("the rows put back", result.rows, rows.height)
     after = qbeast.open_table(table)
-    again = after.scan(sample=SAMPLE).collect()
+    again = after.rows(sample=SAMPLE).lazy().collect()
     check("the sample", again.sort(again.columns).equals(sample.sort(sample.columns)), expected=True)
     for name, item in (("before", before), ("after", after)):
-        print(f"  {name:<6} the delays since June opened {opened(item.explain(LATE_IN_POLARS))}")
+        print(f"  {name:<6} the delays since June opened {opened(item.rows(LATE_IN_POLARS).explain())}")
 
 
 def check(what: str, found: object, expected: object) -> None:

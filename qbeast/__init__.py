@@ -67,7 +67,14 @@ if _typing.TYPE_CHECKING:
         upgrade_table,
         write_table,
     )
-    from qbeast_core.api.keywords import ChangeKeywords, CommitKeywords
+    from qbeast_core.api.keywords import (
+        ChangeKeywords,
+        CommitKeywords,
+        EstimateKeywords,
+        OpenKeywords,
+        ReadKeywords,
+    )
+    from qbeast_core.api.rows import Read
     from qbeast_core.api.table import Table
     from qbeast_core.results import MetadataResult
     from qbeast_core.support.process import Progress, Resources
@@ -109,6 +116,7 @@ __all__ = [
     "DropResult",
     "EmptySampleWarning",
     "Estimate",
+    "EstimateKeywords",
     "HiddenColumnWarning",
     "ImportResult",
     "InputChangedError",
@@ -121,11 +129,14 @@ __all__ = [
     "Metrics",
     "MissingDependencyError",
     "NotQbeastTableError",
+    "OpenKeywords",
     "OptimizeResult",
     "Plan",
     "Progress",
     "QbeastError",
     "QbeastWarning",
+    "Read",
+    "ReadKeywords",
     "ReindexResult",
     "RepairResult",
     "Resources",
@@ -184,6 +195,14 @@ _HOMES = {
         "upgrade_table",
         "write_table",
     ),
+    "qbeast_core.api.keywords": (
+        "ChangeKeywords",
+        "CommitKeywords",
+        "EstimateKeywords",
+        "OpenKeywords",
+        "ReadKeywords",
+    ),
+    "qbeast_core.api.rows": ("Read",),
     "qbeast_core.results": ("MetadataResult",),
     "qbeast_core.support.process": ("Progress", "Resources"),
     "qbeast_core.table.advise.advise": ("Advice",),
@@ -194,7 +213,6 @@ _HOMES = {
     "qbeast_core.table.estimate.join": ("Join",),
     "qbeast_core.table.estimate.result": ("Estimate",),
     "qbeast_core.table.inspect.metrics": ("Metrics",),
-    "qbeast_core.api.keywords": ("ChangeKeywords", "CommitKeywords"),
     "qbeast_core.table.maintenance.convert": ("ConvertResult",),
     "qbeast_core.table.maintenance.metadata": ("DialectResult", "UpgradeResult"),
     "qbeast_core.table.maintenance.reindex": ("ReindexResult",),

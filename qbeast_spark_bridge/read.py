@@ -114,8 +114,8 @@ _Weights: TypeAlias = tuple[tuple[str, ...], str | None]
 class SparkRead(Read):
     """Rows of a table at one version, with Spark as the engine; see `qbeast.Read`.
 
-    `read` and `sql` return a ``pyspark.sql.DataFrame``. Spark reads the files with its own Parquet reader, when it needs
-    the rows. `count` and estimates run on the executors too. The driver reads the rows of all other methods.
+    `read` and `sql` return a ``pyspark.sql.DataFrame``. Spark reads the files with its own Parquet reader, when it
+    needs the rows. `count` and estimates run on the executors too. The driver reads the rows of all other methods.
     """
 
     spark: SparkSession = field(kw_only=True)
@@ -123,8 +123,8 @@ class SparkRead(Read):
     def read(self) -> DataFrame:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the rows as a DataFrame. All columns are nullable; rows are in no particular order.
 
-        SQL text and Polars expressions keep the rows of `qbeast.Read.read`, and skip files. A Column is applied by Spark
-        only. With `rows` and a condition, this call reads weights.
+        SQL text and Polars expressions keep the rows of `qbeast.Read.read`, and skip files. A Column is applied by
+        Spark only. With `rows` and a condition, this call reads weights.
 
         Examples
         --------

@@ -92,10 +92,10 @@ def test_filter_values_cannot_forge_lines(tmp_path: Path, caplog: pytest.LogCapt
     table.delete(pl.col("s") == FORGED)
     texts = [text for _, text in messages(caplog)]
     assert any("forged" in text and "filter" in text for text in texts)
-    shown = [*texts, repr(table), repr(table.explain(pl.col("s") == FORGED)), repr(table.metrics())]
+    shown = [*texts, repr(table), repr(table.rows(pl.col("s") == FORGED).explain()), repr(table.metrics())]
     shown += [repr(qbeast.suggest_columns(rows)), repr(table.check())]
     shown.append(repr(table.advise([pl.col("s") == FORGED])))
-    shown.append(repr(table.estimate({"n": "count(*)"}, sample=1.0)))
+    shown.append(repr(table.rows(sample=1.0).estimate({"n": "count(*)"})))
     lines = [line for text in shown for line in text.split("\n")]
     assert not [line for line in lines if line.startswith("ERROR") or HIDDEN.search(line)]
     assert [text for text in texts if "\n" in text] == []

@@ -83,7 +83,18 @@ def test_derived_values_are_in_the_dictionary(results: list[tuple[int, Result]])
             assert result.to_dict()["files_removed"] == result.files_removed == result.plan.height
 
 
-IN_LINES = {"Join", "Progress", "Resources", "ScanTask", "ShuffledBatches"}
+IN_LINES = {
+    "ChangeKeywords",
+    "CommitKeywords",
+    "EstimateKeywords",
+    "OpenKeywords",
+    "ReadKeywords",
+    "Join",
+    "Progress",
+    "Resources",
+    "ScanTask",
+    "ShuffledBatches",
+}
 """Values that are handed on rather than looked at."""
 
 
@@ -163,12 +174,12 @@ def test_plans_estimates_and_metrics_are_json(tmp_path: Path) -> None:
     rows = pl.DataFrame({"id": range(2000), "day": [date(2024, 1, 1)] * 2000})
     qbeast.write_table(rows, tmp_path / "t", columns=["id"], cube_size=100)
     table = qbeast.open_table(tmp_path / "t")
-    plan = table.explain(pl.col("id") < 100, columns=["id"], sample=(0, 0.5))
+    plan = table.rows(pl.col("id") < 100, columns=["id"], sample=(0, 0.5)).explain()
     document = json.loads(plan.to_json())
     assert (document["bytes_opened"], document["share"]) == (plan.bytes_opened, plan.share)
     assert (document["columns"], document["sample"], "id" in document["where"]) == (["id"], [0, 0.5], True)
     assert [file["path"] for file in document["files"]] == plan.files["path"].to_list()
-    estimate = table.estimate({"mean": "avg(id)", "lows": "sum(id) / 0"}, by="day", sample=0.2)
+    estimate = table.rows(sample=0.2).estimate({"mean": "avg(id)", "lows": "sum(id) / 0"}, by="day")
     document = json.loads(estimate.to_json())
     assert document["frame"][0]["day"] == "2024-01-01"
     assert document["frame"][0]["mean"] == estimate.frame["mean"].item()

@@ -34,7 +34,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
 def test_rows_are_counted_by_log_and_filters(table: qbeast.Table) -> None:
     assert len(table) == table.count() == ROWS.height
     assert table.count(pl.col("price") < 10) == table.count("price < 10") == 300
-    assert table.count(sample=0.1) == table.scan(sample=0.1).collect().height
+    assert table.count(sample=0.1) == table.rows(sample=0.1).lazy().collect().height
     assert table.columns == ROWS.columns
 
 
@@ -43,13 +43,15 @@ def test_empty_table_is_a_table(tmp_path: Path) -> None:
     opened = qbeast.open_table(tmp_path / "t")
     assert len(opened) == 0
     assert opened
-    assert opened.to_arrow().schema.names == ROWS.columns
+    assert opened.rows().arrow().schema.names == ROWS.columns
 
 
 def test_rows_convert_to_other_libraries(table: qbeast.Table) -> None:
     assert_frame_equal(pl.DataFrame(table), ROWS, check_row_order=False)
-    assert table.to_arrow(columns=["id"], where="id < 5").sort_by("id").to_pydict() == {"id": list(range(5))}
-    assert sorted(table.to_pandas(where=pl.col("id") < 5)["brand"]) == [
+    assert table.rows(columns=["id"], where="id < 5").arrow().sort_by("id").to_pydict() == {
+        "id": list(range(5))
+    }
+    assert sorted(table.rows(pl.col("id") < 5).pandas()["brand"]) == [
         "<b0>",
         "<b1>",
         "<b2>",
@@ -60,7 +62,7 @@ def test_rows_convert_to_other_libraries(table: qbeast.Table) -> None:
 
 
 def test_stream_has_the_schema_of_to_arrow(table: qbeast.Table, tmp_path: Path) -> None:
-    whole = table.to_arrow()
+    whole = table.rows().arrow()
     assert pa.table(table).schema == pa.RecordBatchReader.from_stream(table).schema == whole.schema
     types = pa.schema(
         [field.with_type(pa.string()) if field.type == pa.large_string() else field for field in whole.schema]
@@ -77,11 +79,11 @@ def test_abandoned_stream_ends(tmp_path: Path) -> None:
 
 
 def test_some_rows_are_shown(table: qbeast.Table) -> None:
-    assert table.head().height == 10
-    assert table.head(3, columns=["price"], where="id = 7").to_dict(as_series=False) == {
+    assert table.rows().head().height == 10
+    assert table.rows(where="id = 7", columns=["price"]).head(3).to_dict(as_series=False) == {
         "price": [7 * 7919 % 1000]
     }
-    assert table.head(40_000, sample=0.1).height == table.count(sample=0.1)
+    assert table.rows(sample=0.1).head(40_000).height == table.count(sample=0.1)
 
 
 def test_sql_is_pushed_down(table: qbeast.Table) -> None:
@@ -90,7 +92,7 @@ def test_sql_is_pushed_down(table: qbeast.Table) -> None:
     ).collect()
     expected = ROWS.filter(pl.col("price") < 10).group_by("brand").agg(n=pl.len()).sort("brand")
     assert_frame_equal(cheap, expected, check_dtypes=False)
-    assert table.sql("SELECT id FROM self", sample=0.1).collect().height == table.count(sample=0.1)
+    assert table.rows(sample=0.1).sql("SELECT id FROM self").collect().height == table.count(sample=0.1)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_invalid_sql_raises(table: qbeast.Table, query: str, words: str) -> None
 
 
 def test_notebooks_show_the_same_as_text(table: qbeast.Table) -> None:
-    for thing in (table, table.explain("price < 10", sample=0.1), table.metrics(), table.check()):
+    for thing in (table, table.rows("price < 10", sample=0.1).explain(), table.metrics(), table.check()):
         html = thing._repr_html_()
         assert html.startswith("<div><b>")
         words = re.sub(r"<[^>]+>", " ", re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL))
@@ -121,7 +123,7 @@ def test_names_of_columns_are_escaped(tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({"<script>": [1, 2]}), tmp_path / "t", columns=["<script>"])
     opened = qbeast.open_table(tmp_path / "t")
     assert "<script>" not in opened._repr_html_()
-    assert "<script>" not in opened.explain(pl.col("<script>") < 2)._repr_html_()
+    assert "<script>" not in opened.rows(pl.col("<script>") < 2).explain()._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -195,8 +197,8 @@ def test_names_of_spark_and_carbondata_have_hints() -> None:
 def test_failing_condition_is_described(table: qbeast.Table) -> None:
     for ask in (
         table.count,
-        lambda where: table.head(where=where),
-        lambda where: table.to_arrow(where=where),
+        lambda where: table.rows(where).head(),
+        lambda where: table.rows(where).arrow(),
     ):
         with pytest.raises(qbeast.InvalidInputError, match="cannot be evaluated") as caught:
             ask("CAST(brand AS INT) = 1")
@@ -221,7 +223,7 @@ def test_changes_move_table_to_newer_version(tmp_path: Path, name: str) -> None:
     rows = ROWS.head(100).drop("brand")
     qbeast.write_table(rows, tmp_path / "t", columns=["id"])
     table = qbeast.open_table(tmp_path / "t")
-    before, other = table.scan(), copy.copy(table)
+    before, other = table.rows().lazy(), copy.copy(table)
     qbeast.write_table(rows, tmp_path / "t", mode="append")
     delta = DeltaTable(tmp_path / "t", version=0)
     assert table.version == delta.version() == 0

@@ -208,7 +208,7 @@ def _resolve_address(scheme: str, rest: str) -> str:
 def _other_argument(value: object) -> tuple[str, str]:
     """Return why a value is not a path, and the fix."""
     if hasattr(value, "__arrow_c_stream__") and hasattr(value, "uri"):
-        return "it is open already", "call its own methods, such as table.scan(), or give table.uri"
+        return "it is open already", "call its own methods, such as table.read(), or give table.uri"
     if hasattr(value, "__arrow_c_stream__") or type(value).__name__ in ("DataFrame", "LazyFrame"):
         return "it holds rows, which come before the path", "write write_table(rows, path)"
     if type(value).__name__ == "SparkSession":

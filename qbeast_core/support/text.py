@@ -212,7 +212,7 @@ SCANS: Final = {
 
 # What a table has instead of usual names of other libraries.
 _APPEND: Final = 'qbeast.write_table(rows, table.uri, mode="append")'
-_COPY: Final = "qbeast.write_table(table.scan(), new, columns=table.indexed_columns)"
+_COPY: Final = "qbeast.write_table(table.rows(), new, columns=table.indexed_columns)"
 _CLUSTER: Final = "optimize(): it clusters by the indexed columns, which reindex(columns=[...]) changes"
 _FILES: Final = "files()"
 _ROLLBACK: Final = "restore(version)"

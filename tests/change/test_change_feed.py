@@ -122,7 +122,7 @@ def test_many_rows_are_split_into_files(tmp_path: Path) -> None:
 
 
 def test_few_changed_rows_of_many_files_share_a_file(path: Path) -> None:
-    before = qbeast.open_table(path).files()
+    before = qbeast.open_table(path).rows().files()
     result = qbeast.open_table(path).update(f"{ROW} % 25 = 0", {"f": "1.0"})
     assert before.height > 3
     assert result.plan.height > len(feed_actions(path, result.version)) > 0
@@ -135,7 +135,7 @@ def test_feed_has_values_of_the_sample_column(tmp_path: Path) -> None:
     qbeast.write_table(ROWS, path, columns=[ROW], sample_column="share")
     enable_feed(path)
     table = qbeast.open_table(path)
-    before = table.scan().collect().sort(ROW)
+    before = table.rows().lazy().collect().sort(ROW)
     source = pl.concat([before[:20], before[:5].with_columns(pl.col(ROW) + 9000)]).drop("share")
     for change, keys in (
         (lambda: table.update(f"{ROW} < 20", {"f": "0.0"}), {"update": pl.Series(range(20))}),
@@ -143,7 +143,7 @@ def test_feed_has_values_of_the_sample_column(tmp_path: Path) -> None:
         (lambda: table.merge(source, on=ROW), {"update": source[ROW][:20], "insert": source[ROW][20:]}),
     ):
         result = change()
-        after = table.scan().collect()
+        after = table.rows().lazy().collect()
         if keys is None:
             new = read_feed(path, result.version).filter(_change_type="update_postimage")
             assert_same_rows(new.select(after.columns), after.filter(pl.col(ROW) >= 1080))

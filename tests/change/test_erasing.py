@@ -96,7 +96,7 @@ NOW: dict[str, Any] = {"retention_hours": 0, "allow_short_retention": True, "dry
 
 def live_rows(path: Path) -> str:
     """Return all rows in live data files, also those that no read returns."""
-    return str([pl.read_parquet(file).to_dicts() for file in qbeast.open_table(path).files()["path"]])
+    return str([pl.read_parquet(file).to_dicts() for file in qbeast.open_table(path).rows().files()["path"]])
 
 
 @pytest.mark.parametrize("columns", [["email:hash", "visits"], ["visits"], []])

@@ -148,4 +148,4 @@ def test_renamed_partition_column_is_written_and_pruned(tmp_path: Path) -> None:
     assert_same_rows(rows_of_others(path).select(expected.columns), expected, "id")
     where = pl.col("text") == "k 1!"
     assert_same_rows(table.read(where=where), expected.filter(where), "id")
-    assert table.explain(where).files["opened"].sum() < len(replay(path))
+    assert table.rows(where).explain().files["opened"].sum() < len(replay(path))

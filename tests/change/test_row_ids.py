@@ -55,7 +55,7 @@ def tags(path: Path) -> dict[str, str]:
 
 
 def append(table: qbeast.Table, _: object) -> None:
-    start = int(table.scan().select(pl.col(ROW).max()).collect().item() or 0) + 1
+    start = int(table.rows().lazy().select(pl.col(ROW).max()).collect().item() or 0) + 1
     qbeast.write_table(spread(60, start), table.uri, mode="append")
 
 

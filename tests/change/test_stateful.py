@@ -210,7 +210,7 @@ class Life(Featured):
     def optimize(self, form: str, *, stale: bool) -> None:
         if self.refused(lambda table: table.optimize(full=True)):
             return
-        files = self.table().files()["path"].sort()[:3].to_list()
+        files = self.table().rows().files()["path"].sort()[:3].to_list()
         options: dict[str, Any] = {
             "": {},
             "full": {"full": True},
@@ -223,7 +223,7 @@ class Life(Featured):
         self.table(stale=stale).optimize(**options)
         self.becomes(self.now)
         if form in ("", "full"):
-            assert self.table().files()["revision_id"].null_count() == 0
+            assert self.table().rows().files()["revision_id"].null_count() == 0
 
     @precondition(lambda self: not self.has_copies and self.others_write and not self.is_mapped)
     @rule(z_order=st.booleans())

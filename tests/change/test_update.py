@@ -26,14 +26,18 @@ def test_update_keeps_files_without_matches(tmp_path: Path) -> None:
     with small_files(file_rows=20, page_rows=20):
         qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear", "a"], cube_size=30)
         table = qbeast.open_table(tmp_path / "t")
-        before = set(table.files()["path"])
+        before = set(table.rows().files()["path"])
         request = table.update(f"{ROW} < 10", {"f": "0.5"}, dry_run=True)
         assert (request.committed, request.rows_updated, table.version) == (False, 10, 0)
         result = table.update(f"{ROW} < 10", {"f": "0.5"})
     assert result.plan.filter(pl.col("action") == "rewrite").equals(request.plan)
     assert request.plan["matched"].sum() == 10
     assert request.rows_copied <= result.rows_copied
-    assert len(before & set(table.files()["path"])) == len(before) - result.files_removed > len(before) / 2
+    assert (
+        len(before & set(table.rows().files()["path"]))
+        == len(before) - result.files_removed
+        > len(before) / 2
+    )
     assert "a dry run: 10 rows updated" in repr(request)
     assert "10 rows updated" in repr(result)
     check_invariants(tmp_path / "t")
@@ -47,22 +51,22 @@ def test_value_beyond_space_moves_only_its_row(tmp_path: Path) -> None:
         result = table.update(pl.col(ROW) == 100, {ROW: pl.lit(10**6)})
     assert (result.new_revision, result.revision_id, result.rows_updated) == (True, 2, 1)
     assert result.files_removed < 10
-    files = table.files()
+    files = table.rows().files()
     assert files.filter(pl.col("revision_id") == 2)["num_records"].to_list() == [1]
     assert files["revision_id"].unique().sort().to_list() == [1, 2]
-    assert_same_rows(table.scan().collect(), rows.with_columns(pl.col(ROW).replace(100, 10**6)))
-    assert table.explain(pl.col(ROW) > 5_000).rows_opened == 1
+    assert_same_rows(table.rows().lazy().collect(), rows.with_columns(pl.col(ROW).replace(100, 10**6)))
+    assert table.rows(pl.col(ROW) > 5_000).explain().rows_opened == 1
     check_invariants(tmp_path / "t")
     assert table.check().faults.is_empty()
 
 
 def test_unindexed_values_keep_rows_in_their_cubes(path: Path, table: qbeast.Table) -> None:
-    before, revisions = table.scan(sample=0.3).select(ROW).collect(), len(table.revisions)
+    before, revisions = table.rows(sample=0.3).lazy().select(ROW).collect(), len(table.revisions)
     with small_files():
         table.update(where=True, set={"f": pl.col("f") + 1, "d": date(2020, 1, 1)})
-    assert_same_rows(table.scan(sample=0.3).select(ROW).collect(), before)
+    assert_same_rows(table.rows(sample=0.3).lazy().select(ROW).collect(), before)
     assert len(table.revisions) == revisions
-    assert table.scan().select("d").unique().collect()["d"].to_list() == [date(2020, 1, 1)]
+    assert table.rows().lazy().select("d").unique().collect()["d"].to_list() == [date(2020, 1, 1)]
     check_invariants(path)
 
 
@@ -72,7 +76,7 @@ def test_values_are_computed_only_for_matching_rows(tmp_path: Path) -> None:
     table = qbeast.open_table(tmp_path / "t")
     digits = pl.col("s").str.contains(r"^\d+$")
     table.update(digits, {ROW: pl.col("s").cast(pl.Int64) + 1000})
-    assert table.scan().filter(pl.col(ROW) >= 1000).collect().height == 50
+    assert table.rows().lazy().filter(pl.col(ROW) >= 1000).collect().height == 50
     with pytest.raises(qbeast.InvalidInputError, match="cannot be computed"):
         table.update(~digits, {ROW: pl.col("s").cast(pl.Int64)})
     assert table.version == 1
@@ -108,8 +112,8 @@ def test_numbers_are_cast_to_the_column_type(tmp_path: Path) -> None:
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
     table = qbeast.open_table(tmp_path / "t")
     table.update(where=True, set={ROW: pl.col("tiny"), "tiny": 7, "half": "1.5", "exact": Decimal("3.5")})
-    assert table.scan().collect().rows() == [(1, 7, 1.5, Decimal("3.50"))]
-    assert table.scan().collect().schema == rows.schema
+    assert table.rows().lazy().collect().rows() == [(1, 7, 1.5, Decimal("3.50"))]
+    assert table.rows().lazy().collect().schema == rows.schema
 
 
 def test_required_column_stays_without_nulls(tmp_path: Path) -> None:
@@ -121,4 +125,4 @@ def test_required_column_stays_without_nulls(tmp_path: Path) -> None:
     with pytest.raises(qbeast.SchemaMismatchError, match="may hold no nulls"):
         table.update(where=True, set={"id": "x"})
     assert table.update("x IS NOT NULL", {"id": "x + 1"}).rows_updated == 2
-    assert sorted(table.scan().collect()["id"]) == [2, 2, 4]
+    assert sorted(table.rows().lazy().collect()["id"]) == [2, 2, 4]

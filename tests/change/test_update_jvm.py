@@ -43,10 +43,10 @@ def test_rows_are_deleted_updated_and_merged(golden: Golden, tmp_path: Path) -> 
     assert result.rows_deleted == rows.filter(THIRD).height
     check_last(path, before, result)
     rows = rows.filter(~THIRD)
-    assert_frame_equal(rows_of(golden, table.scan()), rows, check_exact=True)
+    assert_frame_equal(rows_of(golden, table.rows().lazy()), rows, check_exact=True)
     for fraction, ids in golden.samples.items():
         expected = set(ids) & set(rows["id"])
-        assert set(rows_of(golden, table.scan(sample=fraction))["id"]) == expected
+        assert set(rows_of(golden, table.rows(sample=fraction).lazy())["id"]) == expected
     before = set(load_snapshot(path).files["path"])
     result = table.update(pl.col("id") % 3 == 1, {"id": pl.col("id") + SHIFT})
     assert result.rows_updated == rows.filter(pl.col("id") % 3 == 1).height
@@ -57,4 +57,6 @@ def test_rows_are_deleted_updated_and_merged(golden: Golden, tmp_path: Path) -> 
         rows.height - result.rows_updated,
     )
     left = rows.filter(pl.col("id") % 3 == 2)
-    assert_frame_equal(rows_of(golden, table.scan()), pl.concat([left, shifted(left)]), check_exact=True)
+    assert_frame_equal(
+        rows_of(golden, table.rows().lazy()), pl.concat([left, shifted(left)]), check_exact=True
+    )

@@ -156,7 +156,9 @@ def test_estimates_use_shown_rows_only(path: Path) -> None:
     table = qbeast.open_table(path)
     table.delete(SOME)
     left = ROWS.filter(~SOME)
-    answers = table.refresh().estimate([pl.len().alias("rows"), pl.col("a").sum().alias("sum")], error=0.001)
+    answers = (
+        table.refresh().rows().estimate([pl.len().alias("rows"), pl.col("a").sum().alias("sum")], error=0.001)
+    )
     assert answers.frame.select("rows", "sum").row(0) == (left.height, left["a"].sum())
 
 

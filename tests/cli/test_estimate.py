@@ -1,4 +1,4 @@
-"""`qbeast estimate` prints what `Table.estimate` returns."""
+"""`qbeast estimate` prints what `Read.estimate` returns."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def test_options_reach_the_library(sales: Path) -> None:
         *("--confidence", "99%", "--min-group-rows", "7"),
     )
     table = qbeast.open_table(sales)
-    expected = table.estimate(
-        {"m": "avg(price)"}, by="brand", sample=0.5, simultaneous=True, confidence=0.99, min_group_rows=7
+    expected = table.rows(sample=0.5).estimate(
+        {"m": "avg(price)"}, by="brand", simultaneous=True, confidence=0.99, min_group_rows=7
     )
     assert_frame_equal(pl.DataFrame(actual["rows"]), expected.frame)
     stopped = run_json("estimate", sales, "m=avg(price)", "--absolute", "m=0.001", "--max-fraction", "25%")

@@ -88,12 +88,12 @@ def test_purge_rewrites_files_with_few_hidden_rows(tmp_path: Path) -> None:
     qbeast.open_table(path).delete("id < 10")
     assert "is in shape" in run("optimize", path).stdout
     assert [file["reason"] for file in run_json("optimize", path, "--purge")["plan"]] == ["deletion vector"]
-    (file,) = qbeast.open_table(path).files()["path"]
+    (file,) = qbeast.open_table(path).rows().files()["path"]
     assert sorted(pl.read_parquet(file)["id"]) == list(range(10, 1000))
 
 
 def test_optimize_takes_the_options_of_the_library(scattered: Path) -> None:
-    path = qbeast.open_table(scattered).explain().files["path"][0]
+    path = qbeast.open_table(scattered).rows().explain().files["path"][0]
     plan = run_json("optimize", scattered, "--file", path, "--dry-run")["plan"]
     assert [(item["path"], item["reason"]) for item in plan] == [(path, "requested")]
     assert run_json("optimize", scattered, "--revision", "0", "--dry-run")["plan"] == []

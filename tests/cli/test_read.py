@@ -180,7 +180,7 @@ def test_values_of_every_type_can_be_shown(tmp_path: Path) -> None:
 
 def test_explain_equals_the_library(sales: Path) -> None:
     request = ["explain", str(sales), "--where", "id < 100", "--sample", "0.5", "--select", "brand"]
-    plan = qbeast.open_table(sales).explain(pl.col("id") < 100, columns=["brand"], sample=0.5)
+    plan = qbeast.open_table(sales).rows(pl.col("id") < 100, columns=["brand"], sample=0.5).explain()
     report = run_json(*request)
     for name in ("rows_opened", "rows_total", "bytes_opened", "bytes_total", "share", "design_effect"):
         assert report[name] == getattr(plan, name)
@@ -197,7 +197,7 @@ def test_explain_reports_unused_conditions(sales: Path) -> None:
         in run("explain", sales, "--where", where).stdout
     )
     report = run_json("explain", sales, "--where", where)["unused_conditions"]
-    assert report == qbeast.open_table(sales).explain(where).unused_conditions
+    assert report == qbeast.open_table(sales).rows(where).explain().unused_conditions
     assert len(report) == 1
 
 

@@ -327,8 +327,8 @@ ALL = "SELECT g, avg(v) AS m FROM self GROUP BY g"
     ],
 )
 def test_intervals_of_chosen_groups_hold_at_once(table: qbeast.Table, cut: str, at_once: int) -> None:
-    plain = table.estimate(ALL, sample=0.1)
-    actual = table.estimate(f"{ALL} {cut}", sample=0.1)
+    plain = table.rows(sample=0.1).estimate(ALL)
+    actual = table.rows(sample=0.1).estimate(f"{ALL} {cut}")
     both = actual.frame.join(plain.frame, on="g", suffix="_plain")
     ratio = (both["m_high"] - both["m_low"]) / (both["m_high_plain"] - both["m_low_plain"])
     normal = NormalDist()
@@ -345,7 +345,7 @@ def test_error_of_chosen_groups_is_of_the_exact_answer(table: qbeast.Table, cut:
     """The exact answer may be as small as the lower end, and the estimate must be within the error of that."""
 
     def estimate(error: float) -> qbeast.Estimate:
-        return table.estimate(f"{ALL} {cut}", error=error, max_fraction=0.3)
+        return table.rows().estimate(f"{ALL} {cut}", error=error, max_fraction=0.3)
 
     rows = estimate(0.001).frame
     half_widths = rows["m"] - rows["m_low"]
@@ -379,7 +379,7 @@ def test_error_of_chosen_groups_is_of_the_exact_answer(table: qbeast.Table, cut:
 def test_rows_are_certain_unless_unseen_groups_decide(
     table: qbeast.Table, query: str, certain: int, *, is_ordered: bool | None
 ) -> None:
-    answer = table.estimate(query, sample=0.1)
+    answer = table.rows(sample=0.1).estimate(query)
     assert answer.frame.filter(pl.col("g") < 10).is_empty()
     assert not answer.complete
     assert answer.frame["certain"].sum() == certain
@@ -387,7 +387,7 @@ def test_rows_are_certain_unless_unseen_groups_decide(
     assert answer.certain_order is (
         True if "ORDER BY" in query and "n " not in query else answer.certain_order
     )
-    assert table.estimate(query, sample=1.0).frame["certain"].all()
+    assert table.rows(sample=1.0).estimate(query).frame["certain"].all()
 
 
 def test_missing_keys_are_bounded_by_chance() -> None:

@@ -96,18 +96,18 @@ def test_count_equals_all_rows(
 
 def test_cubes_and_files_are_counted_without_reads(table: qbeast.Table) -> None:
     for where, count in (("day < DATE '2024-01-08'", 20_000), ("id >= 0", 63_000)):
-        actual = table.estimate({"n": pl.len()}, where=where, error=0.1)
+        actual = table.rows(where).estimate({"n": pl.len()}, error=0.1)
         assert actual.frame.select("n", "n_low", "n_high", "reliable").row(0) == (count, count, count, True)
         assert actual.rows_read in (0, 3_000)  # of the file without index
     placed = qbeast.open_table(table.uri, version=2)
-    actual = placed.estimate({"n": pl.len()}, where="day < DATE '2024-01-08' AND id >= 0", error=0.1)
+    actual = placed.rows("day < DATE '2024-01-08' AND id >= 0").estimate({"n": pl.len()}, error=0.1)
     assert (actual.frame["n"].item(), actual.bytes_opened, actual.fraction, actual.met) == (
         20_000,
         0,
         0.0,
         True,
     )
-    none = placed.estimate({"n": pl.len(), "m": pl.col("x").mean()}, where="id < 0", sample=0.1)
+    none = placed.rows("id < 0", sample=0.1).estimate({"n": pl.len(), "m": pl.col("x").mean()})
     assert none.frame.select("n", "n_high", "m").row(0) == (0, 0, None)
 
 
@@ -115,17 +115,17 @@ def test_only_pages_on_the_boundary_are_read(tmp_path: Path) -> None:
     some = rows(100_000, 4, 0)
     qbeast.write_table(some, tmp_path / "t", columns=["id", "x"], cube_size=1000)
     table = qbeast.open_table(tmp_path / "t")
-    actual = table.estimate({"n": pl.len()}, where="id < 50000", error=0.001)
+    actual = table.rows("id < 50000").estimate({"n": pl.len()}, error=0.001)
     assert actual.frame.select("n", "n_low", "n_high").row(0) == (50_000,) * 3
     assert 0 < actual.rows_read < 50_000
-    assert actual.bytes_opened < 0.5 * table.explain("id < 50000", columns=["id"]).bytes_opened
+    assert actual.bytes_opened < 0.5 * table.rows("id < 50000", columns=["id"]).explain().bytes_opened
 
 
 def test_sums_are_calibrated_to_the_count(table: qbeast.Table) -> None:
     """A sum over rows whose number is known is that number times a mean: their errors are one."""
     placed = qbeast.open_table(table.uri, version=2)
     request: dict[str, pl.Expr | str] = {"n": pl.len(), "sum": "sum(fare)", "mean": "avg(fare)"}
-    actual = placed.estimate(request, where="day < DATE '2024-01-08'", sample=0.1).frame
+    actual = placed.rows("day < DATE '2024-01-08'", sample=0.1).estimate(request).frame
     assert actual["n_low"].item() == actual["n"].item() == 20_000
     for end in ("", "_low", "_high"):
         assert actual[f"sum{end}"].item() == pytest.approx(20_000 * actual[f"mean{end}"].item())
@@ -139,12 +139,16 @@ def test_intervals_of_calibrated_sums_hold(tmp_path: Path, trials: int, least: i
         qbeast.write_table(some, tmp_path / "t", columns=["id", "x"], mode="append")
     table, where = qbeast.open_table(tmp_path / "t"), "day < DATE '2024-01-08'"
     truth = (
-        table.scan().filter(pl.col("day") < dt.date(2024, 1, 8)).select(pl.col("fare").sum()).collect().item()
+        table.rows()
+        .lazy()
+        .filter(pl.col("day") < dt.date(2024, 1, 8))
+        .select(pl.col("fare").sum())
+        .collect()
+        .item()
     )
     windows = [(at / 100, (at + 1) / 100) for at in range(trials)]
     actual = pl.concat(
-        table.estimate({"s": "sum(fare)", "n": "count(*)"}, where=where, sample=item).frame
-        for item in windows
+        table.rows(where, sample=item).estimate({"s": "sum(fare)", "n": "count(*)"}).frame for item in windows
     )
     assert actual["reliable"].sum() > 0.9 * trials - 1
     assert (actual["n"] == 60_000).all()

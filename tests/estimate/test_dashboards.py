@@ -165,7 +165,7 @@ def test_estimate_of_all_rows_is_exact(
 ) -> None:
     text = DASHBOARDS[name].text
     expected = duck.sql(text).pl()
-    result = tables[0].estimate(text, sample=1.0, join=join_of(text, tables[1]))
+    result = tables[0].rows(sample=1.0).estimate(text, join=join_of(text, tables[1]))
     assert rows_of(result.frame.select(expected.columns)) == rows_of(expected)
     assert result.frame["certain"].all() if "certain" in result.frame.columns else True
     assert result.certain_order in (None, True)
@@ -187,7 +187,7 @@ def trial(
     sample: tuple[float, float],
 ) -> Trial:
     """Compare an estimate from a sample with the exact answer."""
-    result = tables[0].estimate(text, sample=sample, join=join_of(text, tables[1]))
+    result = tables[0].rows(sample=sample).estimate(text, join=join_of(text, tables[1]))
     frame, limited = result.frame, duck.sql(text).pl()
     keys = [name for name in limited.columns if name not in result.names]
     every = duck.sql(text.partition(" HAVING")[0].partition(" ORDER")[0]).pl()
@@ -225,7 +225,7 @@ def test_estimate_of_a_sample_covers_the_answers(
 
 
 def test_leading_brands_are_certain(tables: tuple[qbeast.Table, dict[str, str]]) -> None:
-    result = tables[0].estimate(DASHBOARDS["top brands"].text, sample=0.4)
+    result = tables[0].rows(sample=0.4).estimate(DASHBOARDS["top brands"].text)
     assert result.frame["brand"].to_list() == [f"brand {number:02}" for number in range(1, 6)]
     assert result.frame["certain"].sum() >= 3
     assert f"{result.frame['certain'].sum()} of 5 rows are certain" in result.summary

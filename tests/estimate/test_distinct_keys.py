@@ -94,7 +94,7 @@ def assert_exact(
     by: str | None,
     where: pl.Expr | None,
 ) -> None:
-    actual = table.estimate(request, by=by, where=where, error=1e-6)
+    actual = table.rows(where).estimate(request, by=by, error=1e-6)
     assert actual.met
     exprs = {name: expr.cast(pl.Float64) for name, expr in request.items()}
     truth = rows.select(**exprs).fill_nan(None) if by is None else rows.group_by(by).agg(**exprs).sort(by)
@@ -104,10 +104,10 @@ def assert_exact(
 
 def assert_sampled(table: qbeast.Table, rows: pl.DataFrame, sample: Any, where: pl.Expr | None) -> None:
     """Assert that keys of staged rows count once, and other keys of the sample by the inverse of its probability."""
-    files = table.files()
+    files = table.rows().files()
     numbers = [pl.read_parquet(path)["row"] for path in files.filter(pl.col("revision_id").is_null())["path"]]
     is_staged = pl.col("row").is_in(pl.concat([pl.Series(dtype=pl.Int64), *numbers]).implode())
-    actual = table.estimate(COUNTS, where=where, sample=sample).frame
+    actual = table.rows(where, sample=sample).estimate(COUNTS).frame
     staged, drawn = rows.filter(is_staged), sampled(rows.filter(~is_staged), ["user"], sample)
     conditions = {"users": [], "named": [USER.is_not_null()], "large": [pl.col("fare") > 12]}
     probability = sample_to_weights(sample).probability
@@ -135,11 +135,11 @@ def giant(
 def test_giant_is_no_obstacle(rows: pl.DataFrame, giant: qbeast.Table) -> None:
     """It is one of the users, and its rows are read only if it is in the sample."""
     table = giant
-    actual = table.estimate({"n": USER.n_unique()}, error=0.05)
+    actual = table.rows().estimate({"n": USER.n_unique()}, error=0.05)
     assert actual.met
     assert actual.fraction < 0.2
     assert actual.frame["n"].item() == pytest.approx(rows["user"].n_unique(), rel=0.05)
-    mixed = table.estimate({"it": pl.col("fare").sum() / USER.n_unique()}, error=0.05)
+    mixed = table.rows().estimate({"it": pl.col("fare").sum() / USER.n_unique()}, error=0.05)
     assert mixed.met
     assert mixed.fraction < 0.2
     expected = rows["fare"].sum() / rows["user"].n_unique()
@@ -154,7 +154,7 @@ def test_intervals_of_samples_hold_true_counts(
     truth, held = rows.filter(pl.col("km") < 0.1)["user"].n_unique(), 0
     for step in range(trials):
         sample = (step / 20, (step + 1) / 20)
-        frame = giant.estimate({"n": USER.n_unique()}, where="km < 0.1", sample=sample).frame
+        frame = giant.rows("km < 0.1", sample=sample).estimate({"n": USER.n_unique()}).frame
         held += frame["n_low"].item() <= truth <= frame["n_high"].item()
     assert held >= least
 
@@ -164,7 +164,7 @@ def test_sql_counts_distinct_values_without_null(tmp_path: Path) -> None:
     table = create(tmp_path / "t", rows, "key")
     columns = "kind, count(DISTINCT user) AS n, count(DISTINCT user) FILTER (WHERE km > 5) AS f"
     text = f"SELECT {columns} FROM self GROUP BY kind"  # noqa: S608 - a text of this test
-    actual = table.estimate(text, error=1e-6).frame.select("kind", "n", "f").sort("kind")
+    actual = table.rows().estimate(text, error=1e-6).frame.select("kind", "n", "f").sort("kind")
     query = text.replace("self", "rows").replace("user", '"user"') + " ORDER BY kind"
     with duckdb.connect() as connection:
         assert actual.rows() == connection.sql(query).fetchall()
@@ -177,27 +177,27 @@ def test_keys_of_several_columns_are_counted_together(tmp_path: Path) -> None:
     request = {"pairs": pl.struct("kind", "user").n_unique(), "sql": "count(DISTINCT (user, kind))"}
     with duckdb.connect() as connection:
         in_sql = connection.sql('SELECT count(DISTINCT ("user", kind)) FROM rows').fetchall()[0][0]
-    actual = table.estimate(request, error=1e-6).frame
+    actual = table.rows().estimate(request, error=1e-6).frame
     assert actual["pairs"].item() == rows.select(pl.struct("user", "kind").n_unique()).item()
     assert actual["sql"].item() == in_sql
     with pytest.raises(
         qbeast.InvalidInputError, match=r"sampled by \['user', 'kind'\].*columns=\[\"user\"\]"
     ):
-        table.estimate({"n": USER.n_unique()}, error=0.1)
+        table.rows().estimate({"n": USER.n_unique()}, error=0.1)
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.UnindexedSampleWarning")
 def test_keys_of_another_sample_are_exact(tmp_path: Path) -> None:
     rows = rides(3, 3_000)
     table = create(tmp_path / "t", rows, "key")
-    actual = table.estimate({"n": pl.col("kind").n_unique()}, sample_by=["kind"], error=0.1)
+    actual = table.rows(sample_by=["kind"]).estimate({"n": pl.col("kind").n_unique()}, error=0.1)
     assert (actual.fraction, actual.frame["n"].item()) == (1.0, 3.0)
     write_deltalake(tmp_path / "plain", rows.to_arrow())
     plain = qbeast.open_table(tmp_path / "plain")
     with pytest.raises(qbeast.InvalidInputError, match="no sampling key"):
-        plain.estimate({"n": USER.n_unique()}, error=0.1)
+        plain.rows().estimate({"n": USER.n_unique()}, error=0.1)
     assert (
-        plain.estimate({"n": USER.n_unique()}, sample_by=["user"], error=0.1).frame["n"].item()
+        plain.rows(sample_by=["user"]).estimate({"n": USER.n_unique()}, error=0.1).frame["n"].item()
         == rows["user"].n_unique()
     )
 
@@ -208,5 +208,7 @@ def test_too_many_keys_for_memory_raise(tmp_path: Path) -> None:
     with pytest.raises(
         qbeast.InvalidInputError, match=r"distinct keys take .* request no distinct keys"
     ) as raised:
-        using(table, qbeast.Resources(memory_bytes=4 << 20)).estimate({"n": USER.n_unique()}, error=1e-6)
+        using(table, qbeast.Resources(memory_bytes=4 << 20)).rows().estimate(
+            {"n": USER.n_unique()}, error=1e-6
+        )
     assert raised.value.argument == "memory_bytes"

@@ -40,7 +40,7 @@ def parts_of(table: qbeast.Table, where: str | None, *, tasks: bool = False) -> 
     actual: list[pl.DataFrame] = []
     windows = [reading.between(start, end, by_key=True) for start, end in pairwise(CUTS)]
     for window in [*windows, *reading.apart]:
-        frames = [table.scan().clear().select("x", "id", "w").collect()]
+        frames = [table.rows().lazy().clear().select("x", "id", "w").collect()]
         if window is not None:
             plan, columns = window.plan.scan_plan, ["x", "id", "w"]
             if tasks:
@@ -96,22 +96,22 @@ def test_deleted_rows_of_heavy_keys_stay_deleted(tmp_path: Path) -> None:
     deletion_vectors.delete(tmp_path, gone)
     table = qbeast.open_table(str(tmp_path))
     actual = parts_of(table, None)
-    assert sorted(pl.concat(actual)["id"]) == sorted(table.scan().collect()["id"])
+    assert sorted(pl.concat(actual)["id"]) == sorted(table.rows().lazy().collect()["id"])
     assert pl.concat(actual).height == frame.height - len(gone)
-    estimated = table.estimate({"n": pl.len(), "w": pl.col("w").mean()}, sample=0.5).frame
+    estimated = table.rows(sample=0.5).estimate({"n": pl.len(), "w": pl.col("w").mean()}).frame
     assert estimated["n"].item() == frame.height - len(gone)
-    assert estimated["w"].item() == pytest.approx(table.scan().collect()["w"].mean(), rel=0.1)
+    assert estimated["w"].item() == pytest.approx(table.rows().lazy().collect()["w"].mean(), rel=0.1)
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 def test_sample_of_heavy_key_opens_few_pages(tmp_path: Path) -> None:
     frame = rows(150_000, heavy=0.8)
     qbeast.write_table(frame, str(tmp_path), columns=["x"])
-    actual = qbeast.open_table(str(tmp_path)).estimate(
-        {"w": pl.col("w").mean()}, where="x IS NULL", sample=0.05
+    actual = (
+        qbeast.open_table(str(tmp_path)).rows("x IS NULL", sample=0.05).estimate({"w": pl.col("w").mean()})
     )
-    everything = qbeast.open_table(str(tmp_path)).estimate(
-        {"w": pl.col("w").mean()}, where="x IS NULL", sample=1.0
+    everything = (
+        qbeast.open_table(str(tmp_path)).rows("x IS NULL", sample=1.0).estimate({"w": pl.col("w").mean()})
     )
     assert actual.frame["reliable"].item()
     assert actual.frame["w"].item() == pytest.approx(everything.frame["w"].item(), rel=0.05)

@@ -19,7 +19,7 @@ from qbeast_core.table.estimate.question import Limits, question_of
 from qbeast_core.table.estimate.rounds import rounds as rounds_of
 from tests.helpers.scattering import PartsEngine
 from tests.helpers.small_files import resized
-from tests.helpers.tables import using
+from tests.helpers.tables import estimated, using
 
 ROWS = 120_000
 ASKED: dict[str, pl.Expr | str] = {
@@ -82,7 +82,7 @@ def test_estimates_of_everything_equal_polars(
 ) -> None:
     kept = frame if where is None else frame.filter(pl.sql_expr(where) if isinstance(where, str) else where)
     expected = kept.group_by(by).agg(EXPECTED).sort(by) if by else kept.select(EXPECTED)
-    actual = table.estimate(ASKED, by=by, where=where, sample=1.0)
+    actual = table.rows(where, sample=1.0).estimate(ASKED, by=by)
     assert_frame_equal(actual.frame.select(expected.columns), expected, rel_tol=1e-9)
     assert actual.frame["reliable"].all()
     assert actual.frame["mean_low"].equals(actual.frame["mean"])
@@ -96,7 +96,7 @@ def test_answers_are_near_and_read_less(
     table: qbeast.Table, frame: pl.DataFrame, where: str | None, by: str | None
 ) -> None:
     request = {name: ASKED[name] for name in ("n", "mean", "sum")}
-    actual = table.estimate(request, by=by, where=where, error=0.06)
+    actual = table.rows(where).estimate(request, by=by, error=0.06)
     kept = frame if where is None else frame.filter(pl.sql_expr(where))
     names = [by] if by else []
     expected = (kept.group_by(names).agg(EXPECTED) if by else kept.select(EXPECTED)).select(
@@ -110,13 +110,13 @@ def test_answers_are_near_and_read_less(
 
 
 def test_log_alone_counts_rows(table: qbeast.Table) -> None:
-    actual = table.estimate({"n": pl.len()}, error=0.01)
+    actual = table.rows().estimate({"n": pl.len()}, error=0.01)
     assert actual.frame.row(0) == (ROWS, ROWS, ROWS, ROWS, True)
     assert (actual.fraction, actual.rows_read, actual.bytes_opened, actual.met) == (0.0, 0, 0, True)
 
 
 def test_count_beside_others_is_exact(table: qbeast.Table) -> None:
-    actual = table.estimate({"n": pl.len(), "mean": pl.col("x").mean()}, sample=0.1)
+    actual = table.rows(sample=0.1).estimate({"n": pl.len(), "mean": pl.col("x").mean()})
     assert actual.frame.select("n", "n_low", "n_high").row(0) == (ROWS, ROWS, ROWS)
     low, high = actual.frame.select("mean_low", "mean_high").row(0)
     assert low < high
@@ -125,7 +125,9 @@ def test_count_beside_others_is_exact(table: qbeast.Table) -> None:
 def test_windows_are_independent_samples(table: qbeast.Table, frame: pl.DataFrame) -> None:
     """Together they hold each row once; each estimates the same."""
     windows = [(at / 5, (at + 1) / 5) for at in range(5)]
-    actual = [table.estimate({"s": pl.col("x").sum()}, sample=window, where="id >= 0") for window in windows]
+    actual = [
+        table.rows(where="id >= 0", sample=window).estimate({"s": pl.col("x").sum()}) for window in windows
+    ]
     assert sum(item.frame["rows_sampled"].item() for item in actual) == frame.height
     assert len({item.frame["s"].item() for item in actual}) == 5
     for item in actual:
@@ -136,12 +138,12 @@ def test_windows_are_independent_samples(table: qbeast.Table, frame: pl.DataFram
 def test_steps_read_new_rows_until_target_met(table: qbeast.Table) -> None:
     request: dict[str, pl.Expr | str] = {"large": (pl.col("x") > 18).sum(), "mean": pl.col("x").mean()}
     where = "id < 90000 AND kind IN ('a', 'b', 'c')"  # not decided by cubes: no rows are counted besides
-    steps = list(table.estimates(request, where=where, error=0.05))
+    steps = list(table.rows(where).estimates(request, error=0.05))
     assert len(steps) > 1
     assert [step.met for step in steps] == [False] * (len(steps) - 1) + [True]
     for before, after in itertools.pairwise(steps):
         assert before.fraction < after.fraction <= 2.0001 * before.fraction or after.fraction == 1.0
-    direct = table.estimate(request, where=where, sample=steps[-1].fraction)
+    direct = table.rows(where, sample=steps[-1].fraction).estimate(request)
     assert steps[-1].rows_read == direct.rows_read
     assert_frame_equal(steps[-1].frame.select(list(request)), direct.frame.select(list(request)))
 
@@ -159,24 +161,25 @@ def test_files_without_index_are_read_whole(tmp_path: Path) -> None:
         "median": pl.col("x").median(),
     }
     both = pl.concat([indexed, staged])
-    half = table.estimate(request, sample=0.3)
+    half = table.rows(sample=0.3).estimate(request)
     assert half.frame["n"].item() == 80_000
-    assert half.frame["rows_sampled"].item() == table.scan(sample=0.3).filter(
+    assert half.frame["rows_sampled"].item() == table.rows(sample=0.3).lazy().filter(
         pl.col("id") >= 0
     ).collect().height + (
         staged.height
-        - table.scan(sample=0.3)
+        - table.rows(sample=0.3)
+        .lazy()
         .collect()
         .join(staged, on=staged.columns, nulls_equal=True, how="semi")
         .height
     )
     assert half.frame["s"].item() == pytest.approx(both["x"].sum(), rel=0.02)
     # Only rows with an index vary.
-    alone = qbeast.open_table(path, version=0).estimate(request, sample=0.3).frame
+    alone = qbeast.open_table(path, version=0).rows(sample=0.3).estimate(request).frame
     assert half.frame["s_high"].item() - half.frame["s"].item() == pytest.approx(
         alone["s_high"].item() - alone["s"].item()
     )
-    whole = table.estimate(request, sample=1.0).frame
+    whole = table.rows(sample=1.0).estimate(request).frame
     assert whole.select(list(request)).row(0) == pytest.approx((80_000, both["x"].sum(), both["x"].median()))
 
 
@@ -186,20 +189,20 @@ def test_deleted_rows_are_not_counted(frame: pl.DataFrame, tmp_path: Path) -> No
     changed = qbeast.open_table(path)
     changed.delete("kind = 'a'")
     assert (
-        changed.estimate({"n": pl.len()}, error=0.1).frame["n"].item()
+        changed.rows().estimate({"n": pl.len()}, error=0.1).frame["n"].item()
         == frame.head(50_000).filter(pl.col("kind") != "a").height
     )
 
 
 def test_limits_stop_reading_with_a_note(table: qbeast.Table) -> None:
     request: dict[str, pl.Expr | str] = {"rare": (pl.col("x") > 25).sum()}
-    short = table.estimate(request, error=0.01, max_fraction=0.2)
+    short = table.rows().estimate(request, error=0.01, max_fraction=0.2)
     assert (short.met, short.fraction) == (False, 0.2)
     assert not short.frame["reliable"].item()
-    few = table.estimate(request, error=0.01, max_bytes=short.bytes_total // 3)
+    few = table.rows().estimate(request, error=0.01, max_bytes=short.bytes_total // 3)
     assert not few.met
     assert few.bytes_opened <= few.bytes_total // 3
-    everything = table.estimate(request, error=0.01)
+    everything = table.rows().estimate(request, error=0.01)
     assert (everything.met, everything.fraction) == (True, 1.0)
 
 
@@ -207,16 +210,18 @@ def test_sums_larger_than_memory_are_dropped(table: qbeast.Table, frame: pl.Data
     """Everything is read instead, of which groups alone are held; or nothing more, where that is not allowed."""
     request: dict[str, pl.Expr | str] = {"large": (pl.col("x") > 15).sum(), "sum": pl.col("x").sum()}
     where = "id >= 0 AND kind IN ('a', 'b', 'c')"
-    free = table.estimate(request, where=where, error=0.015)
+    free = table.rows(where).estimate(request, error=0.015)
     assert free.fraction < 0.5
-    bound = using(table, qbeast.Resources(memory_bytes=4 << 20)).estimate(request, where=where, error=0.015)
+    bound = using(table, qbeast.Resources(memory_bytes=4 << 20)).rows(where).estimate(request, error=0.015)
     assert (bound.met, bound.fraction, bound.frame["large"].item()) == (
         True,
         1.0,
         frame.filter(pl.col("x") > 15).height,
     )
-    short = using(table, qbeast.Resources(memory_bytes=4 << 20)).estimate(
-        request, where=where, error=0.015, max_fraction=0.45
+    short = (
+        using(table, qbeast.Resources(memory_bytes=4 << 20))
+        .rows(where)
+        .estimate(request, error=0.015, max_fraction=0.45)
     )
     assert (short.met, short.fraction) == (False, pytest.approx(20_000 / ROWS, rel=0.1))
 
@@ -225,7 +230,8 @@ def test_requested_sums_larger_than_memory_raise(table: qbeast.Table) -> None:
     request: dict[str, pl.Expr | str] = {"sum": pl.col("x").sum(), "money": pl.col("cents").sum()}
     assert (
         using(table, qbeast.Resources(memory_bytes=4 << 20))
-        .estimate(request, sample=0.05)
+        .rows(sample=0.05)
+        .estimate(request)
         .frame["reliable"]
         .item()
     )
@@ -242,14 +248,14 @@ def test_requested_sums_larger_than_memory_raise(table: qbeast.Table) -> None:
         ),
     ):
         with pytest.raises(qbeast.InvalidInputError, match=cure) as refused:
-            using(table, qbeast.Resources(memory_bytes=4 << 20)).estimate(**much)
+            estimated(using(table, qbeast.Resources(memory_bytes=4 << 20)), **much)
         assert refused.value.argument == "memory_bytes"
 
 
 def test_exhausted_byte_limit_ends_reading(table: qbeast.Table) -> None:
     request: dict[str, pl.Expr | str] = {"mean": pl.col("x").mean()}
-    first = next(table.estimates(request, where="x > 3", error=1e-6))
-    steps = table.estimates(request, where="x > 3", error=1e-6, max_bytes=first.bytes_opened)
+    first = next(table.rows("x > 3").estimates(request, error=1e-6))
+    steps = table.rows("x > 3").estimates(request, error=1e-6, max_bytes=first.bytes_opened)
     actual = list(itertools.islice(steps, 5))
     assert len(actual) < 5
     assert (actual[-1].met, actual[-1].bytes_opened) == (False, first.bytes_opened)
@@ -257,8 +263,8 @@ def test_exhausted_byte_limit_ends_reading(table: qbeast.Table) -> None:
 
 def test_simultaneous_intervals_are_wider(table: qbeast.Table) -> None:
     request: dict[str, pl.Expr | str] = {"s": pl.col("x").sum(), "m": pl.col("x").mean()}
-    each = table.estimate(request, by="kind", sample=0.2).frame
-    everything = table.estimate(request, by="kind", sample=0.2, simultaneous=True).frame
+    each = table.rows(sample=0.2).estimate(request, by="kind").frame
+    everything = table.rows(sample=0.2).estimate(request, by="kind", simultaneous=True).frame
     wider = (everything["s_high"] - everything["s"]) / (each["s_high"] - each["s"])
     assert wider.to_list() == pytest.approx([2.638 / 1.96] * 3, rel=1e-3)
 
@@ -266,10 +272,12 @@ def test_simultaneous_intervals_are_wider(table: qbeast.Table) -> None:
 def test_empty_table_counts_zero_without_mean(tmp_path: Path) -> None:
     qbeast.write_table(rows(10).clear(), tmp_path / "t", columns=["id"])
     table = qbeast.open_table(tmp_path / "t")
-    actual = table.estimate({"n": pl.len(), "m": pl.col("x").mean(), "s": pl.col("x").sum()}, error=0.1)
+    actual = table.rows().estimate(
+        {"n": pl.len(), "m": pl.col("x").mean(), "s": pl.col("x").sum()}, error=0.1
+    )
     assert actual.frame.select("n", "m", "s").row(0) == (0.0, None, 0.0)
     assert (actual.met, actual.frame["reliable"].item()) == (True, True)
-    grouped = table.estimate({"n": pl.len()}, by="kind", error=0.1)
+    grouped = table.rows().estimate({"n": pl.len()}, by="kind", error=0.1)
     assert (grouped.frame.height, grouped.met, grouped.complete) == (0, True, True)
 
 
@@ -281,14 +289,16 @@ def test_null_columns_have_no_mean(tmp_path: Path) -> None:
     )
     qbeast.write_table(some, tmp_path / "t", columns=["id", "x"])
     table = qbeast.open_table(tmp_path / "t")
-    actual = table.estimate({"none": pl.col("none").mean(), "odd": pl.col("odd").sum()}, sample=0.3)
+    actual = table.rows(sample=0.3).estimate({"none": pl.col("none").mean(), "odd": pl.col("odd").sum()})
     assert actual.frame.select("none", "none_low", "odd_low").row(0) == (None, None, None)
     assert math.isnan(actual.frame["odd"].item())
     assert "NaN or infinities" in actual.notes[0]
-    exact = table.estimate({"none": pl.col("none").mean()}, error=0.1)
+    exact = table.rows().estimate({"none": pl.col("none").mean()}, error=0.1)
     assert (exact.frame["none"].item(), exact.met) == (None, True)
-    assert table.estimate({"odd": pl.col("odd").sum()}, error=0.1).met is False
-    endless = table.estimate({"s": pl.col("endless").sum(), "median": pl.col("endless").median()}, sample=0.3)
+    assert table.rows().estimate({"odd": pl.col("odd").sum()}, error=0.1).met is False
+    endless = table.rows(sample=0.3).estimate(
+        {"s": pl.col("endless").sum(), "median": pl.col("endless").median()}
+    )
     assert endless.frame.select("s", "s_low", "s_high", "median_low").row(0) == (math.inf, None, None, None)
     assert ["s: rows" in endless.notes[0], "median: rows" in endless.notes[1]] == [True, True]
 
@@ -308,8 +318,8 @@ def test_tables_without_index_name_the_conversion(tmp_path: Path) -> None:
 def test_design_effect_equals_that_of_plan(tmp_path: Path) -> None:
     qbeast.write_table(rows(20_000).with_columns(pl.col("id") // 4), tmp_path / "t", columns=["id"])
     table = qbeast.open_table(tmp_path / "t")
-    actual = table.estimate({"m": pl.col("x").mean()}, sample=0.2)
-    assert actual.design_effect == table.explain(sample=0.2).design_effect == table.design_effect
+    actual = table.rows(sample=0.2).estimate({"m": pl.col("x").mean()})
+    assert actual.design_effect == table.rows(sample=0.2).explain().design_effect == table.design_effect
     assert actual.design_effect == pytest.approx(4, rel=0.1)
 
 
@@ -383,14 +393,14 @@ def test_invalid_input_raises(table: qbeast.Table, case: str) -> None:
     request = options.get("aggregates", {"m": pl.col("x").mean()})
     rest = {name: item for name, item in options.items() if name != "aggregates"}
     with pytest.raises(qbeast.InvalidInputError, match=message) as refused:
-        table.estimate(request, **rest)
+        estimated(table, request, **rest)
     assert not refused.value.in_change
 
 
 def test_invalid_budget_in_environment_raises(table: qbeast.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QBEAST_MEMORY_BYTES", "much")
     with pytest.raises(qbeast.InvalidInputError, match="QBEAST_MEMORY_BYTES is not a size: 'much'"):
-        table.estimate({"m": pl.col("x").mean()}, error=0.1)
+        table.rows().estimate({"m": pl.col("x").mean()}, error=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -401,10 +411,10 @@ def _matplotlib() -> None:
 
 @pytest.mark.usefixtures("_matplotlib")
 def test_answer_shows_itself(table: qbeast.Table) -> None:
-    actual = table.estimate({"m": pl.col("x").mean(), "n": pl.len()}, by="kind", error=0.05)
+    actual = table.rows().estimate({"m": pl.col("x").mean(), "n": pl.len()}, by="kind", error=0.05)
     assert "0.95 confidence of each interval, the requested error is met" in repr(actual)
     assert "<table" in actual._repr_html_()
-    assert actual.to_pandas().shape == actual.frame.shape
+    assert actual.rows().pandas().shape == actual.frame.shape
     drawn = actual.plot("n")
     assert drawn.axes[0].get_xlabel() == "n"
     with pytest.raises(qbeast.InvalidInputError, match="no answer 'z'"):
@@ -416,7 +426,7 @@ def test_tasks_of_an_engine_answer_the_same(table: qbeast.Table, options: dict[s
     limits, where = Limits.of(**options), "id > 20000 AND x < 18"
     question = question_of(table.planner, ASKED, limits, by="kind", where=where)
     actual = list(rounds_of(table.planner, question, engine=PartsEngine()))[-1]
-    here = table.estimate(ASKED, by="kind", where="id > 20000 AND x < 18", **options)
+    here = estimated(table, ASKED, where="id > 20000 AND x < 18", by="kind", **options)
     assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
     assert (actual.rows_read, actual.bytes_opened) == (here.rows_read, here.bytes_opened)
 
@@ -427,7 +437,7 @@ def test_variances_keep_digits_without_first_rows(tmp_path: Path, engine: Any) -
     far = pl.DataFrame({"id": range(100)}).with_columns(x=1e9 + pl.col("id") % 7)
     qbeast.write_table(far, tmp_path / "t", columns=["id"], cube_size=10)
     table = qbeast.open_table(tmp_path / "t")
-    few = table.scan().tail(5).collect().select("id", few=pl.lit("yes"))
+    few = table.rows().lazy().tail(5).collect().select("id", few=pl.lit("yes"))
     question = question_of(
         table.planner,
         {"v": pl.col("x").var()},
@@ -483,4 +493,4 @@ def test_condition_with_many_parts_works(table: qbeast.Table, count: int) -> Non
 
 def test_failing_condition_is_named(table: qbeast.Table) -> None:
     with pytest.raises(qbeast.InvalidInputError, match=r"`where`.*cannot be evaluated"):
-        table.estimate({"n": pl.len()}, where=pl.col("kind").cast(pl.Int64) > 1, error=0.1)
+        table.rows(pl.col("kind").cast(pl.Int64) > 1).estimate({"n": pl.len()}, error=0.1)

@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 import qbeast
 from qbeast import InvalidInputError
 from tests.helpers.small_files import resized
-from tests.helpers.tables import using
+from tests.helpers.tables import estimated, using
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +59,8 @@ FUNCTIONS = [
 def test_function_gets_the_rows_of_the_sample(
     table: qbeast.Table, function: Callable[[pl.DataFrame], float], where: str | None
 ) -> None:
-    sampled = table.scan(sample=0.2, where=where).collect()
-    found = table.estimate(function, where=where, sample=0.2)
+    sampled = table.rows(sample=0.2, where=where).lazy().collect()
+    found = table.rows(where, sample=0.2).estimate(function)
     assert found.frame[found.names[0]].item() == pytest.approx(function(sampled))
     assert found.frame["rows_sampled"].item() == sampled.height
     assert found.met is None
@@ -70,7 +70,7 @@ def test_function_gets_the_rows_of_the_sample(
 def test_error_is_met_by_a_part_of_the_rows(
     table: qbeast.Table, rows: pl.DataFrame, function: Callable[[pl.DataFrame], float]
 ) -> None:
-    found = table.estimate(function, error=0.04)
+    found = table.rows().estimate(function, error=0.04)
     assert found.met
     assert found.fraction < 1
     assert found.rows_read < rows.height
@@ -92,21 +92,21 @@ def test_error_is_met_by_a_part_of_the_rows(
 def test_functions_that_grow_read_all_rows(
     table: qbeast.Table, rows: pl.DataFrame, function: Callable[[pl.DataFrame], float]
 ) -> None:
-    sampled = table.estimate(function, sample=0.3)
+    sampled = table.rows(sample=0.3).estimate(function)
     assert not sampled.frame["reliable"].item()
     assert "is not reliable: " in sampled.notes[0]
     for where, kept in ((None, rows), ("at < 300", rows.filter(pl.col("at") < 300))):
-        found = table.estimate(function, error=0.1, where=where)
+        found = table.rows(where).estimate(function, error=0.1)
         assert found.met
         assert found.frame["value"].item() == pytest.approx(function(kept))
         assert found.frame["value_low"].item() == found.frame["value_high"].item()
 
 
 def test_limit_leaves_a_growing_function_unreliable(table: qbeast.Table) -> None:
-    found = table.estimate(lambda rows: rows.height, error=0.1, max_fraction=0.4)
+    found = table.rows().estimate(lambda rows: rows.height, error=0.1, max_fraction=0.4)
     assert not found.met
     assert not found.frame["reliable"].item()
-    few = table.estimate(ratio, error=0.0001, max_bytes=found.bytes_total // 3)
+    few = table.rows().estimate(ratio, error=0.0001, max_bytes=found.bytes_total // 3)
     assert not few.met
     assert few.bytes_opened <= found.bytes_total // 3
 
@@ -142,7 +142,7 @@ def test_staged_rows_are_sampled_by_user(rows: pl.DataFrame, tmp_path: Path) -> 
     ],
 )
 def test_returned_numbers_are_named(table: qbeast.Table, returned: Any, names: tuple[str, ...]) -> None:
-    found = table.estimate(returned, columns=["x", "y"], sample=0.2)
+    found = table.rows(columns=["x", "y"], sample=0.2).estimate(returned)
     sampled = table.read(sample=0.2)
     assert found.names == names
     actual = [found.frame[name].item() for name in names]
@@ -156,7 +156,7 @@ def test_function_gets_only_the_listed_columns(table: qbeast.Table) -> None:
         seen.add(tuple(rows.columns))
         return rows["y"].mean()
 
-    table.estimate(mean, columns=["y"], where="x > 9", sample=0.1)
+    table.rows(where="x > 9", columns=["y"], sample=0.1).estimate(mean)
     assert seen == {("y",)}
 
 
@@ -186,14 +186,14 @@ def other_names() -> Callable[[pl.DataFrame], dict[str, float]]:
 )
 def test_bad_functions_are_named(table: qbeast.Table, function: Any, message: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        table.estimate(function, sample=0.2)
+        table.rows(sample=0.2).estimate(function)
     assert message in str(caught.value)
     assert caught.value.argument == "aggregates"
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, None])
 def test_answers_without_a_number_have_no_bound(table: qbeast.Table, value: float | None) -> None:
-    found = table.estimate(lambda _: value, sample=0.2)
+    found = table.rows(sample=0.2).estimate(lambda _: value)
     assert found.frame.select("value_low", "value_high").row(0) == (None, None)
     assert not found.frame["reliable"].item()
     assert "NaN or an infinity" in found.notes[0]
@@ -214,7 +214,7 @@ def test_answers_without_a_number_have_no_bound(table: qbeast.Table, value: floa
 )
 def test_refused_arguments_are_named(table: qbeast.Table, options: dict[str, Any], argument: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        table.estimate(ratio, **options)
+        estimated(table, ratio, **options)
     assert caught.value.argument == argument
 
 
@@ -222,22 +222,22 @@ def test_memory_of_the_table_limits_the_sample(table: qbeast.Table) -> None:
     with resized(min_memory_bytes=1):
         small = using(table, qbeast.Resources(memory_bytes=100_000))
     with resized(min_memory_bytes=1), pytest.raises(InvalidInputError) as caught:
-        small.estimate(ratio, error=0.0001)
+        small.rows().estimate(ratio, error=0.0001)
     assert caught.value.argument == "memory_bytes"
 
 
 def test_columns_are_refused_without_a_function(table: qbeast.Table) -> None:
     with pytest.raises(InvalidInputError, match="not a function"):
-        table.estimate(pl.len(), columns=["x"], error=0.1)
+        table.rows(columns=["x"]).estimate(pl.len(), error=0.1)
 
 
 def test_progressive_estimates_refuse_functions(table: qbeast.Table) -> None:
     with pytest.raises(InvalidInputError, match=r"only `Table\.estimate`"):
-        list(table.estimates(ratio, error=0.1))  # type: ignore[arg-type]
+        list(table.rows().estimates(ratio, error=0.1))  # type: ignore[arg-type]
 
 
 def test_absolute_error_of_a_named_answer_is_met(table: qbeast.Table, rows: pl.DataFrame) -> None:
-    found = table.estimate(ratio, absolute={"ratio": 0.02})
+    found = table.rows().estimate(ratio, absolute={"ratio": 0.02})
     assert found.met
     assert abs(found.frame["ratio"].item() - ratio(rows)) <= 0.02
 
@@ -246,14 +246,16 @@ def test_simultaneous_intervals_are_wider(table: qbeast.Table) -> None:
     def several(rows: pl.DataFrame) -> dict[str, float]:
         return {f"above {bound}": (rows["x"] > bound).mean() for bound in range(5, 15)}  # type: ignore[misc]
 
-    one, all_at_once = (table.estimate(several, sample=0.2, simultaneous=value) for value in (False, True))
+    one, all_at_once = (
+        table.rows(sample=0.2).estimate(several, simultaneous=value) for value in (False, True)
+    )
     for name in one.names:
         assert all_at_once.frame[f"{name}_high"].item() > one.frame[f"{name}_high"].item()
         assert all_at_once.frame[name].item() == one.frame[name].item()
 
 
 def test_no_matching_row_calls_the_function_with_no_rows(table: qbeast.Table) -> None:
-    found = table.estimate(lambda rows: rows["x"].mean(), where="at > 5000", error=0.1)
+    found = table.rows("at > 5000").estimate(lambda rows: rows["x"].mean(), error=0.1)
     assert found.frame["rows_sampled"].item() == 0
     assert not found.frame["reliable"].item()
 
@@ -261,6 +263,6 @@ def test_no_matching_row_calls_the_function_with_no_rows(table: qbeast.Table) ->
 def test_other_columns_to_sample_by_read_all_rows(table: qbeast.Table, rows: pl.DataFrame) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", qbeast.UnindexedSampleWarning)
-        found = table.estimate(ratio, sample_by=["at"], error=0.05)
+        found = table.rows(sample_by=["at"]).estimate(ratio, error=0.05)
     assert found.met
     assert found.frame.select("ratio", "ratio_low").row(0) == pytest.approx([ratio(rows)] * 2)

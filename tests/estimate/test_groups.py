@@ -13,6 +13,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
+from tests.helpers.tables import estimated
 
 ROWS = 120_000
 ASKED = {"n": pl.len(), "mean": pl.col("x").mean(), "high": pl.col("x").quantile(0.9)}
@@ -61,8 +62,8 @@ def table(frame: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> qbea
 def test_expression_groups_equal_column_groups(
     table: qbeast.Table, name: str, options: dict[str, Any]
 ) -> None:
-    actual = table.estimate(ASKED, by={"g": GROUPS[name]}, **options)
-    expected = table.estimate(ASKED, by={"g": f"group {name}"}, **options)
+    actual = estimated(table, ASKED, by={"g": GROUPS[name]}, **options)
+    expected = estimated(table, ASKED, by={"g": f"group {name}"}, **options)
     assert actual.met == expected.met
     text = pl.col("g").cast(pl.String) if actual.frame["g"].dtype == pl.Categorical else pl.col("g")
     assert_frame_equal(actual.frame.with_columns(text).sort("g"), expected.frame.sort("g"))
@@ -87,7 +88,7 @@ def test_expression_groups_equal_column_groups(
     ],
 )
 def test_groups_have_names_of_polars_and_sql(table: qbeast.Table, by: Any, names: list[str]) -> None:
-    actual = table.estimate({"n": pl.len()}, by=by, sample=0.05, where="id < 20")
+    actual = table.rows(where="id < 20", sample=0.05).estimate({"n": pl.len()}, by=by)
     assert actual.frame.columns == [*names, "n", "n_low", "n_high", "rows_sampled", "reliable"]
 
 
@@ -108,10 +109,10 @@ def test_groups_have_names_of_polars_and_sql(table: qbeast.Table, by: Any, names
     ],
 )
 def test_aggregates_have_names_in_any_form(table: qbeast.Table, aggregates: Any, names: list[str]) -> None:
-    actual = table.estimate(aggregates, error=0.2)
+    actual = table.rows().estimate(aggregates, error=0.2)
     assert actual.names == tuple(names)
     absolute = dict.fromkeys(names, 10.0**9)
-    assert table.estimate(aggregates, absolute=absolute).names == tuple(names)
+    assert table.rows().estimate(aggregates, absolute=absolute).names == tuple(names)
 
 
 QUERIES = [
@@ -126,7 +127,7 @@ QUERIES = [
 def test_query_of_everything_equals_duckdb(table: qbeast.Table, frame: pl.DataFrame, query: str) -> None:
     rows = frame.select("id", "x", "ts")  # noqa: F841 -- DuckDB finds it by its name
     expected = duckdb.sql(query).pl()
-    actual = table.estimate(query, sample=1.0).frame.select(expected.columns)
+    actual = table.rows(sample=1.0).estimate(query).frame.select(expected.columns)
     assert_frame_equal(
         actual,
         expected.cast(dict(actual.schema)),
@@ -151,7 +152,7 @@ def test_invalid_sql_lists_and_queries_raise(
     table: qbeast.Table, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(qbeast.InvalidInputError, match=message):
-        table.estimate(**options, error=0.1)
+        estimated(table, **options, error=0.1)
 
 
 @pytest.mark.parametrize("argument", ["by", "aggregates"])
@@ -163,7 +164,7 @@ def test_failing_value_names_its_argument(tmp_path: Path, argument: str) -> None
         argument: wrong if argument == "by" else wrong.sum()
     }
     with pytest.raises(qbeast.InvalidInputError, match=f"`{argument}` .* cannot be evaluated") as caught:
-        qbeast.open_table(tmp_path).estimate(**request, sample=0.5)
+        estimated(qbeast.open_table(tmp_path), sample=0.5, **request)
     assert caught.value.argument == argument
 
 
@@ -171,12 +172,12 @@ def test_rare_group_is_noted_as_cost(tmp_path: Path) -> None:
     frame = pl.DataFrame({"id": range(150_000)}).with_columns(rare=pl.col("id") < 40, x=pl.col("id") % 97)
     qbeast.write_table(frame, tmp_path, columns=["id"], cube_size=2000)
     table = qbeast.open_table(tmp_path)
-    actual = list(table.estimates(pl.col("x").mean(), by="rare", error=0.02))[-1]
+    actual = list(table.rows().estimates(pl.col("x").mean(), by="rare", error=0.02))[-1]
     assert actual.met
     assert actual.rows_read > frame.height
     assert f"{actual.rows_read:,} rows were read of 150,000" in actual.notes[-1]
     assert "min_group_rows" in repr(actual)
-    cheap = table.estimate(pl.col("x").mean(), by="rare", error=0.02, min_group_rows=1000)
+    cheap = table.rows().estimate(pl.col("x").mean(), by="rare", error=0.02, min_group_rows=1000)
     assert cheap.met
     assert cheap.rows_read < frame.height
     assert not cheap.complete

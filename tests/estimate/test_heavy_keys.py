@@ -14,6 +14,7 @@ import pytest
 
 import qbeast
 from qbeast_core.tree.keys import dump_keys, parse_heavy, parse_keys
+from tests.helpers.tables import estimated
 
 ROWS = 100_000
 
@@ -48,7 +49,7 @@ def test_answers_with_heavy_keys_keep_their_promise(
     frame = rows(share, key=key)
     qbeast.write_table(frame, str(tmp_path), columns=["x"])
     request: dict[str, Any] = {"n": pl.col("w").count(), "sum": pl.col("w").sum()}
-    actual = qbeast.open_table(str(tmp_path)).estimate(request, where=where, error=error)
+    actual = qbeast.open_table(str(tmp_path)).rows(where).estimate(request, error=error)
     kept = frame if where is None else frame.filter(pl.sql_expr(where))
     assert actual.met
     for name, truth in (("n", kept.height), ("sum", kept["w"].sum())):
@@ -61,7 +62,7 @@ def test_sample_without_some_keys_is_unreliable(tmp_path: Path) -> None:
     qbeast.write_table(frame, str(tmp_path), columns=["x"])
     table = qbeast.open_table(str(tmp_path))
     for limit in ({"sample": 0.1}, {"error": 0.05, "max_fraction": 0.1}):
-        actual = table.estimate({"n": pl.len()}, where="w < 0.5", **limit)
+        actual = estimated(table, {"n": pl.len()}, where="w < 0.5", **limit)
         low, high, reliable = actual.frame.select("n_low", "n_high", "reliable").row(0)
         assert not reliable or low <= frame.filter(pl.col("w") < 0.5).height <= high
         assert reliable or "does not fit" in actual.notes[0]
@@ -98,10 +99,10 @@ def test_files_without_list_or_order_keep_promise(
     qbeast.write_table(frame, str(tmp_path), columns=["x"])
     retag(tmp_path, change)
     table = qbeast.open_table(str(tmp_path))
-    actual = table.estimate({"w": pl.col("w").mean()}, error=0.001)
+    actual = table.rows().estimate({"w": pl.col("w").mean()}, error=0.001)
     assert actual.met
     assert actual.frame["w"].item() == pytest.approx(frame["w"].mean(), rel=0.001)
-    sampled = table.estimate({"w": pl.col("w").mean()}, sample=0.1).frame.row(0, named=True)
+    sampled = table.rows(sample=0.1).estimate({"w": pl.col("w").mean()}).frame.row(0, named=True)
     # Keys without an order are read apart.
     assert sampled["reliable"] == (change is _without_order)
     assert sampled["w_low"] <= frame["w"].mean() <= sampled["w_high"] or not sampled["reliable"]
@@ -113,5 +114,5 @@ def test_many_similar_keys_are_reliable(tmp_path: Path) -> None:
     for part in frame.iter_slices(ROWS // 2):
         qbeast.write_table(part, str(tmp_path), columns=["x"], mode="append")
     retag(tmp_path, _without_list)
-    actual = qbeast.open_table(str(tmp_path)).estimate({"w": pl.col("w").mean()}, sample=0.1)
+    actual = qbeast.open_table(str(tmp_path)).rows(sample=0.1).estimate({"w": pl.col("w").mean()})
     assert actual.frame["reliable"].item()

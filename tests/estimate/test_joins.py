@@ -17,6 +17,7 @@ from qbeast_core.table.estimate.question import Limits, question_of
 from qbeast_core.table.estimate.rounds import rounds
 from tests.helpers.scattering import PartsEngine
 from tests.helpers.small_files import resized
+from tests.helpers.tables import estimated
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::qbeast.DesignEffectWarning", "ignore::qbeast.UnindexedSampleWarning"
@@ -113,7 +114,7 @@ def test_disjoint_samples_add_up_to_join(tables: tuple[qbeast.Table, qbeast.Tabl
     join = qbeast.Join(orders, "user", how, where="cost >= 20 AND shop <> 'a'")
     sampled, joined = list[float](), list[int]()
     for sample in ((0.0, 0.1), (0.1, 0.45), (0.45, 1.0)):
-        answer = events.estimate({"n": pl.len()}, where="fare < 60", join=join, sample=sample)
+        answer = events.rows("fare < 60", sample=sample).estimate({"n": pl.len()}, join=join)
         sampled.append(answer.frame["rows_sampled"].item())
         others = orders.read("cost >= 20 AND shop <> 'a'", sample=sample)
         joined.append(events.read("fare < 60", sample=sample).join(others, on="user", how=how).height)
@@ -127,7 +128,7 @@ def test_disjoint_samples_add_up_to_join(tables: tuple[qbeast.Table, qbeast.Tabl
 def test_reliable_answers_of_joins_are_near(tables: tuple[qbeast.Table, qbeast.Table], how: Any) -> None:
     events, orders = tables
     truth = events.read().join(orders.read(), on="user", how=how)
-    answer = events.estimate({"n": pl.len(), "s": "sum(fare)"}, join=(orders, "user", how), error=0.1)
+    answer = events.rows().estimate({"n": pl.len(), "s": "sum(fare)"}, join=(orders, "user", how), error=0.1)
     assert answer.met
     assert answer.frame["n"].item() == pytest.approx(truth.height, rel=0.1)
     assert answer.frame["s"].item() == pytest.approx(truth["fare"].sum(), rel=0.1)
@@ -140,7 +141,9 @@ def test_users_with_order_and_without_return(tables: tuple[qbeast.Table, qbeast.
         qbeast.Join(orders, "user", "anti", where=pl.col("cost") >= 50),
         (pl.DataFrame({"kind": ["a"], "label": ["first"]}), "kind", "inner"),
     ]
-    answer = events.estimate("SELECT label, count(*) AS n FROM self GROUP BY label", join=joins, sample=1.0)
+    answer = events.rows(sample=1.0).estimate(
+        "SELECT label, count(*) AS n FROM self GROUP BY label", join=joins
+    )
     bought = orders.read()
     truth = (
         events.read("kind = 'a'")
@@ -155,10 +158,10 @@ def test_frames_join_like_polars(tables: tuple[qbeast.Table, qbeast.Table], how:
     events, _ = tables
     frame = pl.DataFrame({"kind": ["a", "b"], "label": ["first", "second"]})
     join = qbeast.Join(frame, "kind", how, where="label <> 'second'")
-    answer = events.estimate({"n": pl.len()}, join=join, sample=1.0)
+    answer = events.rows(sample=1.0).estimate({"n": pl.len()}, join=join)
     truth = events.read().join(frame.head(1), on="kind", how=how)
     assert answer.frame["n"].item() == truth.height
-    counted = events.estimate({"n": pl.len()}, where="fare >= 0", join=join, error=0.05).frame["n"].item()
+    counted = events.rows("fare >= 0").estimate({"n": pl.len()}, join=join, error=0.05).frame["n"].item()
     assert counted == pytest.approx(truth.height, rel=0.05)
 
 
@@ -180,14 +183,17 @@ def test_rows_of_both_sides_may_repeat_in_small_pieces(tmp_path: Path) -> None:
 
 def test_bytes_and_rows_count_both_tables(tables: tuple[qbeast.Table, qbeast.Table]) -> None:
     events, orders = tables
-    answer = events.estimate({"n": pl.len()}, join=(orders, "user"), sample=1.0)
-    sizes = [table.files()["size_bytes"].sum() for table in tables]
+    answer = events.rows(sample=1.0).estimate({"n": pl.len()}, join=(orders, "user"))
+    sizes = [table.rows().files()["size_bytes"].sum() for table in tables]
     assert answer.bytes_total == sum(sizes)
-    plans = [table.explain(columns=["user"]) for table in tables]
+    plans = [table.rows(columns=["user"]).explain() for table in tables]
     assert answer.bytes_opened == sum(plan.bytes_opened for plan in plans)
     assert answer.rows_read == sum(table.count() for table in tables)
-    alone = events.estimate({"s": "sum(fare)"}, sample=0.1)
-    assert events.estimate({"s": "sum(fare)"}, join=(orders, "user"), sample=0.1).rows_read > alone.rows_read
+    alone = events.rows(sample=0.1).estimate({"s": "sum(fare)"})
+    assert (
+        events.rows(sample=0.1).estimate({"s": "sum(fare)"}, join=(orders, "user")).rows_read
+        > alone.rows_read
+    )
 
 
 def test_other_version_is_fixed_at_start(tables: tuple[qbeast.Table, qbeast.Table], tmp_path: Path) -> None:
@@ -197,7 +203,7 @@ def test_other_version_is_fixed_at_start(tables: tuple[qbeast.Table, qbeast.Tabl
     old = qbeast.open_table(path)
     qbeast.write_table(orders_of(2, 500), path, mode="append")
     counts = [
-        events.estimate({"n": pl.len()}, join=(other, "user", "inner"), sample=1.0).frame["n"].item()
+        events.rows(sample=1.0).estimate({"n": pl.len()}, join=(other, "user", "inner")).frame["n"].item()
         for other in (old, str(path))
     ]
     rows = [orders_of(1, 500), pl.concat([orders_of(1, 500), orders_of(2, 500)])]
@@ -211,7 +217,7 @@ def test_unlisted_giant_of_joined_table_is_found(tmp_path: Path) -> None:
     other = pl.DataFrame({"user": ids % 20_000, "y": ids})
     qbeast.write_table(other, tmp_path / "right", columns=["user"])
     giant = pl.DataFrame({"user": [17] * 40_000, "y": range(40_000)})
-    deltalake.write_deltalake(str(tmp_path / "right"), giant.to_arrow(), mode="append")
+    deltalake.write_deltalake(str(tmp_path / "right"), giant.rows().arrow(), mode="append")
     request: dict[str, Any] = {"aggregates": {"n": pl.len()}, "join": (tmp_path / "right", "user")}
     for start in (0.0, 0.2, 0.4):
         frame = qbeast.estimate(tmp_path / "left", sample=(start, start + 0.05), **request).frame
@@ -256,9 +262,10 @@ def test_refused_joins_name_the_cure(tables: tuple[qbeast.Table, qbeast.Table], 
     ]
     for join, options, message in cases:
         with pytest.raises(qbeast.InvalidInputError, match=message):
-            events.estimate({"s": pl.col("fare").sum()}, join=join, error=0.1, **options)
+            estimated(events, {"s": pl.col("fare").sum()}, join=join, error=0.1, **options)
     assert (
-        events.estimate({"n": pl.len()}, join=(same_name, "user", "semi"), sample=1.0).frame["n"].item() > 0
+        events.rows(sample=1.0).estimate({"n": pl.len()}, join=(same_name, "user", "semi")).frame["n"].item()
+        > 0
     )
 
 
@@ -285,7 +292,7 @@ def test_equal_floats_are_joined(tmp_path: Path, how: str) -> None:
     others = pl.DataFrame({"f": [abs(value) for value in values], "w": 1}).sort("f")
     join: Any = (others, "f", how)
     count = (pl.col("w").count() if how == "left" else pl.len()).alias("n")
-    answer = qbeast.open_table(tmp_path).estimate(count, join=join, sample=1.0).frame["n"].item()
+    answer = qbeast.open_table(tmp_path).rows(sample=1.0).estimate(count, join=join).frame["n"].item()
     assert answer == (0 if how == "anti" else len(values))
 
 
@@ -293,7 +300,7 @@ def test_groups_of_nan_are_counted(tmp_path: Path) -> None:
     rows = pl.DataFrame({"id": range(4), "f": [-0.0, 0.0, float("nan"), float("nan")]})
     qbeast.write_table(rows[:2], tmp_path, columns=["id"])
     qbeast.write_table(rows[2:], tmp_path, mode="append")
-    answer = qbeast.open_table(tmp_path).estimate(pl.len().alias("n"), by="f", sample=1.0).frame
+    answer = qbeast.open_table(tmp_path).rows(sample=1.0).estimate(pl.len().alias("n"), by="f").frame
     assert_frame_equal(
         answer.select("f", "n").sort("f"), rows.group_by("f").agg(n=pl.len()).sort("f"), check_dtypes=False
     )

@@ -54,9 +54,9 @@ def kept(shape: str, seed: int, path: Path) -> Iterator[tuple[str, bool, bool]]:
     for name, table, rows, where in questions(shape, seed, path):
         truth = (rows if where is None else rows.filter(pl.sql_expr(where)))["x"].mean()
         assert isinstance(truth, float)
-        promise = table.estimate({"x": X.mean()}, where=where, error=0.05)
+        promise = table.rows(where).estimate({"x": X.mean()}, error=0.05)
         assert promise.met
-        sample = table.estimate({"x": X.mean()}, where=where, sample=0.1).frame.row(0, named=True)
+        sample = table.rows(where, sample=0.1).estimate({"x": X.mean()}).frame.row(0, named=True)
         right = abs(promise.frame["x"].item() - truth) <= 0.05 * truth
         yield name, right, not sample["reliable"] or sample["x_low"] <= truth <= sample["x_high"]
 
@@ -75,7 +75,7 @@ def test_promises_are_kept_beside_middling_keys(shape: str, tmp_path: Path) -> N
 def test_sample_without_middling_keys_is_unreliable(tmp_path: Path) -> None:
     qbeast.write_table(rows_of("three of 0.35 %", 1), tmp_path, columns=["key"])
     table = qbeast.open_table(tmp_path)
-    sample = table.estimate({"x": X.mean(), "n": pl.len()}, sample=0.1)
+    sample = table.rows(sample=0.1).estimate({"x": X.mean(), "n": pl.len()})
     assert not sample.frame["reliable"].item()
     assert "lacks heavy keys" in sample.notes[0]
 
@@ -113,5 +113,5 @@ def test_count_beside_few_keys_of_another_group_is_unreliable(tmp_path: Path) ->
     rows = pl.DataFrame({"key": keys, "g": np.where(keys % 25 == 0, "a", "b")})
     qbeast.write_table(rows, tmp_path, columns=["key"])
     table = qbeast.open_table(tmp_path)
-    frame = table.estimate({"n": pl.len()}, by="g", sample=0.4).frame
+    frame = table.rows(sample=0.4).estimate({"n": pl.len()}, by="g").frame
     assert frame.select("g", "reliable").rows() == [("a", False), ("b", False)]

@@ -21,7 +21,15 @@ from qbeast_core.table.estimate.summing import split_plan
 from qbeast_core.table.read.planner import scan_tasks
 from qbeast_core.tree.grid import frame_weights
 from tests.helpers.examples import examples
-from tests.helpers.tables import assert_same_rows, folder, sampled, small_files, using
+from tests.helpers.tables import (
+    assert_same_rows,
+    estimated,
+    estimated_rounds,
+    folder,
+    sampled,
+    small_files,
+    using,
+)
 
 PER = {
     "spend": pl.col("fare").sum(),
@@ -112,10 +120,10 @@ def test_values_per_key_equal_two_aggregations(count: int, users: int, key: str,
         table = qbeast.open_table(path)
         request: dict[str, Any] = {"per": PER, "where": where}
         for sample in (1.0, (0.0, 1.0)):
-            assert_answers(table.estimate(ANSWERS, **request, sample=sample), expected(kept))
-        by_shop = table.estimate(ANSWERS, **request, by="shop", sample=1.0)
+            assert_answers(estimated(table, ANSWERS, sample=sample, **request), expected(kept))
+        by_shop = estimated(table, ANSWERS, sample=1.0, **request, by="shop")
         assert_answers(by_shop, expected(kept, rows_by="shop"))
-        by_first = table.estimate(ANSWERS, **request, by="first_shop", error=1e-9)
+        by_first = estimated(table, ANSWERS, **request, by="first_shop", error=1e-9)
         assert_answers(by_first, expected(kept, keys_by=pl.col("first_shop")))
 
 
@@ -135,13 +143,13 @@ def heavy_keys(table: qbeast.Table) -> pl.Series:
     """Return the users whose rows are read apart."""
     limits, per = Limits.of(sample=0.2), {"trips": pl.len()}
     heavy = Reading(table.planner, question_of(table.planner, {"n": pl.len()}, limits, per=per)).heavy.keys
-    users = table.scan().select(pl.col("user").unique()).collect()
+    users = table.rows().lazy().select(pl.col("user").unique()).collect()
     return users["user"].filter(pl.Series(np.isin(frame_weights(users, ("user",)), heavy)))
 
 
 def test_samples_have_one_row_per_sampled_key(table: qbeast.Table, rows: pl.DataFrame) -> None:
-    actual = table.estimate(
-        {"n": pl.len(), "trips": pl.col("trips").sum()}, per={"trips": pl.len()}, sample=0.2
+    actual = table.rows(sample=0.2).estimate(
+        {"n": pl.len(), "trips": pl.col("trips").sum()}, per={"trips": pl.len()}
     )
     keys, apart = sampled(rows, ["user"], 0.2)["user"].unique(), heavy_keys(table)
     counted = pl.concat([keys, apart]).unique()  # keys that are read apart are exact
@@ -165,7 +173,7 @@ def test_groups_use_values_keys_or_rows(
 ) -> None:
     per, (name, expr) = {"spend": pl.col("fare").sum()}, next(iter(by.items()))
     answers = {"n": pl.len(), "mean": pl.col("spend").mean()}
-    actual = table.estimate(answers, per=per, by=by, sample=1.0)
+    actual = table.rows(sample=1.0).estimate(answers, per=per, by=by)
     if "shop" in expr.meta.root_names():
         truth = expected(rows.with_columns(**by), per=per, rows_by=name, answers=answers)
     else:
@@ -175,9 +183,11 @@ def test_groups_use_values_keys_or_rows(
 
 @pytest.mark.parametrize("sample", [0.3, 1.0])
 def test_little_memory_changes_no_answer(table: qbeast.Table, sample: float) -> None:
-    plenty = table.estimate(ANSWERS, per=PER, by="shop", sample=sample)
-    little = using(table, qbeast.Resources(memory_bytes=SMALL)).estimate(
-        ANSWERS, per=PER, by="shop", sample=sample
+    plenty = table.rows(sample=sample).estimate(ANSWERS, per=PER, by="shop")
+    little = (
+        using(table, qbeast.Resources(memory_bytes=SMALL))
+        .rows(sample=sample)
+        .estimate(ANSWERS, per=PER, by="shop")
     )
     assert_frame_equal(little.frame, plenty.frame, rel_tol=1e-9)
     assert little.rows_read == plenty.rows_read
@@ -192,7 +202,7 @@ def test_texts_larger_than_expected_are_read_in_narrower_ranges(tmp_path: Path) 
         "per": {"length": pl.col("note").str.len_bytes().sum()},
         "sample": 1.0,
     }
-    actual = qbeast.open_table(tmp_path, resources=qbeast.Resources(memory_bytes=SMALL)).estimate(**request)
+    actual = estimated(qbeast.open_table(tmp_path, resources=qbeast.Resources(memory_bytes=SMALL)), **request)
     assert actual.frame.select("n", "longest").row(0) == (1_000, 8_000)
     assert actual.rows_read == 4_000
 
@@ -206,12 +216,14 @@ def test_key_larger_than_memory_is_refused(tmp_path: Path) -> None:
     table = qbeast.open_table(tmp_path)
     per = {"notes": pl.col("note").n_unique()}
     with pytest.raises(qbeast.InvalidInputError, match="rows of one key need") as error:
-        using(table, qbeast.Resources(memory_bytes=SMALL)).estimate(
-            pl.col("notes").mean(), per=per, sample=1.0
+        using(table, qbeast.Resources(memory_bytes=SMALL)).rows(sample=1.0).estimate(
+            pl.col("notes").mean(), per=per
         )
     assert error.value.argument == "memory_bytes"
-    small = using(table, qbeast.Resources(memory_bytes=SMALL)).estimate(
-        pl.col("notes").mean(), per=per, where="user >= 0", sample=1.0
+    small = (
+        using(table, qbeast.Resources(memory_bytes=SMALL))
+        .rows("user >= 0", sample=1.0)
+        .estimate(pl.col("notes").mean(), per=per)
     )
     assert small.frame["notes"].item() == 1
 
@@ -225,7 +237,7 @@ def test_keys_with_equal_weights_stay_apart(tmp_path: Path) -> None:
         x=pl.int_range(pl.len())
     )
     qbeast.write_table(rows, tmp_path, columns=["x"], sample_by="user")
-    actual = qbeast.open_table(tmp_path).estimate({"n": pl.len()}, per={"trips": pl.len()}, sample=1.0)
+    actual = qbeast.open_table(tmp_path).rows(sample=1.0).estimate({"n": pl.len()}, per={"trips": pl.len()})
     assert actual.frame["n"].item() == rows["user"].n_unique()
 
 
@@ -233,8 +245,8 @@ def test_join_adds_columns_before_values_are_computed(table: qbeast.Table, rows:
     shops = pl.DataFrame({"shop": ["a", "b", "c"], "tax": [0.1, 0.2, 0.3]})
     per = {"tax": (pl.col("fare") * pl.col("tax")).sum()}
     where = "tax < 0.25 AND km > 1"
-    actual = table.estimate(
-        {"mean": pl.col("tax").mean()}, per=per, join=(shops, "shop"), where=where, sample=1.0
+    actual = table.rows(where, sample=1.0).estimate(
+        {"mean": pl.col("tax").mean()}, per=per, join=(shops, "shop")
     )
     joined = rows.join(shops, on="shop", how="left").filter(pl.sql_expr(where))
     assert_answers(actual, expected(joined, per=per, answers={"mean": pl.col("tax").mean()}))
@@ -262,7 +274,7 @@ def test_nested_queries_equal_duckdb(table: qbeast.Table, rows: pl.DataFrame, qu
     text = QUERIES[query]
     if query == "sums of nulls":
         text = text.replace("sum(nullif(shop, 'a') = 'b')", "sum(CASE WHEN shop = 'b' THEN row END)")
-    actual = table.estimate(text.replace("FROM t", "FROM self"), sample=1.0)
+    actual = table.rows(sample=1.0).estimate(text.replace("FROM t", "FROM self"))
     with duckdb.connect() as connection:
         connection.register("t", rows.to_arrow())
         truth = connection.sql(text).pl()
@@ -317,7 +329,7 @@ QUERIES_REFUSED = {
 def test_invalid_inner_queries_are_refused(table: qbeast.Table, case: str) -> None:
     query, message = QUERIES_REFUSED[case]
     with pytest.raises(qbeast.InvalidInputError, match=message) as error:
-        table.estimate(query, sample=0.5)
+        table.rows(sample=0.5).estimate(query)
     assert error.value.argument == "aggregates"
 
 
@@ -326,7 +338,7 @@ def test_invalid_values_per_key_are_refused(table: qbeast.Table, case: str) -> N
     options, argument, message = REFUSED[case]
     request = dict(options)
     with pytest.raises(qbeast.QbeastError, match=message) as error:
-        table.estimate(request.pop("aggregates", pl.len()), **request, sample=0.5)
+        estimated(table, request.pop("aggregates", pl.len()), sample=0.5, **request)
     assert getattr(error.value, "argument", argument) == argument
 
 
@@ -335,9 +347,11 @@ def test_table_without_key_needs_sample_by(tmp_path: Path, rows: pl.DataFrame) -
     write_deltalake(tmp_path, rows)
     table = qbeast.open_table(tmp_path)
     with pytest.raises(qbeast.InvalidInputError, match="sample_by"):
-        table.estimate({"n": pl.len()}, per={"x": pl.len()}, error=0.1)
-    actual = using(table, qbeast.Resources(memory_bytes=SMALL)).estimate(
-        ANSWERS, per=PER, sample_by=["user"], error=0.1
+        table.rows().estimate({"n": pl.len()}, per={"x": pl.len()}, error=0.1)
+    actual = (
+        using(table, qbeast.Resources(memory_bytes=SMALL))
+        .rows(sample_by=["user"])
+        .estimate(ANSWERS, per=PER, error=0.1)
     )
     assert_answers(actual, expected(rows))
 
@@ -346,13 +360,13 @@ def test_table_without_key_needs_sample_by(tmp_path: Path, rows: pl.DataFrame) -
 def test_other_sampling_key_reads_all_rows(table: qbeast.Table, rows: pl.DataFrame) -> None:
     per = {"spend": pl.col("fare").sum()}
     answers = {"n": pl.len(), "mean": pl.col("spend").mean()}
-    actual = table.estimate(answers, per=per, sample_by=["shop"], error=0.1)
+    actual = table.rows(sample_by=["shop"]).estimate(answers, per=per, error=0.1)
     assert_answers(actual, rows.group_by("shop").agg(**per).select(**answers))
 
 
 def test_rounds_end_with_the_promised_answer(table: qbeast.Table, rows: pl.DataFrame) -> None:
     request: dict[str, Any] = {"aggregates": {"m": pl.col("trips").median()}, "per": {"trips": pl.len()}}
-    steps = list(table.estimates(**request, error=0.1))
+    steps = list(estimated_rounds(table, **request, error=0.1))
     assert_frame_equal(steps[-1].frame, qbeast.estimate(table.uri, **request, error=0.1).frame)
     truth = rows.group_by("user").len()["len"].median()
     assert steps[-1].met
@@ -373,9 +387,9 @@ def test_staged_giant_does_not_break_the_promise(tmp_path: Path, where: str | No
     truth = kept.group_by("user").agg(**per).select(**answers).item()
     table = qbeast.open_table(tmp_path)
     for sample in ((0.0, 0.2), (0.2, 0.4), (0.4, 0.6), (0.6, 0.8)):
-        found = table.estimate(answers, per=per, where=where, sample=sample).frame.row(0, named=True)
+        found = table.rows(where, sample=sample).estimate(answers, per=per).frame.row(0, named=True)
         assert not found["reliable"] or found["mean_low"] <= truth <= found["mean_high"]
-    met = table.estimate(answers, per=per, where=where, error=0.05)
+    met = table.rows(where).estimate(answers, per=per, error=0.05)
     assert met.frame["mean"].item() == pytest.approx(truth, rel=0.05)
 
 
@@ -384,23 +398,23 @@ def test_centres_of_few_rows_keep_variances_exact(tmp_path: Path) -> None:
     qbeast.write_table(rows, tmp_path, columns=["x"], sample_by="user", cube_size=50)
     answers = {"std": pl.col("mean").std()}
     per = {"mean": pl.col("x").mean()}
-    actual = qbeast.open_table(tmp_path).estimate(answers, per=per, sample=1.0).frame["std"].item()
+    actual = qbeast.open_table(tmp_path).rows(sample=1.0).estimate(answers, per=per).frame["std"].item()
     assert actual == pytest.approx(rows.group_by("user").agg(**per).select(**answers).item(), rel=1e-4)
 
 
 def test_ranges_keep_the_limit_of_bytes(table: qbeast.Table) -> None:
     request: dict[str, Any] = {"aggregates": pl.len(), "per": {"trips": pl.len()}, "error": 0.001}
     at_once, in_ranges = (
-        using(table, qbeast.Resources(memory_bytes=size)).estimate(**request).bytes_opened
+        estimated(using(table, qbeast.Resources(memory_bytes=size)), **request).bytes_opened
         for size in (None, SMALL)
     )
     limit = in_ranges - 1
-    actual = using(table, qbeast.Resources(memory_bytes=SMALL)).estimate(**request, max_bytes=limit)
+    actual = estimated(using(table, qbeast.Resources(memory_bytes=SMALL)), **request, max_bytes=limit)
     assert 0 < actual.bytes_opened <= limit
     assert not actual.met
-    assert table.estimate(**request, max_bytes=limit).met
+    assert estimated(table, **request, max_bytes=limit).met
     with pytest.raises(qbeast.InvalidInputError, match="too small for any sample"):
-        using(table, qbeast.Resources(memory_bytes=SMALL)).estimate(**request, max_bytes=at_once)
+        estimated(using(table, qbeast.Resources(memory_bytes=SMALL)), **request, max_bytes=at_once)
 
 
 @pytest.mark.parametrize("start", [0.0, 0.1])

@@ -93,7 +93,7 @@ def trips(tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
 
 
 def test_answers_print_errors_and_frame_keeps_numbers(trips: qbeast.Table) -> None:
-    answer = trips.estimate({"mean": pl.col("fare").mean(), "n": pl.len()}, by="city", sample=0.1)
+    answer = trips.rows(sample=0.1).estimate({"mean": pl.col("fare").mean(), "n": pl.len()}, by="city")
     for shown in (repr(answer), str(answer), answer._repr_html_()):
         assert re.search(r"4\d\.\d ± \d\.\d %|5\d\.\d ± \d\.\d %", shown)
         assert re.search(r"[12]\d\.\d k ± \d\.\d %", shown)
@@ -101,13 +101,13 @@ def test_answers_print_errors_and_frame_keeps_numbers(trips: qbeast.Table) -> No
         assert '"5' not in shown
         assert "&quot;" not in shown
     assert answer.frame.schema["mean"] == answer.frame.schema["n_high"] == pl.Float64
-    exact = trips.estimate({"n": pl.len()}, by="city", error=1e-9)
+    exact = trips.rows().estimate({"n": pl.len()}, by="city", error=1e-9)
     assert "20,000" in repr(exact)
     assert "±" not in repr(exact)
 
 
 def test_unreliable_groups_are_named_in_words(trips: qbeast.Table) -> None:
-    answer = trips.estimate({"mean": pl.col("fare").mean()}, by="rare", sample=0.2)
+    answer = trips.rows(sample=0.2).estimate({"mean": pl.col("fare").mean()}, by="rare")
     assert "1 of 2 group(s) are not reliable" in repr(answer)
     assert "false" in repr(answer)
 
@@ -125,19 +125,19 @@ def ratings(tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
 
 def test_equal_sampled_values_print_unknown_errors(ratings: qbeast.Table) -> None:
     """The error of one row, or of equal rows, is not zero: nothing shows it."""
-    answer = ratings.estimate({"m": "avg(v)", "n": "count(*)"}, where="rare", sample=0.02)
+    answer = ratings.rows("rare", sample=0.02).estimate({"m": "avg(v)", "n": "count(*)"})
     assert answer.frame["m_low"].item() == answer.frame["m_high"].item() != 250.0
     for shown in (repr(answer), answer._repr_html_()):
         assert re.search(r"\b(0|1,000) ± \?", shown)
-    same = ratings.estimate({"same": "avg(same)"}, by="stars", sample=0.1)
+    same = ratings.rows(sample=0.1).estimate({"same": "avg(same)"}, by="stars")
     assert repr(same).count("7.5 ± ?") == same.frame.height == 4
-    every = ratings.estimate({"m": "avg(v)", "same": "avg(same)"}, where="rare", sample=1.0)
+    every = ratings.rows("rare", sample=1.0).estimate({"m": "avg(v)", "same": "avg(same)"})
     assert (every.exact, "±" in repr(every)) == (("m", "same"), False)
 
 
 def test_medians_of_few_values_print_no_error_as_a_number(ratings: qbeast.Table) -> None:
     """Both ends of the interval are the median, which the sample does not prove to be exact."""
-    answer = ratings.estimate({"mid": "median(stars)", "n": "count(*)"}, sample=0.1)
+    answer = ratings.rows(sample=0.1).estimate({"mid": "median(stars)", "n": "count(*)"})
     assert (answer.exact, answer.frame["reliable"].item()) == (("n",), True)
     assert re.search(r"3 ± 0 % +┆ 30,000 ", repr(answer))
 
@@ -146,8 +146,8 @@ def test_functions_of_equal_rows_print_unknown_errors(ratings: qbeast.Table) -> 
     def constant(rows: pl.DataFrame) -> float:
         return 4.0 + rows["same"].max() * 0
 
-    assert "4 ± ?" in repr(ratings.estimate(constant, sample=0.1))
-    exact = ratings.estimate(constant, sample=1.0)
+    assert "4 ± ?" in repr(ratings.rows(sample=0.1).estimate(constant))
+    exact = ratings.rows(sample=1.0).estimate(constant)
     assert (exact.exact, "±" in repr(exact)) == (("constant",), False)
 
 
@@ -251,14 +251,14 @@ def test_names_and_nulls_are_listed() -> None:
 
 def test_picture_of_an_estimate_names_confidence_and_bytes(trips: qbeast.Table) -> None:
     pytest.importorskip("matplotlib")
-    answer = trips.estimate({"mean": pl.col("fare").mean()}, by="city", sample=0.1)
+    answer = trips.rows(sample=0.1).estimate({"mean": pl.col("fare").mean()}, by="city")
     title = answer.plot().axes[0].get_title().split("\n")
     assert title[0] == "mean by city"
     assert re.fullmatch(r"95 % confidence, \d+(\.\d+)? % of the bytes read", title[1])
     assert title[2] == "groups without sampled rows are missing"
-    exact = trips.estimate({"n": pl.len()}, error=0.01)
+    exact = trips.rows().estimate({"n": pl.len()}, error=0.01)
     assert exact.plot().axes[0].get_title() == "n\nexact, 0 % of the bytes read"
-    missed = trips.estimate({"mean": pl.col("fare").mean()}, error=1e-6, max_fraction=0.1)
+    missed = trips.rows().estimate({"mean": pl.col("fare").mean()}, error=1e-6, max_fraction=0.1)
     assert "the requested error is NOT met" in missed.plot().axes[0].get_title()
 
 

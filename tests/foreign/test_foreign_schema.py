@@ -48,9 +48,9 @@ def test_lost_sampling_key_is_named(tmp_path: Path) -> None:
     qbeast.write_table(ROWS, tmp_path, columns=[ROW], sample_by=["s"])
     overwrite(tmp_path, ROWS.drop("s"))
     opened = qbeast.open_table(tmp_path)
-    assert_same_rows(opened.scan().collect(), ROWS.drop("s"), ROW)
+    assert_same_rows(opened.rows().lazy().collect(), ROWS.drop("s"), ROW)
     with pytest.raises(qbeast.InvalidColumnsError, match=r"sampling key \['s'\]") as caught:
-        opened.scan(sample=0.1)
+        opened.rows(sample=0.1).lazy()
     assert caught.value.columns == ("s",)
 
 
@@ -60,12 +60,14 @@ def test_lost_indexed_columns_allow_reads_only(table: Path, name: str) -> None:
     overwrite(table, rows)
     opened = qbeast.open_table(table)
     key = rows.columns[0]
-    assert_same_rows(opened.scan().collect(), rows, key)
-    assert_same_rows(opened.scan(sample=1.0).collect(), rows, key)
-    assert_same_rows(opened.scan().filter(pl.col(key) < 20).collect(), rows.filter(pl.col(key) < 20), key)
+    assert_same_rows(opened.rows().lazy().collect(), rows, key)
+    assert_same_rows(opened.rows(sample=1.0).lazy().collect(), rows, key)
+    assert_same_rows(
+        opened.rows().lazy().filter(pl.col(key) < 20).collect(), rows.filter(pl.col(key) < 20), key
+    )
     request: list[Callable[[], Any]] = [
-        lambda: opened.scan(sample=0.1),
-        lambda: opened.explain(sample=0.1),
+        lambda: opened.rows(sample=0.1).lazy(),
+        lambda: opened.rows(sample=0.1).explain(),
         lambda: qbeast.write_table(rows, table, mode="append"),
         opened.optimize,
         lambda: opened.delete(f"{key} = 7"),
@@ -83,7 +85,7 @@ def test_lost_indexed_columns_allow_reads_only(table: Path, name: str) -> None:
         qbeast.read_table(table), table, columns=[key], mode="overwrite", schema_mode="overwrite"
     )
     mended = qbeast.open_table(table)
-    assert_same_rows(mended.scan(sample=0.3).collect(), sampled(rows, [key], 0.3), key)
+    assert_same_rows(mended.rows(sample=0.3).lazy().collect(), sampled(rows, [key], 0.3), key)
     assert mended.check().faults.is_empty()
 
 
@@ -94,8 +96,10 @@ def test_numbers_changed_to_text_get_new_revision(table: Path) -> None:
     both = pl.concat([texts, texts.with_columns(pl.col(ROW) + 120)])
     for _ in range(2):
         opened = qbeast.open_table(table)
-        assert_same_rows(opened.scan(sample=0.2).collect(), sampled(both, [ROW, "a"], 0.2))
-        assert_same_rows(opened.scan().filter(pl.col("a") == "7").collect(), both.filter(pl.col("a") == "7"))
+        assert_same_rows(opened.rows(sample=0.2).lazy().collect(), sampled(both, [ROW, "a"], 0.2))
+        assert_same_rows(
+            opened.rows().lazy().filter(pl.col("a") == "7").collect(), both.filter(pl.col("a") == "7")
+        )
         assert opened.check().faults.is_empty()
         opened.optimize()
 
@@ -115,8 +119,8 @@ def test_foreign_column_with_hidden_name_is_hidden(table: Path, name: str, value
     both = pl.concat([ROWS, more])
     opened = qbeast.open_table(table)
     assert opened.schema == ROWS.schema
-    assert_same_rows(opened.scan().collect(), both)
-    assert_same_rows(opened.scan(sample=0.3).collect(), sampled(both, [ROW, "a"], 0.3))
+    assert_same_rows(opened.rows().lazy().collect(), both)
+    assert_same_rows(opened.rows(sample=0.3).lazy().collect(), sampled(both, [ROW, "a"], 0.3))
     assert opened.check().faults.select("code", "path").rows() == [("reserved-column", None)]
     request: list[Callable[[], Any]] = [
         lambda: qbeast.write_table(ROWS, table, mode="append"),

@@ -104,9 +104,11 @@ def read(path: Path, names: list[str], rows: pl.DataFrame) -> None:
     same(qbeast.read_table(path), rows, key)
     same(qbeast.read_table(path, where=pl.col(number) > 7), rows.filter(pl.col(number) > 7), key)
     table = qbeast.open_table(path)
-    assert table.scan().select(pl.len()).collect().item() == table.count() == rows.height
-    assert table.scan().select(pl.col(share).sum()).collect().item() == pytest.approx(rows[share].sum())
-    answers = table.estimate(
+    assert table.rows().lazy().select(pl.len()).collect().item() == table.count() == rows.height
+    assert table.rows().lazy().select(pl.col(share).sum()).collect().item() == pytest.approx(
+        rows[share].sum()
+    )
+    answers = table.rows().estimate(
         {"n": pl.len(), "s": pl.col(share).sum(), "q": pl.col(number).median()}, by=[text], error=0.5
     )
     assert set(answers.frame[text]) <= set(rows[text])

@@ -95,10 +95,10 @@ def test_outside_files_are_never_opened(table: Path, way: str, *, plain: bool) -
     respell(table, lead_out)
     opened = qbeast.open_table(table)
     for read in (
-        lambda: opened.scan().collect(),
-        lambda: opened.scan(sample=0.5).collect(),
-        lambda: opened.scan().filter(pl.col("id") > 500).collect(),
-        lambda: opened.scan().select(pl.col("x").sum()).collect(),
+        lambda: opened.rows().lazy().collect(),
+        lambda: opened.rows(sample=0.5).lazy().collect(),
+        lambda: opened.rows().lazy().filter(pl.col("id") > 500).collect(),
+        lambda: opened.rows().lazy().select(pl.col("x").sum()).collect(),
         opened.files,
         lambda: opened.delete(pl.col("x") < 100),
         lambda: opened.update(pl.col("x") < 100, {"x": pl.lit(1)}),
@@ -108,7 +108,7 @@ def test_outside_files_are_never_opened(table: Path, way: str, *, plain: bool) -
         with pytest.raises(qbeast.UnsupportedTableError, match="It was not opened"):
             read()
     if not plain:  # the log counts its rows: nothing is opened
-        assert opened.scan().select(pl.len()).collect().item() == len(opened)
+        assert opened.rows().lazy().select(pl.len()).collect().item() == len(opened)
     report = opened.check()
     assert "file-outside" in set(report.faults["code"])
     assert not report.ok
@@ -116,10 +116,10 @@ def test_outside_files_are_never_opened(table: Path, way: str, *, plain: bool) -
     trusted = qbeast.open_table(table, allow_absolute_paths=True)
     if way not in ALLOWED:
         with pytest.raises(qbeast.UnsupportedTableError, match="never follows it"):
-            trusted.scan().collect()
+            trusted.rows().lazy().collect()
     elif plain:
-        assert trusted.scan().collect().height == 401
-        assert trusted.scan().filter(pl.col("id") < 0).collect().equals(SECRET)
+        assert trusted.rows().lazy().collect().height == 401
+        assert trusted.rows().lazy().filter(pl.col("id") < 0).collect().equals(SECRET)
         assert -1 in qbeast.read_table(table, allow_absolute_paths=True)["id"]
     qbeast.write_table(ROWS, table, mode="overwrite")
     assert qbeast.read_table(table).sort("id").equals(ROWS)
@@ -137,19 +137,19 @@ def roads(path: Path) -> list[Callable[[], object]]:
     """Everything that opens data files."""
     opened = qbeast.open_table(path)
     return [
-        lambda: opened.scan().collect(),
-        lambda: opened.scan(sample=0.5).collect(),
-        lambda: opened.scan().filter(pl.col("id") > 500).collect(),
+        lambda: opened.rows().lazy().collect(),
+        lambda: opened.rows(sample=0.5).lazy().collect(),
+        lambda: opened.rows().lazy().filter(pl.col("id") > 500).collect(),
         opened.files,
         lambda: opened.delete(pl.col("x") < 100),
         lambda: opened.optimize(full=True),
-        lambda: [list(task.read()) for task in opened.scan_tasks()],
+        lambda: [list(task.read()) for task in opened.rows().tasks()],
         lambda: qbeast.read_table(path),
     ]
 
 
 def test_linked_data_file_is_not_opened(table: Path) -> None:
-    for name in qbeast.open_table(table).files()["path"]:  # a filter may skip any one of them
+    for name in qbeast.open_table(table).rows().files()["path"]:  # a filter may skip any one of them
         linked(table / Path(name).name)
     before = {item: item.stat().st_mtime_ns for item in table.parent.glob("moved-*")}
     for read in roads(table):
@@ -158,7 +158,7 @@ def test_linked_data_file_is_not_opened(table: Path) -> None:
     report = qbeast.open_table(table).check()
     assert "file-outside" in set(report.faults["code"])
     trusted = qbeast.open_table(table, allow_absolute_paths=True)
-    assert trusted.scan().collect().height == 800
+    assert trusted.rows().lazy().collect().height == 800
     assert trusted.check().ok
     qbeast.write_table(ROWS, table, mode="overwrite")
     qbeast.open_table(table).vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
@@ -182,7 +182,7 @@ def test_linked_folder_is_not_entered(tmp_path: Path) -> None:
     outside = tmp_path / "moved-part" / "orphan.parquet"
     outside.write_bytes(b"somebody's")
     trusted = qbeast.open_table(path, allow_absolute_paths=True)
-    assert trusted.scan().collect().height == 400
+    assert trusted.rows().lazy().collect().height == 400
     qbeast.open_table(path).vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
     assert outside.exists()
 
@@ -202,7 +202,7 @@ def test_linked_log_is_not_read(of: str, table: Path) -> None:
     ):
         with pytest.raises(qbeast.UnsupportedTableError, match=r"symbolic link .* It was not opened"):
             read()
-    assert qbeast.open_table(table, allow_absolute_paths=True).scan().collect().height == 800
+    assert qbeast.open_table(table, allow_absolute_paths=True).rows().lazy().collect().height == 800
 
 
 def test_commit_that_becomes_a_link_is_ignored(table: Path) -> None:
@@ -222,7 +222,7 @@ def test_linked_deletion_vector_is_not_opened(tmp_path: Path) -> None:
 
 
 def test_links_within_and_to_the_table_work(table: Path) -> None:
-    name = Path(qbeast.open_table(table).files()["path"][0]).name
+    name = Path(qbeast.open_table(table).rows().files()["path"][0]).name
     (table / "kept").mkdir()
     shutil.move(table / name, table / "kept" / name)
     (table / name).symlink_to(table / "kept" / name)
@@ -243,7 +243,7 @@ def test_folder_of_linked_parquet_files_raises(tmp_path: Path) -> None:
 def test_unopened_outside_files_do_not_fail_reads(table: Path) -> None:
     respell(table, lambda add: add.update(path="../secret.parquet"))
     opened = qbeast.open_table(table)
-    assert opened.scan().filter(pl.col("id") < 300).collect().height == 300
+    assert opened.rows().lazy().filter(pl.col("id") < 300).collect().height == 300
 
 
 def test_shallow_clone_works_with_the_option(table: Path) -> None:
@@ -258,13 +258,13 @@ def test_shallow_clone_works_with_the_option(table: Path) -> None:
         (clone / "_delta_log" / log.name).write_text(text)
     opened = qbeast.open_table(clone, allow_absolute_paths=True)
     rows = pl.concat([ROWS, ROWS.with_columns(pl.col("id") + 400)])
-    assert opened.scan().collect().sort("id").equals(rows)
+    assert opened.rows().lazy().collect().sort("id").equals(rows)
     assert opened.check().ok, opened.check()
-    files = opened.files()["path"].to_list()
+    files = opened.rows().files()["path"].to_list()
     assert all(Path(path).parent == table for path in files)
     opened.optimize(files=files[:1])
     opened.delete(pl.col("id") < 10)
-    assert opened.scan().collect().sort("id").equals(rows.filter(pl.col("id") >= 10))
+    assert opened.rows().lazy().collect().sort("id").equals(rows.filter(pl.col("id") >= 10))
     opened.optimize(full=True)
     assert qbeast.read_table(clone).height == 790, "its files are its own now"
     opened.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
@@ -291,7 +291,7 @@ def test_deletion_vector_outside_is_not_opened(table: Path, kind: str) -> None:
     )
     opened = qbeast.open_table(table.parent / "v")
     with pytest.raises(qbeast.UnsupportedTableError, match="It was not opened"):
-        opened.scan().collect()
+        opened.rows().lazy().collect()
     (fault,) = opened.check().faults.iter_rows(named=True)
     assert fault["code"] == "deletion-vector"
     assert "It was not opened" in fault["message"]

@@ -52,7 +52,7 @@ def test_filters_and_samples_are_those_of_polars(kind: str, tmp_path: Path) -> N
     counted = qbeast.scan_table(table).filter(pl.col("p").is_null()).select(pl.len()).collect().item()
     assert counted == rows["p"].null_count()
     # Its files alone are opened.
-    plan = qbeast.open_table(table).explain(pl.col("p") == value)
+    plan = qbeast.open_table(table).rows(pl.col("p") == value).explain()
     assert int(plan.files["opened"].sum()) < plan.files.height
     if rows["p"].dtype != pl.Decimal:  # files of other writers may round decimals, so their bounds are wider
         assert plan.rows_opened == rows.filter(pl.col("p") == value).height
@@ -68,9 +68,9 @@ def test_several_partition_columns_keep_their_order(tmp_path: Path) -> None:
     qbeast.convert_table(tmp_path / "t", columns=["a"])
     table = qbeast.open_table(tmp_path / "t")
     assert table.schema == rows.schema
-    assert_same_rows(table.scan().collect(), rows)
+    assert_same_rows(table.rows().lazy().collect(), rows)
     where = (pl.col("q") == 2) & (pl.col("p") == "b")
-    assert_same_rows(table.scan().filter(where).collect(), rows.filter(where))
+    assert_same_rows(table.rows().lazy().filter(where).collect(), rows.filter(where))
 
 
 def test_partition_columns_are_stored_from_some_version_on(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_partition_columns_are_stored_from_some_version_on(tmp_path: Path) -> No
     assert [names.count("p") for names in stored].count(1) == len(stored) - 3 > 0
     table = qbeast.open_table(path)
     for where in (pl.col("p") == "a", pl.col("p").is_null() & (pl.col("a") < 50)):
-        assert_same_rows(table.scan().filter(where).collect(), expected.filter(where))
+        assert_same_rows(table.rows().lazy().filter(where).collect(), expected.filter(where))
     assert_same_rows(table.read(sample=0.4), sampled(expected, ["row", "p"], 0.4))
     table.update(pl.col("row") < 20, {"a": 5})
     expected = expected.with_columns(a=pl.when(pl.col("row") < 20).then(5).otherwise("a"))

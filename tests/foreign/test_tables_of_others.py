@@ -202,7 +202,7 @@ def test_rows_that_break_rules_are_refused_like_deltalake(feature: str, tmp_path
     qbeast.write_table(rows, path, mode="append")
     qbeast.open_table(path).optimize()
     same(qbeast.read_table(path), pl.concat([ROWS, rows, rows]))
-    assert qbeast.open_table(path).files()["revision_id"].null_count() == 0
+    assert qbeast.open_table(path).rows().files()["revision_id"].null_count() == 0
 
 
 def test_unsupported_rule_is_dropped_as_the_message_shows(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_log_gap_names_older_readable_versions(
     assert "another Delta engine" not in str(caught.value)
     if left is not None:
         assert f"version={left} can be opened" in str(caught.value)
-        assert qbeast.open_table(tmp_path, version=left).scan().collect().height == left + 1
+        assert qbeast.open_table(tmp_path, version=left).rows().lazy().collect().height == left + 1
 
 
 def csv(path: Path) -> None:

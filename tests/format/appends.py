@@ -86,7 +86,7 @@ def assert_answers(golden: Golden, table: qbeast.Table, rows: pl.DataFrame) -> N
         expected = rows.filter(predicate)
         if sample is not None:
             expected = expected.filter((pl.col("id") % SHIFT).is_in(golden.samples[sample]))
-        lazy = table.scan(sample=sample)
+        lazy = table.rows(sample=sample).lazy()
         actual = rows_of(golden, lazy if predicate is True else lazy.filter(predicate))
         assert_frame_equal(actual, expected, check_exact=True)
 

@@ -163,11 +163,16 @@ def test_no_filter_loses_a_row(name: str, tmp_path: Path) -> None:
     table = qbeast.open_table(tmp_path / "t")
     for condition in conditions(rows):
         expected = rows.filter(condition)
-        assert_same_rows(table.scan().filter(condition).collect(), expected, "id")
-        assert table.scan().filter(condition).select(pl.len()).collect().item() == expected.height, condition
+        assert_same_rows(table.rows().lazy().filter(condition).collect(), expected, "id")
+        assert table.rows().lazy().filter(condition).select(pl.len()).collect().item() == expected.height, (
+            condition
+        )
     assert {"stats-bounds"}.isdisjoint(table.check().faults["code"])
     if log.outside is not None:  # the bounds are still of use
-        assert table.explain(pl.col("x") == pl.lit(log.outside, rows["x"].dtype)).files["opened"].sum() == 0
+        assert (
+            table.rows(pl.col("x") == pl.lit(log.outside, rows["x"].dtype)).explain().files["opened"].sum()
+            == 0
+        )
 
 
 @pytest.mark.parametrize("name", ["offset of Monrovia", "cut before an emoji", "nulls counted as none"])
@@ -184,4 +189,4 @@ def test_bounds_of_our_files_are_not_widened(tmp_path: Path) -> None:
     rows = pl.DataFrame({"id": range(100), "x": [start + timedelta(seconds=i) for i in range(100)]})
     qbeast.write_table(rows, tmp_path / "t", columns=["id"])
     near = pl.col("x") == pl.lit(start + timedelta(seconds=99, milliseconds=2))
-    assert qbeast.open_table(tmp_path / "t").explain(near).files["opened"].sum() == 0
+    assert qbeast.open_table(tmp_path / "t").rows(near).explain().files["opened"].sum() == 0

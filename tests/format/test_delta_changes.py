@@ -93,7 +93,7 @@ def changed(path: Path, rows: pl.DataFrame, columns: list[str], *, by_deltalake:
     key = next(name for name in columns if "delta.identity." not in names[name])
     value = rows[key].drop_nulls()[0]
     where = pl.col(key) == value
-    assert as_set(table.scan().filter(where).collect()) == as_set(
+    assert as_set(table.rows().lazy().filter(where).collect()) == as_set(
         rows.filter(where).select(list(table.schema))
     )
     table.update(where, {key: pl.lit(value)})

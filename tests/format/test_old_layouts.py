@@ -101,7 +101,7 @@ def test_sound_files_of_old_versions_have_no_pages(name: str) -> None:
     """Fail if the tables were written again by a newer commit."""
     assert layout_versions(FOLDER / name / "table") == {2 if name == "banded" else 1}
     assert opened(name).check().ok
-    files = opened(name).explain().files
+    files = opened(name).rows().explain().files
     assert files.height > 1
     assert (files["pages_total"] == 0).all()
 
@@ -128,7 +128,7 @@ def test_filters_return_rows(name: str) -> None:
         expected = rows.filter(where)
         assert 0 < expected.height < rows.height
         assert_rows(table.read(where=where), expected)
-        assert_rows(table.scan(sample=0.3).filter(where).collect(), sampled(expected, 0.3))
+        assert_rows(table.rows(sample=0.3).lazy().filter(where).collect(), sampled(expected, 0.3))
         assert table.count(where) == expected.height
 
 
@@ -139,7 +139,7 @@ def test_files_outside_plan_do_not_matter(name: str, tmp_path: Path) -> None:
     requests.append((FILTERS[name][0], 0.3))
     for number, (where, sample) in enumerate(requests if is_sweep() else requests[::3]):
         copy = copied(name, tmp_path / str(number))
-        zeroed_bytes += zero_skipped_files(copy, qbeast.open_table(copy).explain(where, sample=sample))
+        zeroed_bytes += zero_skipped_files(copy, qbeast.open_table(copy).rows(where, sample=sample).explain())
         expected = rows if sample is None else sampled(rows, sample)
         actual = qbeast.read_table(copy, where=where, sample=sample)
         assert_rows(actual, expected if where is None else expected.filter(where))
@@ -171,10 +171,10 @@ def test_changes_keep_other_rows(name: str, tmp_path: Path) -> None:
 def test_full_optimize_keeps_rows_and_samples(name: str, tmp_path: Path) -> None:
     path, rows = copied(name, tmp_path), rows_of(name)
     table = qbeast.open_table(path)
-    before = set(table.files()["path"])
+    before = set(table.rows().files()["path"])
     with small_files(file_rows=900, page_rows=64):
         assert table.optimize(full=True).committed
-    assert not before & set(table.files()["path"])
+    assert not before & set(table.rows().files()["path"])
     assert layout_versions(path) == {3}
     assert_rows(table.read(), rows)
     for sample in SAMPLES:

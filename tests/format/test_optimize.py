@@ -74,7 +74,7 @@ def test_copied_rows_must_be_removed_first(tmp_path: Path):
     assert table.refresh() is table
     qbeast.upgrade_table(path, replicated="drop")
     table.optimize(full=True)
-    assert_frame_equal(rows_of(golden, table.scan()), golden.expected, check_exact=True)
+    assert_frame_equal(rows_of(golden, table.rows().lazy()), golden.expected, check_exact=True)
 
 
 @pytest.mark.sweep
@@ -86,4 +86,4 @@ def test_table_works_after_append_and_optimize(tmp_path: Path):
     qbeast.write_table(shifted(golden.expected), path, mode="append")
     table.optimize(full=True)
     both = pl.concat([golden.expected, shifted(golden.expected)])
-    assert_frame_equal(rows_of(golden, table.scan()), both, check_exact=True)
+    assert_frame_equal(rows_of(golden, table.rows().lazy()), both, check_exact=True)

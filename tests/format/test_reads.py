@@ -28,9 +28,9 @@ def assert_answered(golden: Golden, question: Question) -> None:
     if question.sample:
         expected = expected.filter(pl.col("id").is_in(golden.samples[question.sample]))
     assert expected.height == question.rows, f"{question.sql} is translated wrongly"
-    actual = by_id(golden, table.scan(sample=question.sample).filter(predicate))
+    actual = by_id(golden, table.rows(sample=question.sample).lazy().filter(predicate))
     assert_frame_equal(actual, expected, check_exact=True)
-    plan = table.explain(predicate, sample=question.sample).files
+    plan = table.rows(predicate, sample=question.sample).explain().files
     if question.files is not None and golden.name not in SLACK:
         assert plan["opened"].sum() <= question.files, question
 
@@ -40,13 +40,13 @@ def test_rows_types_and_a_filter_equal_the_jvms(golden: Golden):
     table = open_golden(golden)
     assert table.schema == golden.expected.schema
     assert list(table.indexed_columns) == golden.indexed
-    rows = table.scan().collect()
+    rows = table.rows().lazy().collect()
     count = sum(pq.read_metadata(path).num_rows for path in DeltaTable(golden.path).file_uris())
     assert count == rows.height + table.blocks().filter("replicated")["element_count"].sum()
     assert golden.is_legacy or count == golden.meta["count"]
     assert not golden.is_doubled or rows.height == golden.meta["qbeast_rows"]
     assert_frame_equal(by_id(golden, rows.lazy()), golden.expected, check_exact=True)
-    ids = by_id(golden, table.scan(sample=(0.1, 0.5)).select("id"))["id"].to_list()
+    ids = by_id(golden, table.rows(sample=(0.1, 0.5)).lazy().select("id"))["id"].to_list()
     assert ids == sorted(set(golden.samples[0.5]) - set(golden.samples[0.1]))
     for question in questions(golden)[:1]:
         assert_answered(golden, question)
@@ -58,8 +58,8 @@ def test_samples_equal_those_of_the_jvm(golden: Golden):
     table = open_golden(golden)
     for fraction, ids in {**golden.samples, 0.0: [], 1.0: golden.expected["id"].to_list()}.items():
         expected = golden.expected.filter(pl.col("id").is_in(ids))
-        assert_frame_equal(by_id(golden, table.scan(sample=fraction)), expected, check_exact=True)
-    assert table.scan().head(0).collect().schema == table.schema
+        assert_frame_equal(by_id(golden, table.rows(sample=fraction).lazy()), expected, check_exact=True)
+    assert table.rows().lazy().head(0).collect().schema == table.schema
 
 
 @pytest.mark.parametrize("first", [1, 2])
@@ -73,10 +73,10 @@ def test_further_filters_are_answered(golden: Golden, first: int):
 def test_negated_filter_returns_exactly_matching_rows(golden: Golden):
     for question in questions(golden):
         other = ~question.predicate
-        actual = by_id(golden, open_golden(golden).scan().filter(other).select("id"))["id"]
+        actual = by_id(golden, open_golden(golden).rows().lazy().filter(other).select("id"))["id"]
         assert actual.to_list() == golden.expected.filter(other)["id"].to_list(), question.sql
 
 
 def test_cubes_close_files_that_statistics_leave_open():
-    plan = open_golden(find("qbeast-spark-0.8/dims3")).explain(to_polars("`s` = 'beta'"))
+    plan = open_golden(find("qbeast-spark-0.8/dims3")).rows(to_polars("`s` = 'beta'")).explain()
     assert "cubes" in plan.files["reason"].to_list()

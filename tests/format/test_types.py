@@ -81,7 +81,7 @@ def test_files_have_variants_as_spark_reads_them(tmp_path: Path) -> None:
     table = qbeast.open_table(path)
     table.update("id < 20", {"v": pl.lit(None, VARIANT)})
     table.optimize(full=True)
-    (file,) = table.files()["path"].to_list()
+    (file,) = table.rows().files()["path"].to_list()
     columns = pq.ParquetFile(path / file).schema
     binaries = [
         columns.column(i) for i in range(len(columns)) if columns.column(i).name in ("value", "metadata")
@@ -133,7 +133,7 @@ def test_files_leave_voids_out(tmp_path: Path) -> None:
     path = converted("void/void-column", tmp_path)
     table = qbeast.open_table(path)
     table.optimize()
-    (file,) = table.files()["path"].to_list()
+    (file,) = table.rows().files()["path"].to_list()
     assert pq.read_schema(path / file).names == ["id", "_qbeast_weight"]
 
 

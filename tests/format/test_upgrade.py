@@ -173,7 +173,7 @@ def test_unsupported_upgrades_raise(tmp_path: Path) -> None:
 
 def test_plans_name_files_of_copies() -> None:
     golden = find("legacy/v050_mixed_states")
-    plan, blocks = qbeast.open_table(golden.path).explain(), qbeast.open_table(golden.path).blocks()
+    plan, blocks = qbeast.open_table(golden.path).rows().explain(), qbeast.open_table(golden.path).blocks()
     copies = plan.files.filter(reason="replicated copies")
     assert sorted(copies["path"]) == sorted(blocks.filter("replicated")["path"])
     assert not copies["opened"].any()

@@ -38,13 +38,16 @@ def test_older_versions_have_rows_and_samples_of_their_log(golden: Golden):
         )
         table = qbeast.open_table(golden.path, version=version)
         assert table.version == version
-        rows = table.scan().select("id").collect()["id"]
+        rows = table.rows().lazy().select("id").collect()["id"]
         assert len(rows) == expected
         if "qbeast.lastRevisionID" not in configuration(golden, version):
             assert table.indexed_columns == ()
             continue
         existing = ids.intersection(rows)
-        assert existing.intersection(table.scan(sample=0.1).select("id").collect()["id"]) == newest & existing
+        assert (
+            existing.intersection(table.rows(sample=0.1).lazy().select("id").collect()["id"])
+            == newest & existing
+        )
 
 
 @each()

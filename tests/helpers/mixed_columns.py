@@ -97,7 +97,7 @@ def sampled_by_files(
     if all(names == newest for names in columns.values()):
         return sampled(rows, newest, sample)
     hidden = hidden_rows(path, version)
-    for name, number in table.files().select("path", "revision_id").iter_rows():
+    for name, number in table.rows().files().select("path", "revision_id").iter_rows():
         keys = pl.read_parquet(path / name, columns=[key_in_files or key]).to_series().alias(key).to_frame()
         keys = shown(keys, hidden.get(Path(name).relative_to(path).as_posix(), []))
         mine = rows.join(keys, on=key, how="semi")

@@ -93,15 +93,15 @@ class Known(RuleBasedStateMachine):
             return
         table, state = self.table(), self.now
         assert dict(without_samples(table.schema)) == dict(state.schema)
-        rows = without_samples(table.scan().collect())
+        rows = without_samples(table.rows().lazy().collect())
         assert_same_rows(rows, state.frame, "id")
         taken: set[int] = set()
         for fraction in (0.1, 0.45, 0.8):
-            sample = without_samples(table.scan(sample=fraction).collect())
+            sample = without_samples(table.rows(sample=fraction).lazy().collect())
             assert_same_rows(sample, self.sampled(state.frame, fraction), "id")
             assert taken <= set(sample["id"])
             taken = set(sample["id"])
-        rows = without_samples(table.scan(sample=(0.2, 0.9)).filter(pl.col("a") < 40).collect())
+        rows = without_samples(table.rows(sample=(0.2, 0.9)).lazy().filter(pl.col("a") < 40).collect())
         below = state.kept(lambda row: None if row["a"] is None else row["a"] < 40)
         assert_same_rows(rows, self.sampled(below.frame, (0.2, 0.9)), "id")
 

@@ -197,14 +197,14 @@ class _Writer:
         table = qbeast.open_table(self.uri, storage_options=self.options)
         whole = self.random.random() < 0.3
         sample = None if whole else self.random.random()
-        rows = table.scan(sample=sample).filter(pl.col("writer") == self.writer).collect()
+        rows = table.rows(sample=sample).lazy().filter(pl.col("writer") == self.writer).collect()
         over = table.history().filter(_OVERWRITES)["version"].to_list()
         since = max([version for version in over if version <= table.version], default=-1)
         events = [event for event in self.ledger.events if event.version >= since]
         expected = replay(events)
         if not whole:
-            sampled = table.scan(sample=sample).collect()["row"]
-            everything = table.scan().filter(pl.col("writer") == self.writer).collect()
+            sampled = table.rows(sample=sample).lazy().collect()["row"]
+            everything = table.rows().lazy().filter(pl.col("writer") == self.writer).collect()
             assert everything.sort("row").equals(expected.sort("row"))
             assert rows["row"].is_in(sampled.implode()).all()
             assert rows["row"].is_in(expected["row"].implode()).all()

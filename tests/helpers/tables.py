@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import qbeast
+from qbeast_core.api.keywords import EstimateKeywords, ReadKeywords, split
 from qbeast_core.plan.weights import Sample
 from qbeast_core.table.write.write import WriteResult
 from qbeast_core.tree.grid import frame_weights
@@ -23,6 +25,8 @@ __all__ = [
     "MEMORY",
     "SPILL",
     "assert_same_rows",
+    "estimated",
+    "estimated_rounds",
     "first_plans_by_statistics",
     "folder",
     "sampled",
@@ -38,6 +42,20 @@ MEMORY, SPILL = qbeast.Resources(engine="memory"), qbeast.Resources(engine="spil
 def using(table: qbeast.Table, resources: qbeast.Resources) -> qbeast.Table:
     """Return the newest version of a table, whose calls use these resources."""
     return qbeast.open_table(table.uri, resources=resources)
+
+
+def estimated(table: qbeast.Table, aggregates: Any, where: Any = None, **options: Any) -> qbeast.Estimate:
+    """Estimate aggregates, by arguments of the estimate and of the read."""
+    asked, read = split(options, EstimateKeywords, ReadKeywords)
+    return table.rows(where, **read).estimate(aggregates, **asked)
+
+
+def estimated_rounds(
+    table: qbeast.Table, aggregates: Any, where: Any = None, **options: Any
+) -> Iterator[qbeast.Estimate]:
+    """Estimate aggregates in rounds, as `estimated` does."""
+    asked, read = split(options, EstimateKeywords, ReadKeywords)
+    return table.rows(where, **read).estimates(aggregates, **asked)
 
 
 @contextmanager

@@ -70,7 +70,7 @@ def test_index_follows_renamed_columns_without_new_files(tmp_path: Path) -> None
     with small_files(file_rows=100, page_rows=16):
         table = begin(tmp_path)
     before, sample = files(tmp_path), table.read(sample=0.2)
-    opened = table.explain("id < 9").bytes_opened
+    opened = table.rows("id < 9").explain().bytes_opened
     table.rename_column("id", "key", upgrade_protocol=True)
     table.rename_column("price", "id")
     rows = ROWS.rename({"id": "key", "price": "id"})
@@ -80,7 +80,7 @@ def test_index_follows_renamed_columns_without_new_files(tmp_path: Path) -> None
     assert_frame_equal(table.read(sample=0.2), sample.rename({"id": "key", "price": "id"}))
     wanted = rows.filter(pl.col("key") < 9)
     assert_frame_equal(table.read(where="key < 9"), wanted, check_row_order=False)
-    assert table.explain("key < 9").bytes_opened == opened < table.explain().bytes_total / 2
+    assert table.rows("key < 9").explain().bytes_opened == opened < table.rows().explain().bytes_total / 2
 
 
 def test_every_write_goes_on_after_renames_and_drops(tmp_path: Path) -> None:

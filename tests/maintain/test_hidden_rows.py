@@ -184,5 +184,5 @@ def test_dialect_of_readers_without_vectors_needs_a_purge(tmp_path: Path) -> Non
     table.set_properties({"delta.enableDeletionVectors": "false"})
     table.switch_dialect("qbeast-spark")
     table.delete(pl.col("x") % 20 == 9)
-    stored = pl.concat([pl.read_parquet(path, columns=["id"]) for path in table.files()["path"]])
+    stored = pl.concat([pl.read_parquet(path, columns=["id"]) for path in table.rows().files()["path"]])
     assert_same_rows(stored, LEFT.filter(pl.col("x") % 20 != 9).select("id"), key="id")

@@ -20,7 +20,7 @@ def points(rows: int, seed: int) -> pl.DataFrame:
 
 
 def amplification(table: qbeast.Table, fraction: float) -> float:
-    plan = table.explain(sample=fraction)
+    plan = table.rows(sample=fraction).explain()
     return plan.bytes_opened / (fraction * plan.bytes_total)
 
 
@@ -54,7 +54,9 @@ def opened(table: qbeast.Table) -> list[float]:
     """Return the share that a thirtieth of the values of each column opens, in the mean."""
     starts = np.linspace(0, 29 / 30, 12).tolist()
     return [
-        float(np.mean([table.explain(pl.col(name).is_between(at, at + 1 / 30)).share for at in starts]))
+        float(
+            np.mean([table.rows(pl.col(name).is_between(at, at + 1 / 30)).explain().share for at in starts])
+        )
         for name in COLUMNS
     ]
 
@@ -70,7 +72,7 @@ def test_optimize_after_hundred_appends_restores_samples(tmp_path: Path) -> None
     assert amplification(table, 0.01) > 1.3 * fresh[0.01]
     result = table.optimize()
     assert result.files_removed >= 100
-    assert result.bytes < 0.05 * table.explain().bytes_total
+    assert result.bytes < 0.05 * table.rows().explain().bytes_total
     after = {fraction: amplification(table, fraction) for fraction in fresh}
     assert all(after[fraction] <= max(1.5, 1.05 * fresh[fraction]) for fraction in fresh), (fresh, after)
 
@@ -90,5 +92,5 @@ def test_lifetime_writes_each_byte_three_times_at_most(tmp_path: Path, start: in
             written += table.optimize().bytes
     assert written <= 3 * request, written / request
     table = qbeast.open_table(tmp_path / "t")
-    assert table.scan().select(pl.col("id").n_unique()).collect().item() == total
-    assert table.files().height < 30
+    assert table.rows().lazy().select(pl.col("id").n_unique()).collect().item() == total
+    assert table.rows().files().height < 30

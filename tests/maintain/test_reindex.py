@@ -79,7 +79,7 @@ def test_each_optimize_moves_a_quarter_of_bytes(tmp_path: Path) -> None:
     assert health.needs_optimize
     assert "120 rows are indexed by other columns" in str(health)
     while moved < 120:
-        total = int(table.files()["size_bytes"].sum())
+        total = int(table.rows().files()["size_bytes"].sum())
         with small_files(file_rows=60, page_rows=8):
             result = table.optimize()
         older = result.plan.filter(reason="older revision")
@@ -96,7 +96,7 @@ def test_each_optimize_moves_a_quarter_of_bytes(tmp_path: Path) -> None:
 
 def test_pruning_follows_columns_of_each_file(tmp_path: Path) -> None:
     def shares() -> list[float]:
-        return [table.explain(where).share for where in ("a < 15", "b < 20")]
+        return [table.rows(where).explain().share for where in ("a < 15", "b < 20")]
 
     table = new(tmp_path, ["a"])
     by_a, not_by_b = shares()
@@ -111,14 +111,14 @@ def test_pruning_follows_columns_of_each_file(tmp_path: Path) -> None:
 
 def test_explained_bytes_have_columns_of_each_file(tmp_path: Path) -> None:
     table = new(tmp_path, ["s"])
-    alone = table.explain(sample=0.2, columns=["flag"]).bytes_opened
+    alone = table.rows(sample=0.2, columns=["flag"]).explain().bytes_opened
     table.reindex(["a"])
-    assert table.explain(sample=0.2, columns=["flag"]).bytes_opened == alone, "still the column s"
+    assert table.rows(sample=0.2, columns=["flag"]).explain().bytes_opened == alone, "still the column s"
     with small_files(file_rows=30, page_rows=8):
         table.optimize(into="newest")
     assert (
-        table.explain(sample=0.2, columns=["flag", "a"]).bytes_opened
-        == table.explain(sample=0.2, columns=["flag"]).bytes_opened
+        table.rows(sample=0.2, columns=["flag", "a"]).explain().bytes_opened
+        == table.rows(sample=0.2, columns=["flag"]).explain().bytes_opened
     )
 
 
@@ -290,7 +290,7 @@ def test_estimates_hold_while_rows_move(tmp_path: Path, trials: int) -> None:
             table = qbeast.open_table(path)
             table.reindex([ROW, "b"])
             table.optimize()
-        answer = table.estimate({"t": pl.col("b").sum()}, where=pl.col("a") < 60, sample=0.5).frame
+        answer = table.rows(pl.col("a") < 60, sample=0.5).estimate({"t": pl.col("b").sum()}).frame
         truth = float(rows.filter(pl.col("a") < 60)["b"].sum())
         kept += answer["t_low"][0] <= truth <= answer["t_high"][0]
         assert 0 < answer["t_high"][0] - answer["t_low"][0] < truth
@@ -326,9 +326,9 @@ def test_every_form_of_optimize_keeps_columns_of_revisions(
 def test_named_files_move_only_if_requested(tmp_path: Path) -> None:
     table = new(tmp_path)
     table.reindex(["b"])
-    files = table.files()["path"].to_list()[:2]
+    files = table.rows().files()["path"].to_list()[:2]
     table.optimize(files=files)
     assert set(columns_of_files(tmp_path)) == {(ROW,)}
-    table.optimize(files=table.files()["path"].to_list()[:2], into="newest")
+    table.optimize(files=table.rows().files()["path"].to_list()[:2], into="newest")
     assert set(columns_of_files(tmp_path)) == {(ROW,), ("b",)}
     check_version(tmp_path, ROWS)

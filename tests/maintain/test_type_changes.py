@@ -66,10 +66,10 @@ def test_older_files_read_and_sample_in_new_types(change: Change, columns: list[
     both = pl.concat([change.cast, change.more])
     check_reads(path, both, columns)
     table = qbeast.open_table(path)
-    assert table.files()["revision_id"].drop_nulls().len() > 0, "new rows are indexed"
+    assert table.rows().files()["revision_id"].drop_nulls().len() > 0, "new rows are indexed"
     table.delete(pl.col("id") % 8 == 0)
     table.optimize()
-    assert table.files()["revision_id"].null_count() == 0
+    assert table.rows().files()["revision_id"].null_count() == 0
     check_reads(path, both.filter(pl.col("id") % 8 > 0), columns)
     assert table.check().ok
 
@@ -78,10 +78,10 @@ def test_older_files_read_and_sample_in_new_types(change: Change, columns: list[
 def test_feature_widens_the_schema_alone(change: Change, tmp_path: Path) -> None:
     path = table_of(change, tmp_path, ["id"])
     table = qbeast.open_table(path)
-    files = table.files()["path"].to_list()
+    files = table.rows().files()["path"].to_list()
     result = table.widen_columns({"v": change.wide}, upgrade_protocol=True)
     assert (result.rewritten_files, result.changed, table.schema["v"]) == (0, ("v",), change.wide)
-    assert table.files()["path"].to_list() == files
+    assert table.rows().files()["path"].to_list() == files
     delta = DeltaTable(path)
     assert "typeWidening" in (delta.protocol().reader_features or ())
     (field,) = [item for item in json.loads(delta.schema().to_json())["fields"] if item["name"] == "v"]
@@ -169,4 +169,4 @@ def test_indexed_columns_are_not_widened_by_us(tmp_path: Path) -> None:
     path = table_of(CHANGES[7], tmp_path / "d", ["v"])
     qbeast.open_table(path).widen_columns({"v": pl.Decimal(12, 2)}, upgrade_protocol=True)
     check_reads(path, CHANGES[7].cast, ["v"])
-    assert qbeast.open_table(path).files()["revision_id"].null_count() == 0, "the hash is the same"
+    assert qbeast.open_table(path).rows().files()["revision_id"].null_count() == 0, "the hash is the same"

@@ -39,17 +39,17 @@ def path(written: Path, tmp_path: Path) -> Path:
 
 def test_rows_samples_and_cubes_stay(path: Path) -> None:
     table = qbeast.open_table(path)
-    drawn, cubes = table.scan(sample=0.2).collect()["id"].sort(), table.metrics().revisions[-1].cubes
+    drawn, cubes = table.rows(sample=0.2).lazy().collect()["id"].sort(), table.metrics().revisions[-1].cubes
     with pytest.raises(qbeast.SchemaMismatchError):
         qbeast.write_table(FAR, path, mode="append")
     assert table.widen_columns(NEW_TYPES).version == 1
     assert table.schema == WIDE.schema
-    assert_same_rows(table.scan().collect(), WIDE, "id")
-    assert table.scan(sample=0.2).collect()["id"].sort().equals(drawn)
+    assert_same_rows(table.rows().lazy().collect(), WIDE, "id")
+    assert table.rows(sample=0.2).lazy().collect()["id"].sort().equals(drawn)
     assert table.metrics().revisions[-1].cubes == cubes
     assert len(table.revisions) == len(qbeast.open_table(path, version=0).revisions)
     assert_same_rows(
-        table.scan(where="n < 40 AND b > 3").collect(), WIDE.filter(pl.col("n") < 40, pl.col("b") > 3), "id"
+        table.rows("n < 40 AND b > 3").lazy().collect(), WIDE.filter(pl.col("n") < 40, pl.col("b") > 3), "id"
     )
     qbeast.write_table(FAR, path, mode="append")
     assert table.refresh().count("n > 4000000000") == 600
@@ -63,9 +63,9 @@ def test_hidden_rows_stay_hidden(tmp_path: Path) -> None:
     qbeast.write_table(rows, tmp_path, columns=["id"], cube_size=100)
     delete(tmp_path, GONE)
     table = qbeast.open_table(tmp_path)
-    left = table.scan().collect()
+    left = table.rows().lazy().collect()
     table.widen_columns({"x": pl.Int64})
-    assert_same_rows(table.scan().collect(), left.cast({"x": pl.Int64}), "id")
+    assert_same_rows(table.rows().lazy().collect(), left.cast({"x": pl.Int64}), "id")
 
 
 @pytest.mark.parametrize("faster", ["append", "delete"])
@@ -79,7 +79,7 @@ def test_rows_of_a_faster_writer_are_widened(path: Path, faster: str) -> None:
     with landing_first(other):
         assert table.widen_columns(NEW_TYPES).version == 2
     assert table.count() == (1200 if faster == "append" else 500)
-    types = {pl.read_parquet_schema(path / file)["n"] for file in table.files()["path"]}
+    types = {pl.read_parquet_schema(path / file)["n"] for file in table.rows().files()["path"]}
     assert types == {pl.Int64()}
 
 

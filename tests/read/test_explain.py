@@ -89,7 +89,7 @@ def check_named_bytes(case: Case, data: st.DataObject, times: int) -> None:
             columns = data.draw(st.sampled_from([None, [ROW], case.rows.columns[:2]]))
             with first_plans_by_statistics():
                 table = qbeast.open_table(path)
-                plan, again = (table.explain(expr, sample=sample, columns=columns) for _ in range(2))
+                plan, again = (table.rows(expr, sample=sample, columns=columns).explain() for _ in range(2))
             # The first one decodes the tags of files alone that may match.
             assert plan.rows_opened == again.rows_opened
             assert plan.files.drop("reason").equals(again.files.drop("reason"))
@@ -113,15 +113,17 @@ def test_selective_read_of_large_table_is_small(tmp_path: Path) -> None:
     )
     qbeast.write_table(rows, tmp_path / "t", columns=["a", "b"], cube_size=2000)
     table = qbeast.open_table(tmp_path / "t")
-    plan = table.explain(pl.col("a") < 1000)
+    plan = table.rows(pl.col("a") < 1000).explain()
     assert plan.share < 0.25
-    assert table.explain(pl.col("a") < 1000, columns=["a"]).bytes_opened < plan.bytes_opened
-    assert table.explain(sample=0.01).share < 0.06
-    assert table.explain().share == 1.0
-    assert table.explain(pl.col("a") < -1).bytes_opened == 0
+    assert table.rows(pl.col("a") < 1000, columns=["a"]).explain().bytes_opened < plan.bytes_opened
+    assert table.rows(sample=0.01).explain().share < 0.06
+    assert table.rows().explain().share == 1.0
+    assert table.rows(pl.col("a") < -1).explain().bytes_opened == 0
     before = plan.files
     zero_what_is_not_named(tmp_path / "t", plan)
-    assert_same_rows(table.scan().filter(pl.col("a") < 1000).collect(), rows.filter(pl.col("a") < 1000))
+    assert_same_rows(
+        table.rows().lazy().filter(pl.col("a") < 1000).collect(), rows.filter(pl.col("a") < 1000)
+    )
     assert before.equals(plan.files)
 
 
@@ -140,12 +142,12 @@ def test_plan_names_filter_parts_that_close_nothing(tmp_path: Path) -> None:
         ((x < 100) & pl.lit(value=True), []),
         ((x < 100) & by_python, [by_python]),
     ):
-        plan = table.explain(filtered)
+        plan = table.rows(filtered).explain()
         assert list(plan.unused_conditions) == list(map(str, unused))
         for shown in (repr(plan), plan._repr_html_()):
             assert ("skips no file" in shown) == bool(unused)
-    assert table.explain().unused_conditions == table.explain("x < 100").unused_conditions == {}
-    assert len(table.explain("x < 100 AND s LIKE '%7'").unused_conditions) == 1
+    assert table.rows().explain().unused_conditions == table.rows("x < 100").explain().unused_conditions == {}
+    assert len(table.rows("x < 100 AND s LIKE '%7'").explain().unused_conditions) == 1
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,7 @@ def test_plan_names_filter_parts_that_close_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_unused_condition_has_reason_and_advice(where: str, reasons: list[str], sales: qbeast.Table) -> None:
-    plan = sales.explain(where)
+    plan = sales.rows(where).explain()
     assert bool(plan.unused_conditions) == bool(reasons)
     message = "".join(plan.unused_conditions.values())
     assert all(reason in message for reason in reasons)
@@ -178,7 +180,7 @@ def test_unused_condition_has_reason_and_advice(where: str, reasons: list[str], 
 def test_filters_of_fields_are_unused_with_advice(tmp_path: Path) -> None:
     rows = pl.DataFrame({"id": range(9), "user": [{"country": "DE"}] * 9})
     qbeast.write_table(rows, tmp_path, columns=["id"])
-    reasons = qbeast.open_table(tmp_path).explain("user.country = 'DE'").unused_conditions.values()
+    reasons = qbeast.open_table(tmp_path).rows("user.country = 'DE'").explain().unused_conditions.values()
     assert list(reasons) == [
         "'user' is nested, and its fields have no index; write the field as a column, and index that"
     ]
@@ -204,17 +206,17 @@ def test_column_separated_by_files_is_used(tmp_path: Path) -> None:
         rows = pl.DataFrame({"x": range(1000), "at": range(start, start + 1000)})
         qbeast.write_table(rows, tmp_path, columns=["x"], mode="append")
     table = qbeast.open_table(tmp_path)
-    assert table.explain("at < 500").unused_conditions == {}
-    assert list(table.explain("at % 2 = 0").unused_conditions.values())
+    assert table.rows("at < 500").explain().unused_conditions == {}
+    assert list(table.rows("at % 2 = 0").explain().unused_conditions.values())
 
 
 def test_files_without_index_are_a_reason(tmp_path: Path) -> None:
     write_deltalake(tmp_path, pl.DataFrame({"x": range(1000)}).to_arrow())
     qbeast.convert_table(tmp_path, columns=["x"])
-    report = qbeast.open_table(tmp_path).explain("x < 500").unused_conditions
+    report = qbeast.open_table(tmp_path).rows("x < 500").explain().unused_conditions
     assert "optimize the table" in "".join(report.values())
     qbeast.open_table(tmp_path).optimize()
-    assert qbeast.open_table(tmp_path).explain("x < 500").unused_conditions == {}
+    assert qbeast.open_table(tmp_path).rows("x < 500").explain().unused_conditions == {}
 
 
 def test_rows_of_files_without_statistics_are_counted(tmp_path: Path) -> None:
@@ -225,6 +227,6 @@ def test_rows_of_files_without_statistics_are_counted(tmp_path: Path) -> None:
         for action in actions:
             action.get("add", {}).pop("stats", None)
         commit.write_bytes(b"\n".join(map(orjson.dumps, actions)))
-    plan = qbeast.open_table(tmp_path).explain()
+    plan = qbeast.open_table(tmp_path).rows().explain()
     assert (plan.rows_opened, plan.rows_total) == (1007, 1007)
     assert "1,007 of 1,007" in repr(plan)

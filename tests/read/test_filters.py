@@ -104,13 +104,13 @@ def test_threads_share_a_table_and_a_scan(tmp_path: Path) -> None:
     with small_files(file_rows=500, page_rows=32):
         qbeast.write_table(rows, tmp_path / "t", columns=["a", ROW], cube_size=100)
     table = qbeast.open_table(tmp_path / "t")
-    scan = table.scan()
+    scan = table.rows().lazy()
 
     def read(low: int) -> None:
         expr = pl.col("a").is_between(low, low + 300)
         kept = rows.filter(expr)
-        assert_same_rows((scan if low % 2 else table.scan()).filter(expr).collect(), kept)
-        assert table.explain(expr).rows_opened >= kept.height
+        assert_same_rows((scan if low % 2 else table.rows().lazy()).filter(expr).collect(), kept)
+        assert table.rows(expr).explain().rows_opened >= kept.height
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(read, range(0, 4000, 571)))

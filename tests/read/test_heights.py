@@ -78,15 +78,15 @@ KNOWN: dict[str, tuple[pl.Expr | None, float | None]] = {
 def test_counts_known_from_log_read_no_bytes(unread: qbeast.Table, name: str) -> None:
     expr, sample = KNOWN[name]
     expected = COUNT if expr is None else ROWS.filter(expr).height
-    scan = unread.scan(where=expr, sample=sample)
+    scan = unread.rows(expr, sample=sample).lazy()
     assert scan.select(pl.len()).collect().item() == expected
     assert scan.select(n=pl.len() * 2, one=pl.lit(1)).collect().rows() == [(2 * expected, 1)]
     assert scan.sql("SELECT count(*) FROM self").collect().item() == expected
     assert unread.count(expr, sample=sample) == expected
     assert scan.select(pl.len()).collect(engine="streaming").item() == expected
-    assert unread.scan().head(9).select(pl.len()).collect().item() == 9
+    assert unread.rows().lazy().head(9).select(pl.len()).collect().item() == 9
     with pytest.raises(qbeast.StorageError):
-        unread.scan().collect()
+        unread.rows().lazy().collect()
 
 
 def test_only_undecided_pages_are_read(path: Path) -> None:
@@ -158,7 +158,7 @@ def test_hidden_rows_are_not_counted(tmp_path: Path) -> None:
     qbeast.write_table(deletion_vectors.ROWS, tmp_path, columns=["id", "x"], cube_size=100)
     deletion_vectors.delete(tmp_path, deletion_vectors.GONE)
     table = qbeast.open_table(tmp_path)
-    left = table.scan().collect()
+    left = table.rows().lazy().collect()
     assert left.height == deletion_vectors.ROWS.height - len(deletion_vectors.GONE)
     for expr in (ID >= 0, ID < 1234, X.is_between(100, 3000)):
         assert table.count(expr) == left.filter(expr).height
@@ -189,7 +189,7 @@ def test_counts_equal_polars(case: Case, file_rows: int, page_rows: int, data: s
             expected = rows if expr is None else kept_rows(rows, expr)
             if expected is not None:
                 for opened in (table, qbeast.open_table(path)):
-                    scan = opened.scan(sample=sample)
+                    scan = opened.rows(sample=sample).lazy()
                     request = scan if expr is None else scan.filter(expr)
                     with first_plans_by_statistics():
                         assert request.select(pl.len()).collect().item() == expected.height

@@ -44,7 +44,7 @@ def expected(path: Path, **options: Any) -> pl.DataFrame:
     """The rows that the version before the deletion returns, without the hidden ones."""
     (file,) = path.glob("*.parquet")
     gone = pl.read_parquet(file, columns=["id"])["id"].gather(GONE)
-    rows = qbeast.open_table(path, version=0).scan(**options).collect()
+    rows = qbeast.open_table(path, version=0).rows(**options).lazy().collect()
     return rows.filter(~pl.col("id").is_in(gone.implode())).sort("id")
 
 
@@ -53,12 +53,12 @@ def test_pages_around_hidden_rows(path: Path, query: str) -> None:
     table, options = qbeast.open_table(path), QUERIES[query]
     rows = expected(path, **options)
     assert rows.height > (query != "point")
-    assert_frame_equal(table.scan(**options).collect().sort("id"), rows)
+    assert_frame_equal(table.rows(**options).lazy().collect().sort("id"), rows)
     assert table.count(**options) == rows.height
     for task_bytes in (20_000, 100_000, 1 << 30):
-        tasks = pickle.loads(pickle.dumps(table.scan_tasks(**options, task_bytes=task_bytes)))  # noqa: S301
+        tasks = pickle.loads(pickle.dumps(table.rows(**options).tasks(task_bytes=task_bytes)))  # noqa: S301
         assert_frame_equal(pl.concat(frame for task in tasks for frame in task.read()).sort("id"), rows)
-    plan = table.explain(**options)
+    plan = table.rows(**options).explain()
     if query != "other columns":
         assert plan.bytes_opened < 0.6 * plan.bytes_total
         assert plan.files["ranges"].null_count() == 0
@@ -77,9 +77,9 @@ def test_parts_of_a_file_are_read_together(path: Path) -> None:
 def test_estimates_skip_hidden_rows(path: Path) -> None:
     table, where = qbeast.open_table(path), "x < 20000"
     rows = expected(path, where=where)
-    whole = table.estimate({"n": pl.len(), "sum": pl.col("x").sum()}, where=where, sample=1.0).frame
+    whole = table.rows(where, sample=1.0).estimate({"n": pl.len(), "sum": pl.col("x").sum()}).frame
     assert whole.select("n", "sum").row(0) == (rows.height, rows["x"].sum())
-    part = table.estimate({"n": pl.len(), "sum": pl.col("x").sum()}, where=where, sample=0.2).frame
+    part = table.rows(where, sample=0.2).estimate({"n": pl.len(), "sum": pl.col("x").sum()}).frame
     assert part["sum"].item() == pytest.approx(rows["x"].sum(), rel=0.1)
     assert part["n"].item() == pytest.approx(rows.height, rel=0.1)
 
@@ -106,13 +106,13 @@ def test_file_that_pages_cannot_be_read_of_is_read_once(path: Path, tmp_path: Pa
     if hides:
         delete(copy, GONE)
     table = qbeast.open_table(copy)
-    rows = table.scan().collect().sort("id")
-    tasks = table.scan_tasks(task_bytes=50_000)
+    rows = table.rows().lazy().collect().sort("id")
+    tasks = table.rows().tasks(task_bytes=50_000)
     assert len(tasks) > 2
     (file,) = copy.glob("*.parquet")
     data = bytearray(file.read_bytes())
     data[data.rfind(b"QBPAGES2") + 9] ^= 0xFF  # the checksum of the page directory
     file.write_bytes(data)
     assert_frame_equal(pl.concat(frame for task in tasks for frame in task.read()).sort("id"), rows)
-    part = qbeast.open_table(copy).scan(where="id < 900").collect().sort("id")
+    part = qbeast.open_table(copy).rows("id < 900").lazy().collect().sort("id")
     assert_frame_equal(part, rows.filter(pl.col("id") < 900))

@@ -108,7 +108,7 @@ def check_filters(table: qbeast.Table, options: dict[str, Any]) -> None:
         if number % 2:
             assert_frame_equal(table.read(where=where, **options).sort("id"), wanted)
             continue
-        tasks = table.scan_tasks(where=where, **options, task_bytes=30_000)
+        tasks = table.rows(where, **options).tasks(task_bytes=30_000)
         tasks = pickle.loads(pickle.dumps(tasks))  # noqa: S301
         parts = [part for task in tasks for part in task.read()]
         assert_frame_equal(pl.concat([wanted[:0], *parts]).sort("id"), wanted)
@@ -120,7 +120,7 @@ def test_other_columns_are_read_where_rows_match(
 ) -> None:
     plain(tmp_path / "t", rows())
     table = qbeast.open_table(tmp_path / "t")
-    plan, read = table.explain(FILTERS[name]), list[int]()
+    plan, read = table.rows(FILTERS[name]).explain(), list[int]()
     ranges = LocalStore.get_ranges
 
     def recorded(self: LocalStore, path: str, wanted: Any) -> list[memoryview]:

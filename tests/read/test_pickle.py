@@ -41,16 +41,16 @@ def test_table_keeps_its_place_and_version(
     again = copied(table)
     monkeypatch.chdir("elsewhere")
     assert (again.version, again.indexed_columns) == (0, ("id", "x"))
-    assert_same_rows(again.scan().collect(), ROWS, "id")
+    assert_same_rows(again.rows().lazy().collect(), ROWS, "id")
     assert again.refresh().version == 1
     again.delete(LOW)
-    assert (again.version, again.scan().filter(LOW).collect().height) == (2, 0)
+    assert (again.version, again.rows().lazy().filter(LOW).collect().height) == (2, 0)
 
 
 @pytest.mark.parametrize("copied", [sent, copy.deepcopy])
 @pytest.mark.parametrize("sample", [None, 0.3])
 def test_pickled_plan_is_equal(table: qbeast.Table, sample: float | None, copied: Any) -> None:
-    plan = table.explain(LOW, sample=sample, columns=["id"])
+    plan = table.rows(LOW, sample=sample, columns=["id"]).explain()
     before = copied(plan)  # nobody has looked at its files
     assert repr(before) == repr(plan)
     after = copied(plan)
@@ -62,7 +62,7 @@ def test_pickled_plan_is_equal(table: qbeast.Table, sample: float | None, copied
 def test_lazy_frame_gives_the_same_rows(
     table: qbeast.Table, monkeypatch: pytest.MonkeyPatch, sample: float | None
 ) -> None:
-    lazy = table.scan(sample=sample).filter(LOW).select("id")
+    lazy = table.rows(sample=sample).lazy().filter(LOW).select("id")
     expected = lazy.collect().sort("id")
     travelled = sent(lazy), copy.deepcopy(lazy), pl.LazyFrame.deserialize(io.BytesIO(lazy.serialize()))
     monkeypatch.chdir("elsewhere")
@@ -76,7 +76,7 @@ def work(table: qbeast.Table, lazy: pl.LazyFrame, plan: Any) -> tuple[int, int, 
 
 @pytest.mark.sweep
 def test_other_processes_unpickle_all(table: qbeast.Table, four: Pool) -> None:
-    lazy, plan = table.scan().filter(LOW), table.explain(LOW)
+    lazy, plan = table.rows().lazy().filter(LOW), table.rows(LOW).explain()
     actual = four.apply(work, (table, lazy, plan))
     assert actual == (0, lazy.collect().height, plan.rows_opened)
 
@@ -86,7 +86,7 @@ def test_secrets_travel_but_are_not_shown(tmp_path: Path) -> None:
     qbeast.write_table(ROWS, tmp_path / "t", columns=["id"])
     table = qbeast.open_table(tmp_path / "t", version=0, storage_options=options)
     assert b"hidden" in pickle.dumps(table)
-    for value in (sent(table), sent(table.explain(LOW)), sent(table.scan())):
+    for value in (sent(table), sent(table.rows(LOW).explain()), sent(table.rows().lazy())):
         assert "hidden" not in repr(value)
 
 

@@ -114,12 +114,12 @@ def test_impossible_folder_raises(here: Path) -> None:
 def test_missing_data_file_is_named() -> None:
     qbeast.write_table(pl.DataFrame({"row": range(50_000)}), "t", columns=["row"], cube_size=1000)
     table = qbeast.open_table("t")
-    (path, *_) = table.files()["path"]
+    (path, *_) = table.rows().files()["path"]
     Path(path).unlink()
     for read in (
-        lambda: table.scan().collect(),
-        lambda: table.scan(sample=0.1).collect(),
-        lambda: table.scan().filter(pl.col("row") == 7).collect(),
+        lambda: table.rows().lazy().collect(),
+        lambda: table.rows(sample=0.1).lazy().collect(),
+        lambda: table.rows().lazy().filter(pl.col("row") == 7).collect(),
         lambda: table.delete(pl.col("row") == 7),
         lambda: table.update(pl.col("row") < 7, {"row": pl.col("row")}),
         lambda: table.optimize(full=True),
@@ -143,6 +143,6 @@ def test_missing_deletion_vector_file_is_named(here: Path) -> None:
     with pytest.raises(
         qbeast.StorageError, match=r"ab/deletion_vector_d2c639aa-.*\.bin' of .* is missing"
     ) as caught:
-        table.scan().collect()
+        table.rows().lazy().collect()
     assert caught.value.path.startswith("ab/deletion_vector_")
     assert "deletion-vector" in set(table.check().faults["code"])

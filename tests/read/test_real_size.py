@@ -103,17 +103,19 @@ def by_sql(table: qbeast.Table, where: str) -> tuple[int, int | None]:
 
 
 def by_batches(table: qbeast.Table, where: str) -> tuple[int, int | None]:
-    batches = list(table.iter_batches(where, columns=["id", "text"], batch_rows=50_000))
+    batches = list(table.rows(where, columns=["id", "text"]).batches(batch_rows=50_000))
     return total(pl.concat(batches)) if batches else (0, None)
 
 
 DOORS: dict[str, Door] = {
     "read": lambda table, where: total(table.read(where)),
     "read of columns": lambda table, where: total(table.read(where, columns=["kind", "id"])),
-    "scan": lambda table, where: total(table.scan(where).select("id", "price", "text", "user").collect()),
+    "scan": lambda table, where: total(
+        table.rows(where).lazy().select("id", "price", "text", "user").collect()
+    ),
     "sql": by_sql,
     "batches": by_batches,
-    "arrow": lambda table, where: total(pl.DataFrame(table.to_arrow(where, columns=["id", "y", "flag"]))),
+    "arrow": lambda table, where: total(pl.DataFrame(table.rows(where, columns=["id", "y", "flag"]).arrow())),
 }
 
 
@@ -149,7 +151,7 @@ def test_typed_conditions_match_duckdb(where: str, real: Real) -> None:
 
 
 def test_table_has_sizes_of_real_tables(real: Real) -> None:
-    plan = real.table.explain()
+    plan = real.table.rows().explain()
     assert plan.files["pages_total"].sum() > 1_000
     assert plan.files.height > 3
     assert sum(real.table.snapshot.files["has_deletion_vector"]) > 0
@@ -175,7 +177,7 @@ def test_estimates_are_as_near_as_promised(real: Real, sweep_seed: int) -> None:
         if count < 20_000:
             continue
         sums = {"n": pl.len(), "total": pl.col("price").sum()}
-        estimate = real.table.estimate(sums, where=where, error=0.05)
+        estimate = real.table.rows(where).estimate(sums, error=0.05)
         row = estimate.frame.row(0, named=True)
         assert estimate.met
         near += [abs(row["n"] / count - 1) <= 0.05, abs(row["total"] / total_price - 1) <= 0.05]
@@ -194,7 +196,7 @@ def test_changes_are_the_deleted_rows(real: Real) -> None:
 @pytest.mark.sweep
 @pytest.mark.parametrize("buffer_bytes", [4 << 20, 256 << 20])
 def test_shuffled_epoch_has_each_row_once(buffer_bytes: int, real: Real, sweep_seed: int) -> None:
-    batches = real.table.iter_batches(columns=["id"], shuffle=sweep_seed, buffer_bytes=buffer_bytes)
+    batches = real.table.rows(columns=["id"]).shuffled(sweep_seed, buffer_bytes=buffer_bytes)
     ids = pl.concat(batches)["id"]
     assert not ids.is_sorted()
     assert ids.sort().equals(real.rows["id"].sort())

@@ -54,7 +54,7 @@ def test_call_returns_same_rows_before_and_after_conversion(request: tuple[Case,
         def check() -> None:
             table = qbeast.open_table(path)
             assert_same_rows(table.read(where, sample=sample, sample_by=by), expected)
-            tasks = pickle.loads(pickle.dumps(table.scan_tasks(where, sample=sample, sample_by=by)))  # noqa: S301
+            tasks = pickle.loads(pickle.dumps(table.rows(where, sample=sample, sample_by=by).tasks()))  # noqa: S301
             parts = [frame for task in tasks for frame in task.read()]
             assert_same_rows(pl.concat([expected.clear(), *parts]), expected)
             assert table.count(where, sample=sample, sample_by=by) == expected.height
@@ -96,18 +96,18 @@ def test_sample_rows_follow_hash_of_spark(kind: str, tmp_path: Path) -> None:
 READS: dict[str, Callable[..., Any]] = {
     "read": lambda path, **options: qbeast.read_table(path, **options).height,
     "scan": lambda path, **options: qbeast.scan_table(path, **options).collect().height,
-    "explain": lambda path, **options: qbeast.open_table(path).explain(**options).rows_total,
+    "explain": lambda path, **options: qbeast.open_table(path).rows(**options).explain().rows_total,
     "estimate": lambda path, **options: qbeast.estimate(path, "count(x)", **options).frame.height,
     "count": lambda path, **options: qbeast.open_table(path).count(**options),
     "sql": lambda path, **options: (
-        qbeast.open_table(path).sql("SELECT * FROM self", **options).collect().height
+        qbeast.open_table(path).rows(**options).sql("SELECT * FROM self").collect().height
     ),
-    "files": lambda path, **options: qbeast.open_table(path).files(**options).height,
-    "batches": lambda path, **options: len(list(qbeast.open_table(path).iter_batches(**options))),
-    "head": lambda path, **options: qbeast.open_table(path).head(3, **options).height,
-    "arrow": lambda path, **options: qbeast.open_table(path).to_arrow(**options).num_rows,
-    "pandas": lambda path, **options: len(qbeast.open_table(path).to_pandas(**options)),
-    "tasks": lambda path, **options: len(qbeast.open_table(path).scan_tasks(**options)),
+    "files": lambda path, **options: qbeast.open_table(path).rows(**options).files().height,
+    "batches": lambda path, **options: len(list(qbeast.open_table(path).rows(**options).batches())),
+    "head": lambda path, **options: qbeast.open_table(path).rows(**options).head(3).height,
+    "arrow": lambda path, **options: qbeast.open_table(path).rows(**options).arrow().num_rows,
+    "pandas": lambda path, **options: len(qbeast.open_table(path).rows(**options).pandas()),
+    "tasks": lambda path, **options: len(qbeast.open_table(path).rows(**options).tasks()),
 }
 
 
@@ -155,7 +155,7 @@ def test_full_reads_warn_once_per_table(tmp_path: Path) -> None:
     def read_all() -> None:
         qbeast.read_table(tmp_path, sample=0.1, sample_by=["x"])
         qbeast.estimate(tmp_path, "avg(x)", error=0.1)
-        qbeast.open_table(tmp_path).explain(sample=0.1, sample_by=["user"])
+        qbeast.open_table(tmp_path).rows(sample=0.1, sample_by=["user"]).explain()
         qbeast.read_table(tmp_path / "indexed", sample=0.1, sample_by=["x"])
         qbeast.read_table(tmp_path / "indexed", sample=0.2, sample_by=["x"])
 
@@ -174,12 +174,12 @@ def test_sample_by_indexed_columns_uses_the_index(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         plan, rows = (
-            table.explain(sample=0.1, sample_by=["user", "x"]),
+            table.rows(sample=0.1, sample_by=["user", "x"]).explain(),
             table.read(sample=0.1, sample_by=["user", "x"]),
         )
     assert_same_rows(rows, sampled(PAIRS, ["user", "x"], 0.1), "x")
     assert plan.rows_opened < 0.5 * plan.rows_total
-    other = table.explain(sample=0.1, sample_by=["x", "user"])
+    other = table.rows(sample=0.1, sample_by=["x", "user"]).explain()
     assert (other.rows_opened, other.design_effect_scope) == (4000, "at least")
 
 
@@ -194,7 +194,9 @@ def test_sample_by_ignores_columns_of_older_files(tmp_path: Path) -> None:
 def test_statistics_skip_files_without_index(tmp_path: Path) -> None:
     for first in range(0, 4000, 1000):
         PAIRS[first : first + 1000].write_delta(tmp_path, mode="append")
-    plan = qbeast.open_table(tmp_path).explain("x BETWEEN 1500 AND 1600", sample=0.5, sample_by=["user"])
+    plan = (
+        qbeast.open_table(tmp_path).rows("x BETWEEN 1500 AND 1600", sample=0.5, sample_by=["user"]).explain()
+    )
     assert (plan.files["opened"].sum(), plan.rows_opened) == (1, 1000)
     assert "index   none" in repr(plan)
     assert "without index" in repr(qbeast.open_table(tmp_path))

@@ -39,11 +39,11 @@ def read(task: bytes) -> pl.DataFrame:
 
 @pytest.mark.sweep
 def test_other_processes_return_every_row_once(table: qbeast.Table, two: Pool) -> None:
-    tasks = table.scan_tasks(task_bytes=100_000)
+    tasks = table.rows().tasks(task_bytes=100_000)
     assert len(tasks) > 2
-    assert {path for task in tasks for path in task.paths} == set(table.explain().files["path"])
+    assert {path for task in tasks for path in task.paths} == set(table.rows().explain().files["path"])
     actual = pl.concat(two.map(read, map(pickle.dumps, tasks), chunksize=1))
-    assert_same_rows(actual, table.scan().collect(), key="id")
+    assert_same_rows(actual, table.rows().lazy().collect(), key="id")
 
 
 @pytest.mark.parametrize("task_bytes", [1, 200_000, 1 << 30])
@@ -59,9 +59,9 @@ def test_other_processes_return_every_row_once(table: qbeast.Table, two: Pool) -
 def test_tasks_return_rows_of_the_scan(
     table: qbeast.Table, options: dict[str, Any], columns: list[str] | None, task_bytes: int
 ) -> None:
-    tasks = table.scan_tasks(**options, columns=columns, task_bytes=task_bytes)
+    tasks = table.rows(columns=columns, **options).tasks(task_bytes=task_bytes)
     actual = pl.concat([read(pickle.dumps(task)) for task in tasks])
-    expected = table.scan(sample=options.get("sample"))
+    expected = table.rows(sample=options.get("sample")).lazy()
     if (predicate := options.get("where")) is not None:
         expected = expected.filter(pl.sql_expr(predicate) if isinstance(predicate, str) else predicate)
     assert_same_rows(actual, expected.collect().select(columns or pl.all()), key="id")
@@ -69,9 +69,11 @@ def test_tasks_return_rows_of_the_scan(
 
 
 def test_tasks_have_about_the_requested_size(table: qbeast.Table) -> None:
-    size_bytes = int(table.files()["size_bytes"].sum())
+    size_bytes = int(table.rows().files()["size_bytes"].sum())
     for parts in (3, 7):
-        sizes = [read(pickle.dumps(task)).height for task in table.scan_tasks(task_bytes=size_bytes // parts)]
+        sizes = [
+            read(pickle.dumps(task)).height for task in table.rows().tasks(task_bytes=size_bytes // parts)
+        ]
         assert parts / 2 <= len(sizes) <= 2 * parts
         assert max(sizes) <= 3 * sum(sizes) / len(sizes)
 
@@ -81,21 +83,21 @@ def test_rows_equal_to_null_are_returned(tmp_path: Path) -> None:
     qbeast.write_table(rows, tmp_path, columns=["id"])
     table = qbeast.open_table(tmp_path)
     where = pl.col("s").is_in(["a", None], nulls_equal=True)
-    (task,) = table.scan_tasks(where)
+    (task,) = table.rows(where).tasks()
     assert_same_rows(read(pickle.dumps(task)), rows.filter(where), key="id")
-    assert_same_rows(table.scan().filter(where).collect(), rows.filter(where), key="id")
+    assert_same_rows(table.rows().lazy().filter(where).collect(), rows.filter(where), key="id")
 
 
 def test_task_without_rows_yields_empty_frame(table: qbeast.Table) -> None:
-    tasks = table.scan_tasks(pl.col("s") == "no such", columns=["x"])
+    tasks = table.rows(pl.col("s") == "no such", columns=["x"]).tasks()
     assert all(pl.concat(task.read()).equals(pl.DataFrame(schema={"x": pl.Float64})) for task in tasks)
-    assert table.scan_tasks("id > 1000000") == []
+    assert table.rows("id > 1000000").tasks() == []
 
 
 def test_tasks_need_no_log(tmp_path: Path) -> None:
     path = tmp_path / "t"
     qbeast.write_table(pl.DataFrame({"id": range(10)}), path, columns=["id"])
-    (task,) = qbeast.open_table(path).scan_tasks()
+    (task,) = qbeast.open_table(path).rows().tasks()
     for file in (path / "_delta_log").iterdir():
         file.unlink()
     assert pl.concat(task.read()).sort("id")["id"].to_list() == list(range(10))
@@ -120,5 +122,6 @@ def test_tasks_need_no_log(tmp_path: Path) -> None:
 )
 def test_invalid_options_raise(table: qbeast.Table, options: dict[str, Any], argument: str) -> None:
     with pytest.raises(qbeast.InvalidInputError) as caught:
-        table.scan_tasks(**options)
+        sizes = {name: options.pop(name) for name in ("task_bytes",) if name in options}
+        table.rows(**options).tasks(**sizes)
     assert caught.value.argument == argument

@@ -34,7 +34,7 @@ def planner(tmp_path_factory: pytest.TempPathFactory) -> Planner:
     DeltaTable(folder).create_checkpoint()
     table = qbeast.open_table(folder)
     for at in (0.3, 0.5):
-        assert table.explain(pl.col("x") < at).rows_opened > 0
+        assert table.rows(pl.col("x") < at).explain().rows_opened > 0
     assert table.snapshot.blocks.binding.height == FILES * BLOCKS
     return table.planner
 

@@ -53,7 +53,7 @@ def test_no_row_is_lost(table: tuple[qbeast.Table, pl.DataFrame], column: str) -
     opened, rows = table
     for text in conditions(column)[:: 1 if is_sweep() else 2]:
         condition = pl.sql_expr(text)
-        assert_same_rows(opened.scan().filter(condition).collect(), rows.filter(condition))
+        assert_same_rows(opened.rows().lazy().filter(condition).collect(), rows.filter(condition))
 
 
 def test_filters_leave_files_closed(tmp_path: Path) -> None:
@@ -67,4 +67,4 @@ def test_filters_leave_files_closed(tmp_path: Path) -> None:
             qbeast.write_table(make(), tmp_path / name, columns=[name, ROW], cube_size=20)
         table = qbeast.open_table(tmp_path / name)
         for text in conditions:
-            assert table.explain(pl.sql_expr(text)).rows_opened < COUNT / 2, text
+            assert table.rows(pl.sql_expr(text)).explain().rows_opened < COUNT / 2, text

@@ -104,7 +104,7 @@ def test_limits_count_files_and_bytes(tmp_path: Path) -> None:
         append(tmp_path, first)
     stream = stream_of(tmp_path, starting_version=0)
     assert stream.latest(Offset(0), Limits(files=2)) == Offset(2)
-    size = qbeast.open_table(tmp_path).files()["size_bytes"].max()
+    size = qbeast.open_table(tmp_path).rows().files()["size_bytes"].max()
     assert stream.latest(Offset(0), Limits(size_bytes=1)) == Offset(1)
     assert stream.latest(Offset(0), Limits(size_bytes=3 * size)) >= Offset(3)
     assert stream.latest(Offset(0), Limits(files=2), until=Offset(1)) == Offset(1)

@@ -42,11 +42,11 @@ def sales(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_plan_opens_files_spark_reads(spark: SparkSession, sales: Path, where: str | pl.Expr) -> None:
-    plan = bridge.open_table(spark, sales).explain(where)
+    plan = bridge.open_table(spark, sales).rows(where).explain()
     read = {Path(name).name for name in bridge.read_table(spark, sales, where=where).inputFiles()}
     assert {Path(name).name for name in plan.files.filter("opened")["path"]} == read
     assert list(plan.unused_conditions.values()) == list(
-        qbeast.open_table(sales).explain(where).unused_conditions.values()
+        qbeast.open_table(sales).rows(where).explain().unused_conditions.values()
     )
 
 
@@ -61,7 +61,7 @@ def test_text_is_parsed_once_and_a_read_planned_once(spark: SparkSession, sales:
 
     calls = {
         "read_table": lambda: bridge.read_table(spark, sales, where=where, sample=0.5),
-        "explain": lambda: table.explain(where, sample=0.5),
+        "explain": lambda: table.rows(where, sample=0.5).explain(),
         "delete": lambda: table.delete(where, dry_run=True),
         "source": through_source,
     }
@@ -79,12 +79,12 @@ def test_text_is_parsed_once_and_a_read_planned_once(spark: SparkSession, sales:
 
 def test_unused_conditions_of_spark_come_with_reasons(spark: SparkSession, sales: Path) -> None:
     table = bridge.open_table(spark, sales)
-    ranged = table.explain("client < 9")
+    ranged = table.rows("client < 9").explain()
     assert "hash, which has no order" in repr(ranged)
-    column = table.explain(f.col("price") < 100)
+    column = table.rows(f.col("price") < 100).explain()
     assert column.share == 1.0
     assert ["price" in item for item in column.unused_conditions] == [True]
     assert "Spark applies it after the read" in repr(column)
-    sampled = table.explain(sample=0.1)
+    sampled = table.rows(sample=0.1).explain()
     assert sampled.unused_conditions == {}
     assert sampled.share < 0.5

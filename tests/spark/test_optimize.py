@@ -98,8 +98,8 @@ def test_optimize_forms_work_as_without_spark(spark: SparkSession, tmp_path: Pat
     assert both(spark, path, twin, into="newest", full=True).committed
     assert not both(spark, path, twin).committed
     table = qbeast.open_table(path)
-    assert_same_rows(table.scan().collect(), everything)
-    assert table.files()["revision_id"].n_unique() == 1
+    assert_same_rows(table.rows().lazy().collect(), everything)
+    assert table.rows().files()["revision_id"].n_unique() == 1
     fifth = bridge.read_table(spark, path, sample=0.2).toArrow()
     assert_same_rows(pl.DataFrame(fifth), qbeast.read_table(twin, sample=0.2))
 
@@ -138,7 +138,7 @@ def test_sampled_tree_reads_no_more(spark: SparkSession, tmp_path: Path) -> None
     check_invariants(path)
     request: list[dict[str, Any]] = [{"sample": 0.05}, {"where": pl.col("a") < 0.1}]
     for ask in request:
-        spark_share, here = (qbeast.open_table(item).explain(**ask).share for item in (path, twin))
+        spark_share, here = (qbeast.open_table(item).rows(**ask).explain().share for item in (path, twin))
         assert spark_share <= 1.1 * here
 
 
@@ -172,6 +172,6 @@ def test_jvm_tables_stay_jvm_tables(golden: Golden, spark: SparkSession, tmp_pat
     assert result.committed
     assert_sound_after(path, result)
     table = qbeast.open_table(path)
-    assert rows_of(golden, table.scan()).equals(golden.expected)
+    assert rows_of(golden, table.rows().lazy()).equals(golden.expected)
     for fraction, ids in golden.samples.items():
-        assert rows_of(golden, table.scan(sample=fraction))["id"].to_list() == ids
+        assert rows_of(golden, table.rows(sample=fraction).lazy())["id"].to_list() == ids

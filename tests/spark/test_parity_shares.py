@@ -70,7 +70,7 @@ def write_twins(spark: SparkSession, root: Path, count: int, *, seed: int) -> Tw
 
 
 def assert_same_size(twins: Twins) -> None:
-    spark, polars = (table.explain() for table in twins)
+    spark, polars = (table.rows().explain() for table in twins)
     assert spark.rows_total == polars.rows_total
     assert spark.bytes_total == pytest.approx(polars.bytes_total, rel=0.02)
     assert len(twins.spark.files()) == len(twins.polars.files())
@@ -84,7 +84,7 @@ def twins(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Twin
 
 @pytest.mark.parametrize("options", ASKED.values(), ids=ASKED.keys())
 def test_both_tables_open_about_the_same_share(twins: Twins, options: dict[str, Any]) -> None:
-    spark, polars = (table.explain(**options) for table in twins)
+    spark, polars = (table.rows(**options).explain() for table in twins)
     assert spark.share == pytest.approx(polars.share, rel=0.05)
 
 
@@ -100,7 +100,9 @@ def test_source_opens_the_same_after_one_optimize(spark: SparkSession, twins: Tw
     table = qbeast.open_table(tmp_path / "t")
     assert_same_size(Twins(table, twins.polars))
     for asked in ASKED.values():
-        assert table.explain(**asked).share == pytest.approx(twins.polars.explain(**asked).share, rel=0.05)
+        assert table.rows(**asked).explain().share == pytest.approx(
+            twins.polars.explain(**asked).share, rel=0.05
+        )
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +114,7 @@ def pairs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list
 
 @pytest.mark.parametrize("name", [name for name in ASKED if name not in BY_CHANCE])
 def test_large_tables_open_about_the_same_share(pairs: list[Twins], name: str) -> None:
-    spark, polars = (table.explain(**ASKED[name]) for table in pairs[0])
+    spark, polars = (table.rows(**ASKED[name]).explain() for table in pairs[0])
     assert spark.share == pytest.approx(polars.share, rel=0.05)
 
 
@@ -126,7 +128,7 @@ def test_large_tables_open_the_same_on_average(pairs: list[Twins]) -> None:
 
 def amplification(table: qbeast.Table) -> float:
     """Return the bytes that samples open over those of a perfect sample, the mean of all fractions."""
-    return mean(table.explain(sample=fraction).share / fraction for fraction in FRACTIONS)
+    return mean(table.rows(sample=fraction).explain().share / fraction for fraction in FRACTIONS)
 
 
 def share_of_boxes(table: qbeast.Table) -> float:
@@ -135,6 +137,6 @@ def share_of_boxes(table: qbeast.Table) -> float:
     prices = np.exp(3 + np.sort(rng.normal(size=(BOXES, 2))))
     ids = np.sort(rng.uniform(0, 12_000_000, (BOXES, 2)))
     return mean(
-        table.explain(pl.col("price").is_between(*price) & pl.col("id").is_between(*some)).share
+        table.rows(pl.col("price").is_between(*price) & pl.col("id").is_between(*some)).explain().share
         for price, some in zip(prices.tolist(), ids.tolist(), strict=True)
     )

@@ -37,7 +37,7 @@ def test_pipeline_equals_raw_rows(spark: SparkSession, rows: pl.DataFrame, tmp_p
     assert sum(block.rows for block in check_invariants(table)) == rows.height
     newest = qbeast.open_table(table)
     assert (newest.version, newest.history(1)["operation"][0]) == (3, "OPTIMIZE")
-    assert newest.files()["revision_id"].n_unique() == 1
+    assert newest.rows().files()["revision_id"].n_unique() == 1
 
 
 def test_wrong_answer_ends_the_pipeline() -> None:

@@ -173,7 +173,7 @@ def test_comments_and_nullability_match_delta_reader(spark: SparkSession, tmp_pa
 def test_many_files_are_read_and_setting_restored(spark: SparkSession, tmp_path: Path, settings: Any) -> None:
     with small_files(file_rows=10, page_rows=5):
         qbeast.write_table(pl.DataFrame({ROW: range(600)}), tmp_path / "t", columns=[ROW], cube_size=10)
-    assert qbeast.open_table(tmp_path / "t").files().height > 32
+    assert qbeast.open_table(tmp_path / "t").rows().files().height > 32
     key = "spark.sql.sources.parallelPartitionDiscovery.threshold"
     assert numbers(read_table(spark, tmp_path / "t")) == list(range(600))
     assert spark.conf.get(key, None) is None
@@ -234,5 +234,5 @@ def test_jvm_tables_give_same_rows_and_samples(spark: SparkSession, golden: Gold
         whole.selectExpr("id", "'all' AS of").union(sample.selectExpr("id", "'some'")).toArrow()
     )
     for name, fraction in (("all", None), ("some", 0.1)):
-        expected = table.scan(sample=fraction).select("id").collect()["id"]
+        expected = table.rows(sample=fraction).lazy().select("id").collect()["id"]
         assert actual.filter(of=name)["id"].sort().to_list() == expected.sort().to_list()

@@ -56,10 +56,10 @@ def test_new_table_is_made_by_options_of_the_jvm(spark: SparkSession, tmp_path: 
 def test_overwrite_replaces_rows_in_one_commit(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     save(to_spark(spark, rows_of(900), tmp_path / "a"), path, columnsToIndex="user", optimize="true")
-    assert qbeast.open_table(path).files()["revision_id"].null_count() == 0
+    assert qbeast.open_table(path).rows().files()["revision_id"].null_count() == 0
     save(to_spark(spark, rows_of(300, 100), tmp_path / "b", parts=2), path, "overwrite")
     table = qbeast.open_table(path)
-    assert table.files()["revision_id"].null_count() == 0, "indexed by the tree of the table"
+    assert table.rows().files()["revision_id"].null_count() == 0, "indexed by the tree of the table"
     assert_same_rows(table.read(), rows_of(300, 100), "user")
     spark.read.format("qbeast").load(str(path)).createOrReplaceTempView("replaced")
     spark.sql("INSERT OVERWRITE replaced SELECT user, price FROM replaced WHERE user < 150")

@@ -41,8 +41,8 @@ LONG = {
     "name": lambda table: table.count("x" * 100_000 + " = 1"),
     "unit": lambda table: table.count(f"date_trunc('{'y' * 100_000}', d) = d"),
     "number": lambda table: table.count(f"id = {DIGITS}"),
-    "aggregates": lambda table: table.estimate({"n": f"sum({'id, ' * 2_000}id)"}, sample=0.1),
-    "by": lambda table: table.estimate({"n": "sum(id)"}, by="y + " * 2_000 + "y", sample=0.1),
+    "aggregates": lambda table: table.rows(sample=0.1).estimate({"n": f"sum({'id, ' * 2_000}id)"}),
+    "by": lambda table: table.rows(sample=0.1).estimate({"n": "sum(id)"}, by="y + " * 2_000 + "y"),
     "value": lambda table: table.update("id = 1", {"s": "id + " * 1_500 + "x"}),
     "expression": lambda table: table.delete(pl.any_horizontal([pl.col(f"x{n}") > n for n in range(2_000)])),
     "constraint": lambda table: table.add_constraint("c", " AND ".join(["id < 5"] * 400)),
@@ -108,7 +108,7 @@ def test_comparison_with_another_zone_names_the_column(table: qbeast.Table, name
     with pytest.raises(pl.exceptions.SchemaError) as plain:
         ROWS.lazy().filter(ZONES[name]).collect()
     with pytest.raises(pl.exceptions.SchemaError) as caught:
-        table.scan().filter(ZONES[name]).collect()
+        table.rows().lazy().filter(ZONES[name]).collect()
     assert str(caught.value).splitlines()[0] == str(plain.value).splitlines()[0]
     with pytest.raises(qbeast.InvalidInputError, match=r"'ts'.*convert_time_zone\('UTC'\)") as refused:
         table.read(ZONES[name])
@@ -146,7 +146,7 @@ CLAUSES = {
 @pytest.mark.parametrize("query", CLAUSES)
 def test_other_clauses_are_refused_with_a_cure(table: qbeast.Table, query: str) -> None:
     with pytest.raises(qbeast.InvalidInputError, match=CLAUSES[query]) as caught:
-        table.estimate(query, sample=0.5)
+        table.rows(sample=0.5).estimate(query)
     assert not re.search(r"Identifier|\x00|\\x00", str(caught.value))
 
 

@@ -87,8 +87,8 @@ def test_every_call_takes_the_field(tmp_path: Path) -> None:
     assert table.sql("SELECT id FROM self WHERE a.b = 103").collect()["id"].to_list() == [3]
     for by in ("a.b", 'a."b"', '"a"."b"'):
         query = f"SELECT a.b AS k, sum(id) AS n FROM self GROUP BY {by}"  # noqa: S608 - texts of this file
-        of_query = table.estimate(query, sample=1.0)
-        of_call = table.estimate({"n": "sum(id)"}, by={"k": by}, sample=1.0)
+        of_query = table.rows(sample=1.0).estimate(query)
+        of_call = table.rows(sample=1.0).estimate({"n": "sum(id)"}, by={"k": by})
         assert all(sorted(e.frame["k"]) == list(range(100, 108)) for e in (of_query, of_call)), by
     assert table.delete("a.b = 1", dry_run=True).rows_deleted == 0
     assert table.update('"a.b" = 7', {"x": 'a.b + "a.b"'}).rows_updated == 1

@@ -79,7 +79,7 @@ def appended(path: Path) -> qbeast.Table:
 
 def matching(table: qbeast.Table, where: str | None, **options: Any) -> pl.DataFrame:
     """Return matching rows, read in this thread: Polars reads in threads that are not traced."""
-    return pl.concat(frame for task in table.scan_tasks(where=where, **options) for frame in task.read())
+    return pl.concat(frame for task in table.rows(where).tasks(**options) for frame in task.read())
 
 
 def write(path: Path) -> Step:
@@ -144,7 +144,7 @@ def estimated_of_sample(path: Path) -> Step:
 
 def hinted(path: Path) -> Step:
     qbeast.write_table(rows(6_000).select("id", "key"), path, columns=["id"])
-    plan = qbeast.open_table(path).explain("key < 3")
+    plan = qbeast.open_table(path).rows("key < 3").explain()
     return lambda: isinstance(str(plan), str)
 
 

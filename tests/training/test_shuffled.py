@@ -104,8 +104,15 @@ def table(request: pytest.FixtureRequest, tables: Callable[..., qbeast.Table]) -
     return actual
 
 
+def shuffled(table: qbeast.Table, where: Any = None, **options: Any) -> qbeast.ShuffledBatches:
+    read = {
+        name: options.pop(name) for name in ("columns", "sample", "sample_by", "expand") if name in options
+    }
+    return table.rows(where, **read).shuffled(**options)
+
+
 def batches(table: qbeast.Table, **options: Any) -> list[pl.DataFrame]:
-    return list(table.iter_batches(**{"batch_rows": 500, "shuffle": 7, "buffer_bytes": BUFFER, **options}))
+    return list(shuffled(table, **{"batch_rows": 500, "seed": 7, "buffer_bytes": BUFFER, **options}))
 
 
 def test_each_row_is_returned_once(table: qbeast.Table) -> None:
@@ -122,7 +129,7 @@ def test_order_depends_on_seed_and_epoch_alone(table: qbeast.Table) -> None:
 
     first = ids()
     assert ids(batch_rows=333) == first
-    others = [ids(epoch=1), ids(shuffle=8), ids(shuffle=8, epoch=1)]
+    others = [ids(epoch=1), ids(seed=8), ids(seed=8, epoch=1)]
     for number, other in enumerate(others):
         assert sum(a == b for a, b in zip(first, other, strict=True)) < 20
         assert other not in others[:number]
@@ -171,8 +178,8 @@ def test_deleted_rows_stay_out_of_continued_reads(tables: Callable[..., qbeast.T
 
 
 def assert_continues(table: qbeast.Table, whole: list[pl.DataFrame], stop: int, **options: Any) -> None:
-    options = {"batch_rows": 500, "shuffle": 7, "buffer_bytes": BUFFER, **options}
-    started = table.iter_batches(**options)
+    options = {"batch_rows": 500, "seed": 7, "buffer_bytes": BUFFER, **options}
+    started = shuffled(table, **options)
     for _ in range(stop):
         next(started)
     state = json.loads(json.dumps(started.state_dict()))
@@ -190,7 +197,7 @@ def test_rows_without_room_for_files_are_shuffled_in_parts(
         with pytest.warns(qbeast.SmallBufferWarning, match="has no room for temporary files"):
             found = batches(table)
         assert pl.concat(found).sort("id").equals(table.read().sort("id"))
-        started = table.iter_batches(batch_rows=500, shuffle=7, buffer_bytes=BUFFER)
+        started = table.rows().shuffled(7, batch_rows=500, buffer_bytes=BUFFER)
         with pytest.warns(qbeast.SmallBufferWarning, match="QBEAST_SPILL_DIR"):
             first = next(started)
         monkeypatch.undo()
@@ -225,7 +232,7 @@ def test_temporary_files_end_with_the_batches(
     tables: Callable[..., qbeast.Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QBEAST_SPILL_DIR", str(tmp_path))
-    started = tables(plain).iter_batches(shuffle=7, buffer_bytes=BUFFER)
+    started = tables(plain).rows().shuffled(7, buffer_bytes=BUFFER)
     next(started)
     assert len(list(tmp_path.glob("*/*"))) > 2
     del started
@@ -386,42 +393,50 @@ def test_pages_are_read_once(tables: Callable[..., qbeast.Table], monkeypatch: p
         batches(table, columns=["id", "walk"], rank=rank, world_size=3)
     starts = [(path, start) for path, start, _ in read]
     assert len(starts) > 100
-    total = table.explain().bytes_total
+    total = table.rows().explain().bytes_total
     assert sum(length for *_, length in read) < 1.2 * total
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"shuffle": -1}, "`shuffle` must be a whole number, 0 or more"),
-        ({"shuffle": 1, "epoch": 0.5}, "`epoch` must be a whole number"),
-        ({"shuffle": 1, "rank": 2, "world_size": 2}, "`rank` must be a whole number below world_size=2"),
-        ({"shuffle": 1, "world_size": 0}, "`world_size` must be a whole number, 1 or more"),
-        ({"shuffle": 1, "buffer_bytes": 0}, "`buffer_bytes` must be a whole number, 1 or more"),
-        ({"rank": 1, "world_size": 2}, "`rank`, `world_size` is for shuffled batches: add shuffle=0"),
-        ({"buffer_bytes": 1000}, "`buffer_bytes` is for shuffled batches: add shuffle=0"),
-        (
-            {"shuffle": 1, "batch_bytes": 1000},
-            "shuffled batches have a number of rows. Give `batch_rows` alone",
-        ),
-        ({"batch_rows": 5, "batch_bytes": 1000}, "`batch_rows` is given too. Give `batch_rows` alone"),
+        ({"seed": -1}, "`seed` must be a whole number, 0 or more"),
+        ({"epoch": 0.5}, "`epoch` must be a whole number"),
+        ({"rank": 2, "world_size": 2}, "`rank` must be a whole number below world_size=2"),
+        ({"world_size": 0}, "`world_size` must be a whole number, 1 or more"),
+        ({"buffer_bytes": 0}, "`buffer_bytes` must be a whole number, 1 or more"),
         ({"batch_rows": 0}, "`batch_rows` must be a whole number, 1 or more"),
-        ({"shuffle": 1, "resume": {}}, "`resume` must be the dict that state_dict"),
-        ({"shuffle": 1, "resume": "{}"}, "json.loads"),
-        ({"shuffle": 1, "where": "nothing > 1"}, "nothing"),
+        ({"resume": {}}, "`resume` must be the dict that state_dict"),
+        ({"resume": "{}"}, "json.loads"),
+        ({"where": "nothing > 1"}, "nothing"),
     ],
 )
 def test_invalid_arguments_are_named(
     tables: Callable[..., qbeast.Table], options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(qbeast.InvalidInputError) as caught:
-        tables(plain).iter_batches(**options)
+        shuffled(tables(plain), **options)
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"batch_rows": 5, "batch_bytes": 1000}, "cannot be combined"),
+        ({"batch_rows": 0}, "`batch_rows` must be a whole number, 1 or more"),
+        ({"batch_bytes": 0}, "`batch_bytes` must be a whole number, 1 or more"),
+    ],
+)
+def test_invalid_sizes_of_batches_are_named(
+    tables: Callable[..., qbeast.Table], options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(qbeast.InvalidInputError, match=words):
+        tables(plain).rows().batches(**options)
+
+
 def test_condition_that_fails_is_named(tables: Callable[..., qbeast.Table]) -> None:
-    found = tables(plain).iter_batches(
-        "CAST(name AS INTEGER) / 0 > 1 OR CAST(name || 'x' AS INTEGER) > 1", shuffle=1
+    found = (
+        tables(plain).rows("CAST(name AS INTEGER) / 0 > 1 OR CAST(name || 'x' AS INTEGER) > 1").shuffled(1)
     )
     with pytest.raises(qbeast.InvalidInputError, match="cannot be evaluated"):
         next(found)
@@ -430,20 +445,20 @@ def test_condition_that_fails_is_named(tables: Callable[..., qbeast.Table]) -> N
 def test_state_of_another_read_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
-    state = table.iter_batches(shuffle=1).state_dict()
-    changed = table.iter_batches(shuffle=1, resume={**state, "row": ROWS + 1})
+    state = table.rows().shuffled(1).state_dict()
+    changed = table.rows().shuffled(1, resume={**state, "row": ROWS + 1})
     with pytest.raises(qbeast.InvalidInputError, match="it was changed"):
         next(changed)
-    for options in ({"shuffle": 2}, {"shuffle": 1, "epoch": 3}, {"shuffle": 1, "where": "id > 3"}):
+    for options in ({"seed": 2}, {"seed": 1, "epoch": 3}, {"seed": 1, "where": "id > 3"}):
         with pytest.raises(qbeast.InvalidInputError, match="is of another read"):
-            table.iter_batches(**options, resume=state)
+            shuffled(table, **options, resume=state)
     table.delete("id = 5")
     with pytest.raises(qbeast.InvalidInputError, match=r"'version': 0\}, here \{'version': 1\}"):
-        table.refresh().iter_batches(shuffle=1, resume=state)
+        table.refresh().rows().shuffled(1, resume=state)
 
 
 def test_unshuffled_batches_have_exact_rows(tables: Callable[..., qbeast.Table]) -> None:
-    found = list(tables(plain).iter_batches(batch_rows=7_000))
+    found = list(tables(plain).rows().batches(batch_rows=7_000))
     assert [batch.height for batch in found] == [7_000] * 8 + [4_000]
 
 
@@ -451,7 +466,7 @@ JOB = """
 import json, sys
 import qbeast
 
-batches = qbeast.open_table(sys.argv[1]).iter_batches(batch_rows=500, shuffle=7, buffer_bytes=400_000)
+batches = qbeast.open_table(sys.argv[1]).rows().shuffled(7, batch_rows=500, buffer_bytes=400_000)
 for batch in batches:
     print(json.dumps([batch["id"].to_list(), batches.state_dict()]), flush=True)
 """

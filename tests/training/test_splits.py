@@ -42,20 +42,22 @@ SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
 
 @pytest.mark.parametrize("seed", [0, 1, 12])
 def test_parts_divide_the_rows(table: qbeast.Table, seed: int) -> None:
-    parts = {name: ids(part) for name, part in table.split(SHARES, seed=seed).items()}
+    parts = {name: ids(part) for name, part in table.rows().split(SHARES, seed=seed).items()}
     assert list(parts) == list(SHARES)
     assert set.union(*parts.values()) == set(range(ROWS))
     assert sum(map(len, parts.values())) == ROWS
     for name, share in SHARES.items():
         assert len(parts[name]) == pytest.approx(share * ROWS, abs=5 * (ROWS * share * (1 - share)) ** 0.5)
-    assert parts == {name: ids(part) for name, part in table.split(SHARES, seed=seed).items()}
-    others = table.split(SHARES, seed=seed + 1)
+    assert parts == {name: ids(part) for name, part in table.rows().split(SHARES, seed=seed).items()}
+    others = table.rows().split(SHARES, seed=seed + 1)
     assert len(parts["test"] & ids(others["test"])) < ROWS / 50
 
 
 def test_parts_keep_the_rows_of_a_key_together(table: qbeast.Table) -> None:
     with pytest.warns(qbeast.UnindexedSampleWarning):
-        parts = table.split({"a": 0.3, "b": 0.5}, sample_by=["user"], where="x < 0.5", columns=["user", "x"])
+        parts = table.rows(where="x < 0.5", sample_by=["user"], columns=["user", "x"]).split(
+            {"a": 0.3, "b": 0.5}
+        )
     users = {name: set(part.collect()["user"]) for name, part in parts.items()}
     assert not users["a"] & users["b"]
     matching = FRAME.filter(pl.col("x") < 0.5)
@@ -66,7 +68,7 @@ def test_parts_keep_the_rows_of_a_key_together(table: qbeast.Table) -> None:
 
 @pytest.mark.parametrize("count", [2, 5])
 def test_each_row_is_validated_in_one_fold(table: qbeast.Table, count: int) -> None:
-    folds = [(ids(training), ids(validation)) for training, validation in table.folds(count, seed=3)]
+    folds = [(ids(training), ids(validation)) for training, validation in table.rows().folds(count, seed=3)]
     assert len(folds) == count
     assert set.union(*(validation for _, validation in folds)) == set(range(ROWS))
     for training, validation in folds:
@@ -76,8 +78,8 @@ def test_each_row_is_validated_in_one_fold(table: qbeast.Table, count: int) -> N
 
 
 def test_seeds_choose_disjoint_samples(table: qbeast.Table) -> None:
-    samples = [ids(table.scan(sample="10%", columns=["id"], seed=seed)) for seed in range(10)]
-    assert samples[0] == ids(table.scan(sample=0.1))
+    samples = [ids(table.rows(sample="10%", columns=["id"], seed=seed).lazy()) for seed in range(10)]
+    assert samples[0] == ids(table.rows(sample=0.1).lazy())
     assert set.union(*samples) == set(range(ROWS))
     assert sum(map(len, samples)) == ROWS
     assert ids(qbeast.read_table(table.uri, sample=0.1, seed=13)) == samples[3]
@@ -123,15 +125,15 @@ def test_groups_are_random_rows_of_matches(table: qbeast.Table) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda table: table.split({}), "`shares` must map names"),
-        (lambda table: table.split([0.8, 0.2]), "`shares` must map names"),
-        (lambda table: table.split({"a": 0.6, "b": 0.6}), "add up to 1 or less"),
-        (lambda table: table.split({"a": "half"}), "`shares` must map names"),
-        (lambda table: table.split({"a": 0.5}, seed=-1), "`seed` must be a whole number"),
-        (lambda table: table.folds(1), "`count` must be a whole number, 2 or more"),
-        (lambda table: table.scan(seed=1), "`seed` chooses another sample"),
-        (lambda table: table.scan(sample=0.7, seed=1), "half the rows or less"),
-        (lambda table: table.scan(sample=(0.1, 0.2), seed=1), "begins at 0"),
+        (lambda table: table.rows().split({}), "`shares` must map names"),
+        (lambda table: table.rows().split([0.8, 0.2]), "`shares` must map names"),
+        (lambda table: table.rows().split({"a": 0.6, "b": 0.6}), "add up to 1 or less"),
+        (lambda table: table.rows().split({"a": "half"}), "`shares` must map names"),
+        (lambda table: table.rows().split({"a": 0.5}, seed=-1), "`seed` must be a whole number"),
+        (lambda table: table.rows().folds(1), "`count` must be a whole number, 2 or more"),
+        (lambda table: table.rows(seed=1).lazy(), "`seed` chooses another sample"),
+        (lambda table: table.rows(sample=0.7, seed=1).lazy(), "half the rows or less"),
+        (lambda table: table.rows(sample=(0.1, 0.2), seed=1).lazy(), "begins at 0"),
         (lambda table: table.read(by="group"), "`by` divides a number of rows"),
         (lambda table: table.read(by="group", rows=9, sample=0.1), "without `sample`"),
         (lambda table: table.read(by="group", rows=2), "at least the number of groups, 5"),

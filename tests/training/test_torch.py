@@ -37,7 +37,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
 
 
 def read(table: qbeast.Table, **options: Any) -> Any:
-    return table.to_torch(columns=["id", "x"], **{"batch_rows": 500, "buffer_bytes": 100_000, **options})
+    return table.rows(columns=["id", "x"]).torch(**{"batch_rows": 500, "buffer_bytes": 100_000, **options})
 
 
 def loader(dataset: Any, workers: int, kind: Any = None) -> Any:
@@ -59,7 +59,7 @@ def test_loader_returns_each_row_once(table: qbeast.Table, workers: int) -> None
         assert sorted(epochs[-1]) == list(range(ROWS))
     assert epochs[0] != epochs[1]
     if workers == 0:
-        frames = table.iter_batches(batch_rows=500, buffer_bytes=100_000, shuffle=0, columns=["id", "x"])
+        frames = table.rows(columns=["id", "x"]).shuffled(0, batch_rows=500, buffer_bytes=100_000)
         assert epochs[0] == pl.concat(frames)["id"].to_list()
 
 
@@ -97,7 +97,7 @@ def test_stateful_loader_continues(table: qbeast.Table, workers: int) -> None:
 
 
 def test_batches_are_tensors_and_lists(table: qbeast.Table) -> None:
-    batch = next(iter(table.to_torch(columns=["id", "x", "flag", "name", "vector"], batch_rows=8)))
+    batch = next(iter(table.rows(columns=["id", "x", "flag", "name", "vector"]).torch(batch_rows=8)))
     kinds = {name: getattr(value, "dtype", type(value)) for name, value in batch.items()}
     assert kinds == {
         "id": torch.int64,
@@ -108,8 +108,8 @@ def test_batches_are_tensors_and_lists(table: qbeast.Table) -> None:
     }
     assert batch["vector"].tolist() == [[number, number + 1] for number in batch["id"].tolist()]
     with pytest.raises(qbeast.InvalidInputError, match="'maybe' has nulls"):
-        next(iter(table.to_torch(columns=["maybe"])))
-    frames = table.to_torch(columns=["maybe"], convert=lambda frame: frame["maybe"].null_count())
+        next(iter(table.rows(columns=["maybe"]).torch()))
+    frames = table.rows(columns=["maybe"]).torch(convert=lambda frame: frame["maybe"].null_count())
     assert sum(frames) == ROWS / 5
 
 
@@ -128,7 +128,7 @@ if __name__ == "__main__":
 def test_invalid_ranks_are_refused(table: qbeast.Table) -> None:
     for options in ({"world_size": 0}, {"rank": 2, "world_size": 2}, {"rank": -1}):
         with pytest.raises(qbeast.InvalidInputError, match="must be a whole number"):
-            table.to_torch(**options)
+            table.rows().torch(**options)
 
 
 def test_forked_workers_are_refused(table: qbeast.Table) -> None:

@@ -437,8 +437,8 @@ def test_jvm_dialect_rejects_unindexable_types(tmp_path: Path, dtype: Any) -> No
 
 def test_plan_of_unknown_columns_raises(table: Path) -> None:
     opened = qbeast.open_table(table)
-    assert_refused(table, qbeast.InvalidInputError, lambda: opened.explain(pl.col("nope") > 1), "nope")
-    assert_refused(table, qbeast.InvalidInputError, lambda: opened.explain(columns=["nope"]), "nope")
+    assert_refused(table, qbeast.InvalidInputError, lambda: opened.rows(pl.col("nope") > 1).explain(), "nope")
+    assert_refused(table, qbeast.InvalidInputError, lambda: opened.rows(columns=["nope"]).explain(), "nope")
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ class Race:
             self.rows = pl.concat([self.rows, more])
 
     def optimize(self) -> None:
-        files = qbeast.open_table(self.path).files()["path"].sort()
+        files = qbeast.open_table(self.path).rows().files()["path"].sort()
         try:
             qbeast.open_table(self.path).optimize(files=files.gather_every(2).to_list())
         except qbeast.CommitConflictError:
@@ -123,7 +123,7 @@ def begin(path: Path, areas: Sequence[Area], cube_size: int, thinned: str) -> pl
         DeltaTable(path).delete("row % 3 = 0")
         return rows.filter(pl.col("row") % 3 != 0)
     if thinned == "optimize":
-        files = qbeast.open_table(path).files()["path"].sort()
+        files = qbeast.open_table(path).rows().files()["path"].sort()
         qbeast.open_table(path).optimize(files=files[:2].to_list())
     return rows
 
@@ -145,10 +145,10 @@ def check(path: Path, rows: pl.DataFrame, known: pl.DataFrame | None = None) -> 
         faults = faults.join(known, on=["path", "cube", "code"], how="anti")
     assert faults.is_empty(), faults["message"].to_list()
     table = qbeast.open_table(path)
-    assert_same_rows(table.scan().collect(), rows)
+    assert_same_rows(table.rows().lazy().collect(), rows)
     seen: set[int] = set()
     for share in (0.1, 0.4, 0.8):
-        actual = table.scan(sample=share).collect()
+        actual = table.rows(sample=share).lazy().collect()
         assert_same_rows(actual, sampled(rows, ["a", "b"], share))
         assert seen <= set(actual["row"])
         seen = set(actual["row"])
@@ -177,7 +177,7 @@ def test_append_below_changed_cubes_is_partly_staged(how: str) -> None:
         run = Race(path, begin(path, [before], 2, ""), [("append", first), (how, second)])
         run.run()
         check(path, run.rows)
-        staged = qbeast.open_table(path).files()["revision_id"].is_null().sum()
+        staged = qbeast.open_table(path).rows().files()["revision_id"].is_null().sum()
         assert 0 < staged < 6
 
 

@@ -121,7 +121,7 @@ PARTS: list[list[Callable[[Path], object]]] = [
     [
         append,
         change_columns,
-        lambda table: qbeast.open_table(table).estimate({"n": "count(*)"}, by=["email"], error=0.5),
+        lambda table: qbeast.open_table(table).rows().estimate({"n": "count(*)"}, by=["email"], error=0.5),
         switch_dialect,
         vacuum,
     ],

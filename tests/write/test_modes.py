@@ -217,7 +217,7 @@ def test_empty_and_one_row_tables_grow(tmp_path: Path, rows: int) -> None:
     assert_same_rows(qbeast.read_table(path), ROWS.head(rows))
     assert qbeast.read_table(path, sample=0.5, where=pl.col(ROW) > 5).is_empty()
     assert qbeast.scan_table(path).select(pl.len()).collect().item() == rows
-    assert qbeast.open_table(path).explain(pl.col(ROW) > 5).bytes_opened == 0
+    assert qbeast.open_table(path).rows(pl.col(ROW) > 5).explain().bytes_opened == 0
     qbeast.write_table(MORE, path, mode="append")
     assert_same_rows(qbeast.read_table(path), pl.concat([ROWS.head(rows), MORE]))
     check_invariants(path)
@@ -253,8 +253,8 @@ def test_columns_with_any_name_are_indexed(tmp_path: Path, first: int) -> None:
     both = pl.concat([rows, rows.with_columns(pl.col(ROW) + 60)])
     for name in names:
         for expr in (pl.col(name) < 10, pl.col(name).is_null()):
-            assert_same_rows(table.scan().filter(expr).collect(), both.filter(expr))
-        assert table.explain(columns=[name]).bytes_opened > 0
+            assert_same_rows(table.rows().lazy().filter(expr).collect(), both.filter(expr))
+        assert table.rows(columns=[name]).explain().bytes_opened > 0
     assert_same_rows(table.read(sample=0.3), sampled(both, [*names, ROW], 0.3))
 
 

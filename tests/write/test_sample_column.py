@@ -208,7 +208,7 @@ def test_append_of_others_without_the_column_is_read(table: qbeast.Table) -> Non
 
 
 def test_check_finds_wrong_values(table: qbeast.Table, tmp_path: Path) -> None:
-    name = table.files()["path"][0].rpartition("/")[2]
+    name = table.rows().files()["path"][0].rpartition("/")[2]
     commit = next((tmp_path / "_delta_log").glob("*.json"))
     rows = pl.read_parquet(tmp_path / name)
     rows.with_columns(pl.lit(0.125, pl.Float32).alias("sample")).write_parquet(tmp_path / name)
@@ -242,7 +242,7 @@ def test_adding_the_column_keeps_rows_and_ends_deletion_of_blocks(tmp_path: Path
         table = qbeast.open_table(tmp_path)
         result = table.add_sample_column()
     assert (result.version, result.changed) == (2, ("sample",))
-    assert result.rewritten_files == table.files().height > 1
+    assert result.rewritten_files == table.rows().files().height > 1
     commit = (tmp_path / "_delta_log" / "00000000000000000002.json").read_text().splitlines()
     changes = [
         body["dataChange"]

@@ -112,10 +112,10 @@ def test_filters_open_the_pages_of_a_table_without_key(tmp_path: Path) -> None:
         qbeast.write_table(rows, tmp_path / "plain", columns=["fare", "km"], cube_size=20)
     plain = qbeast.open_table(tmp_path / "plain")
     for where in ("fare < 1", "km > 12", "fare BETWEEN 3 AND 4 AND km < 2"):
-        assert keyed.explain(where).rows_opened <= 1.3 * plain.explain(where).rows_opened
+        assert keyed.rows(where).explain().rows_opened <= 1.3 * plain.rows(where).explain().rows_opened
     # On average: a user of many rows may share its band with the last weights of a sample.
     samples = [number / 10 for number in range(1, 10)]
-    opened = sum(keyed.explain(sample=sample).rows_opened for sample in samples)
+    opened = sum(keyed.rows(sample=sample).explain().rows_opened for sample in samples)
     assert opened <= 1.3 * sum(keyed.read(sample=sample).height for sample in samples)
 
 
@@ -218,7 +218,7 @@ def test_partitions_and_sample_column_follow_the_key(tmp_path: Path) -> None:
 def test_clustered_samples_do_not_warn(tmp_path: Path) -> None:
     rows = clicks(0, 400, 4)
     table = create(tmp_path / "t", rows)  # warnings are errors
-    plan = table.explain(sample=0.5)
+    plan = table.rows(sample=0.5).explain()
     assert table.design_effect is not None
     assert table.design_effect > 50
     assert "of the values of user" in str(plan)
@@ -233,7 +233,7 @@ def test_key_with_one_value_warns_and_answers_exactly(tmp_path: Path) -> None:
     with pytest.warns(qbeast.EmptySampleWarning, match=r"choose a sampling key of many values"):
         some = table.read(sample=0.2)
     assert some.is_empty()
-    answer = table.estimate({"n": pl.col("user").n_unique(), "sum": pl.col("fare").sum()}, error=0.05)
+    answer = table.rows().estimate({"n": pl.col("user").n_unique(), "sum": pl.col("fare").sum()}, error=0.05)
     assert answer.frame.select("n", "sum").row(0) == (1, pytest.approx(rows["fare"].sum()))
     assert answer.met
 

@@ -51,7 +51,7 @@ def looks_of_operations(
         "read": lambda: qbeast.read_table(path),
         "sample": lambda: qbeast.read_table(path, sample=0.3),
         "filter": lambda: qbeast.read_table(path, where=low),
-        "explain": lambda: qbeast.open_table(path).explain(low).files,
+        "explain": lambda: qbeast.open_table(path).rows(low).explain().files,
         "merge": lambda: qbeast.open_table(path).merge(rows.head(5), on="c0", when_not_matched="ignore"),
         "update": lambda: qbeast.open_table(path).update(low, {"c2": 0.0}),
         "delete": lambda: qbeast.open_table(path).delete(low),

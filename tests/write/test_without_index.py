@@ -86,10 +86,10 @@ def test_optimize_joins_small_files(tmp_path: Path) -> None:
     assert table.metrics().health.reasons == ("small file",)
     assert table.optimize(dry_run=True).plan["reason"].to_list() == ["small file"] * 3
     result = table.optimize()
-    assert (result.files, result.rows, result.cubes, table.files().height) == (1, 3000, 0, 1)
+    assert (result.files, result.rows, result.cubes, table.rows().files().height) == (1, 3000, 0, 1)
     assert not table.optimize().committed
     assert table.optimize(full=True).plan["reason"].to_list() == ["requested"]
-    assert table.optimize(files=table.files()["path"].to_list()).committed
+    assert table.optimize(files=table.rows().files()["path"].to_list()).committed
     check(tmp_path, pl.concat(parts))
     for options in ({"into": "new"}, {"fraction": 0.5}, {"revision": 1}):
         with pytest.raises(qbeast.NotQbeastTableError, match=r"Table\.reindex\("):

@@ -119,7 +119,7 @@ def test_large_table_has_every_row_in_place(tmp_path: Path, count: int) -> None:
             qbeast.write_table(part, tmp_path / "t", indexed, mode="append", cube_size=count // 20)
     assert sum(block.rows for block in check_invariants(tmp_path / "t")) == count
     table = qbeast.open_table(tmp_path / "t")
-    assert_same_rows(table.scan().collect(), rows)
+    assert_same_rows(table.rows().lazy().collect(), rows)
     for expr in (
         (pl.col("price") < 5) & (pl.col("brand") == "brand 7"),
         pl.col("price").is_null() & (pl.col(ROW) < 5000),
@@ -127,7 +127,7 @@ def test_large_table_has_every_row_in_place(tmp_path: Path, count: int) -> None:
         pl.col("brand").str.starts_with("brand 99"),
     ):
         expected = rows.filter(expr)
-        assert_same_rows(table.scan().filter(expr).collect(), expected)
+        assert_same_rows(table.rows().lazy().filter(expr).collect(), expected)
         kept = sampled(expected, ["price", "day", "brand", ROW], 0.1)
-        assert_same_rows(table.scan(sample=0.1).filter(expr).collect(), kept)
-        assert table.explain(expr).share < 0.6
+        assert_same_rows(table.rows(sample=0.1).lazy().filter(expr).collect(), kept)
+        assert table.rows(expr).explain().share < 0.6

@@ -39,7 +39,7 @@ def test_created_table_waits_for_index(tmp_path: Path) -> None:
     write(tmp_path, frames, mode="append", columns=["id", "x:quantiles"], cube_size=100, info={"why": "test"})
     table = qbeast.open_table(tmp_path)
     assert (table.version, table.indexed_columns) == (0, ("id", "x"))
-    assert table.files()["revision_id"].null_count() == 2
+    assert table.rows().files()["revision_id"].null_count() == 2
     assert table.history()["metadata"].struct.field("why").to_list() == ["test"]
     check_invariants(tmp_path, may_stage=True)
     assert_same_rows(pl.scan_delta(tmp_path).collect(), pl.concat(frames), "id")
@@ -76,7 +76,7 @@ def test_overwrite_keeps_the_index_of_its_table(tmp_path: Path) -> None:
         qbeast.write_table(rows_of(400), tmp_path, columns=["id", "x"], cube_size=40)
         write(tmp_path, [rows_of(150), rows_of(150, 150)], mode="overwrite")
     table = qbeast.open_table(tmp_path)
-    assert table.files()["revision_id"].unique().to_list() == [2]
+    assert table.rows().files()["revision_id"].unique().to_list() == [2]
     check_invariants(tmp_path)
     assert_same_rows(table.read(), pl.concat([rows_of(150), rows_of(150, 150)]), "id")
     assert_same_rows(qbeast.read_table(tmp_path, version=0), rows_of(400), "id")
@@ -87,9 +87,9 @@ def test_overwrite_by_other_columns_waits_for_index(tmp_path: Path) -> None:
     qbeast.write_table(rows_of(400), tmp_path, columns=["id", "x"], cube_size=40)
     write(tmp_path, [rows_of(90)], mode="overwrite", columns=["x"])
     table = qbeast.open_table(tmp_path)
-    assert (table.indexed_columns, table.files()["revision_id"].to_list()) == (("x",), [None])
+    assert (table.indexed_columns, table.rows().files()["revision_id"].to_list()) == (("x",), [None])
     table.optimize()
-    assert table.files()["revision_id"].to_list() == [2]
+    assert table.rows().files()["revision_id"].to_list() == [2]
     assert table.check(data=True).ok
     other = pl.DataFrame({"name": ["a", "b"], "id": [1.5, 2.5]})
     write(tmp_path, [other], mode="overwrite", schema_mode="overwrite", columns=["id"])
@@ -149,6 +149,6 @@ def test_optimize_joins_the_files_of_tasks(tmp_path: Path) -> None:
     qbeast.write_table(rows_of(2_000), tmp_path, columns=["id", "x"])
     write(tmp_path, [rows_of(2_000)[at::8] for at in range(8)], mode="append")
     table = qbeast.open_table(tmp_path)
-    assert table.files().height == 9
+    assert table.rows().files().height == 9
     result = table.optimize()
     assert (result.files_removed, result.files, result.rows) == (9, 1, 4_000)

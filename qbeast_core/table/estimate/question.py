@@ -58,7 +58,7 @@ _QUERY: Final = ("SELECT", "WITH", "FROM")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The requested precision of an estimate, and the limits of its cost; see `Table.estimate`."""
+    """The requested precision of an estimate, and the limits of its cost; see `EstimateKeywords`."""
 
     error: Share | None
     absolute: Mapping[str, float] | None
@@ -87,7 +87,7 @@ class Limits:
         min_group_rows: int = 0,
         resources: Resources | None = None,
     ) -> Limits:
-        """Check the arguments of `Table.estimate`."""
+        """Check the arguments of `Read.estimate`."""
         return Limits(
             error=error,
             absolute=absolute,
@@ -179,7 +179,7 @@ def question_of(
     if callable(aggregates):
         cure = " Read a sample, and pass its rows to the function, or use aggregates."
         refuse(
-            "aggregates", "is a function, which only `Table.estimate` and `qbeast.estimate` call", cure=cure
+            "aggregates", "is a function, which only `Read.estimate` and `qbeast.estimate` call", cure=cure
         )
     schema = planner.snapshot.schema
     parsed = _parsed(aggregates, schema, is_alone=by is None and where is None, per=per)

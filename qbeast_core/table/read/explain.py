@@ -174,7 +174,7 @@ class Plan:
     def hint(self) -> str | None:
         """What would open less, in one line, with the calls and the expected share. None: nothing is known to help.
 
-        Only a plan of `Table.explain` that opens more than a third of the bytes has one, if the filter matches fewer
+        Only a plan of `Read.explain` that opens more than a third of the bytes has one, if the filter matches fewer
         rows and an index can use it. When it is printed, a sample of about 4,096 rows (at most 8 MiB) is read for it.
         """
         return None if self.adviser is None else self.adviser(self)
@@ -361,7 +361,7 @@ def explain(
     *,
     argument: str = "where",
 ) -> Plan:
-    """Plan a read without reading rows; see `Table.explain`. `argument` names the condition in messages."""
+    """Plan a read without reading rows; see `Read.explain`. `argument` names the condition in messages."""
     refuse_forked(planner.snapshot.uri)
     where = filter_of(predicate, planner.snapshot.schema, argument=argument)
     pushed, names = pushed_down(planner.snapshot.schema, where, columns)

@@ -328,7 +328,7 @@ def scan_tasks(
     task_bytes: int = TASK_BYTES,
     weight_column: str | None = None,
 ) -> list[ScanTask]:
-    """Split a read into tasks; see `Table.scan_tasks`. `weight_column` adds a column with the weights of rows."""
+    """Split a read into tasks; see `Read.tasks`. `weight_column` adds a column with the weights of rows."""
     check_whole_number("task_bytes", task_bytes, 1)
     keep = replace(planner.row_filter(plan, planner.names_of(columns)), weight_column=weight_column)
     split = _split(planner, plan, task_bytes)

@@ -212,8 +212,7 @@ class Order:
     @staticmethod
     def checked(seed: int, epoch: int, rank: int, world_size: int) -> Order:
         """Return an order; raise unless its numbers are in their ranges."""
-        check_whole_number("shuffle", seed, 0, cure="Write shuffle=1, or another seed.")
-        for name, value in {"epoch": epoch, "rank": rank}.items():
+        for name, value in {"seed": seed, "epoch": epoch, "rank": rank}.items():
             check_whole_number(name, value, 0)
         check_whole_number("world_size", world_size, 1)
         if rank >= world_size:
@@ -229,48 +228,8 @@ class Order:
         return np.random.default_rng([self.seed, self.epoch, *of])
 
 
-def check_sizes(
-    batch_rows: int | None, batch_bytes: int | None, buffer_bytes: int | None, *, is_shuffled: bool
-) -> None:
-    """Raise unless the sizes that are given are in their ranges, and have a meaning together."""
-    sizes = {"batch_rows": batch_rows, "batch_bytes": batch_bytes, "buffer_bytes": buffer_bytes}
-    for name, size in sizes.items():
-        check_whole_number(name, 1 if size is None else size, 1)
-    if batch_bytes is not None and (is_shuffled or batch_rows is not None):
-        other = "shuffled batches have a number of rows" if is_shuffled else "`batch_rows` is given too"
-        msg = f"`batch_bytes` cannot be used here: {other}. Give `batch_rows` alone."
-        raise InvalidInputError(msg, argument="batch_bytes", value=batch_bytes)
-    if buffer_bytes is not None and not is_shuffled:
-        raise _only_shuffled(["buffer_bytes"])
-
-
-def order_of(
-    shuffle: int | None, epoch: int, rank: int, world_size: int, resume: State | None
-) -> Order | None:
-    """Return the order of a read. None: it is not shuffled."""
-    options = {"epoch": epoch, "rank": rank, "world_size": world_size != 1, "resume": resume is not None}
-    if shuffle is None:
-        if any(options.values()):
-            raise _only_shuffled([name for name, value in options.items() if value])
-        return None
-    return Order.checked(shuffle, epoch, rank, world_size)
-
-
-def batches_of(
-    read: Callable[..., Iterator[pl.DataFrame]], order: Order, resume: State | None
-) -> ShuffledBatches:
-    """Return the batches of an order; `read` is `Table.iter_batches` with the other arguments."""
-    numbers = {
-        "shuffle": order.seed,
-        "epoch": order.epoch,
-        "rank": order.rank,
-        "world_size": order.world_size,
-    }
-    return cast("ShuffledBatches", read(**numbers, resume=resume))
-
-
 class ShuffledBatches(Iterator[pl.DataFrame]):
-    """Batches of rows in a random order, which `Table.iter_batches` returns with ``shuffle=``."""
+    """Batches of rows in a random order, which `Read.shuffled` returns."""
 
     def __init__(self, read: ShuffledRead, batch_rows: int, resume: State | None) -> None:
         self._read = read
@@ -284,7 +243,7 @@ class ShuffledBatches(Iterator[pl.DataFrame]):
         return batch
 
     def state_dict(self) -> dict[str, int | str]:
-        """Return where the next batch begins, for ``iter_batches(resume=)``. It can be written as JSON."""
+        """Return where the next batch begins, for ``shuffled(resume=)``. It can be written as JSON."""
         return {**self._read.identity, "spills": self._read.spills, "round": self._round, "row": self._row}
 
 
@@ -562,12 +521,6 @@ def _batches_from(
         skipped = 0
     if waiting.height:
         yield waiting, read.rounds, 0
-
-
-def _only_shuffled(names: list[str]) -> InvalidInputError:
-    named = ", ".join(f"`{name}`" for name in names)
-    msg = f"{named} is for shuffled batches: add shuffle=0, or another seed"
-    return InvalidInputError(msg, argument="shuffle")
 
 
 def _runs(values: I64Array) -> tuple[list[int], list[int], list[int]]:

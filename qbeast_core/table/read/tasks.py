@@ -107,7 +107,7 @@ class RowFilter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScanTask:
-    """A part of a read of one version, made by `Table.scan_tasks`.
+    """A part of a read of one version, made by `Read.tasks`.
 
     It can be pickled and needs no log: any process with the same version of this library and access to the files can
     read it.

@@ -24,7 +24,7 @@ _STATE: Final = "batches"
 
 
 class TorchDataset(_data.IterableDataset):  # type: ignore[misc] # pyright: ignore[reportUntypedBaseClass]
-    """Shuffled batches for a ``DataLoader`` with ``batch_size=None``, made by `Table.to_torch`."""
+    """Shuffled batches for a ``DataLoader`` with ``batch_size=None``, made by `Read.torch`."""
 
     def __init__(self, open_batches: Open, order: Order, convert: Convert | None) -> None:
         super().__init__()

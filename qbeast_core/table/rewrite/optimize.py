@@ -179,7 +179,7 @@ def _paths(snapshot: Snapshot, files: Sequence[str | os.PathLike[str]]) -> froze
     names = [os.fspath(file) for file in ([files] if isinstance(files, str) else files)]
     unknown = [name for name in names if name not in paths]
     if unknown:
-        msg = f"no live file(s) of the table: {unknown[:3]}. Table.files() lists them."
+        msg = f"no live file(s) of the table: {unknown[:3]}. Table.rows().files() lists them."
         raise InvalidInputError(msg, argument="files")
     return frozenset(paths[name] for name in names)
 

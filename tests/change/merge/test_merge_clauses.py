@@ -45,9 +45,9 @@ def test_files_without_possible_matches_are_not_read(tmp_path: Path) -> None:
         qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear", "a"], cube_size=20)
     table = qbeast.open_table(tmp_path / "t")
     source = rows.filter(pl.col(ROW).is_between(100, 110)).with_columns(f=pl.lit(9.0))
-    expected = set(table.files(pl.col(ROW).is_in(source[ROW].to_list()))["path"])
-    assert 0 < len(expected) <= table.files().height / 2
-    for path in set(table.files()["path"]) - expected:
+    expected = set(table.rows(pl.col(ROW).is_in(source[ROW].to_list())).files()["path"])
+    assert 0 < len(expected) <= table.rows().files().height / 2
+    for path in set(table.rows().files()["path"]) - expected:
         Path(path).rename(f"{path}.away")
     request = table.merge(source, ROW, dry_run=True)
     assert (request.rows_updated, request.rows_inserted) == (11, 0)
@@ -60,7 +60,7 @@ def test_large_frames_take_constant_conditions(tmp_path: Path) -> None:
     table = qbeast.open_table(tmp_path / "t")
     result = table.merge(rows.with_columns(a=pl.lit(1, pl.Int64)), ROW, delete_if="1 = 2")
     assert (result.rows_updated, result.rows_deleted) == (rows.height, 0)
-    assert table.scan().select(pl.col("a").sum()).collect().item() == rows.height
+    assert table.rows().lazy().select(pl.col("a").sum()).collect().item() == rows.height
 
 
 def test_multiple_matches_of_a_row_raise(path: Path, table: qbeast.Table, rows: pl.DataFrame) -> None:
@@ -79,15 +79,15 @@ def test_rows_within_space_keep_their_revision(tmp_path: Path) -> None:
     with small_files(file_rows=20, page_rows=20):
         qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear"], cube_size=20)
         table = qbeast.open_table(tmp_path / "t")
-        matching = table.explain(pl.col(ROW) >= 190).files["opened"].sum()
+        matching = table.rows(pl.col(ROW) >= 190).explain().files["opened"].sum()
         result = table.merge(spread(30, 190), ROW)
     assert (result.new_revision, result.rows_updated, result.rows_inserted) == (True, 10, 20)
     assert result.plan.filter(pl.col("matched") > 0).height <= matching < 10
     assert result.files_removed < 10
-    revisions = table.files()["revision_id"]
+    revisions = table.rows().files()["revision_id"]
     assert (revisions == 1).sum() > revisions.len() / 2
     assert revisions.unique().sort().to_list() == [1, 2]
-    assert_same_rows(table.scan().collect(), pl.concat([rows[:190], spread(30, 190)]))
+    assert_same_rows(table.rows().lazy().collect(), pl.concat([rows[:190], spread(30, 190)]))
     check_invariants(tmp_path / "t")
     assert table.check().faults.is_empty()
 
@@ -102,7 +102,7 @@ def test_append_only_table_takes_only_new_rows(tmp_path: Path) -> None:
         table.merge(source, ROW)
     assert table.merge(source, ROW, when_matched="ignore").rows_inserted == 10
     assert table.history(1)["is_blind_append"].to_list() == [False]
-    assert_same_rows(table.scan().collect(), spread(110))
+    assert_same_rows(table.rows().lazy().collect(), spread(110))
 
 
 def test_history_matches_delta(table: qbeast.Table, rows: pl.DataFrame) -> None:

@@ -47,7 +47,7 @@ def test_outrun_source_is_matched_again(table: qbeast.Table) -> None:
 
     done = table.merge(iter([source]), "id", progress=outrun_once)
     assert (done.rows_updated, done.rows_inserted, done.version) == (4, 0, 2)
-    actual = table.scan().filter(pl.col("value") > 0).sort("id", "value").collect()
+    actual = table.rows().lazy().filter(pl.col("value") > 0).sort("id", "value").collect()
     assert actual.rows() == [(5, 1), (5, 1), (99, 2), (1000, 3)]
 
 

@@ -89,15 +89,15 @@ def collected(rows: DataFrame) -> pl.DataFrame:
 def assert_right(table: Delta, model: pl.DataFrame, indexed: list[str] | None = None) -> qbeast.Table:
     """Everybody reads the rows of the model, samples and filters hold, and the table is sound."""
     opened = qbeast.open_table(table.path)
-    assert_same_rows(opened.scan().collect(), model)
+    assert_same_rows(opened.rows().lazy().collect(), model)
     for sample in SAMPLES:
         expected = sampled(model, indexed or INDEXED, sample)
-        assert_same_rows(opened.scan(sample=sample).collect(), expected)
+        assert_same_rows(opened.rows(sample=sample).lazy().collect(), expected)
         for expr in FILTERS.values():
-            assert_same_rows(opened.scan(sample=sample).filter(expr).collect(), expected.filter(expr))
+            assert_same_rows(opened.rows(sample=sample).lazy().filter(expr).collect(), expected.filter(expr))
     assert_same_rows(table.read(), model)
     for condition, expr in FILTERS.items():
-        assert_same_rows(opened.scan().filter(expr).collect(), model.filter(expr))
+        assert_same_rows(opened.rows().lazy().filter(expr).collect(), model.filter(expr))
         assert_same_rows(table.read(condition), model.filter(expr))
     report = opened.check()
     assert report.ok, report

@@ -221,7 +221,7 @@ def test_history_and_detail_match_delta(spark: SparkSession, tmp_path: Path) -> 
     assert history[3]["operationMetrics"]["numOutputRows"] == "400"
     assert opened.history()["version"].to_list() == [4, 3, 2, 1, 0]
     (detail,) = table.sql("describe detail {t}")
-    files = opened.files()
+    files = opened.rows().files()
     assert (detail["format"], detail["partitionColumns"]) == ("delta", [])
     assert (detail["numFiles"], detail["sizeInBytes"]) == (files.height, files["size_bytes"].sum())
     assert (detail["minReaderVersion"], detail["minWriterVersion"]) == (1, 2)

@@ -153,7 +153,7 @@ def test_optimize_indexes_changes_by_spark(
     opened = qbeast.open_table(table.path)
     opened.optimize()
     assert_right(table, model)
-    assert opened.files()["revision_id"].null_count() == 0
+    assert opened.rows().files()["revision_id"].null_count() == 0
     assert not opened.optimize().committed
     more = append_ours(table, model)
     assert_right(table, delete(table, more))

@@ -130,7 +130,7 @@ def test_pickled_table_has_the_path(
     sales: str, s3_options: Options, register: Register, requests: list[str]
 ) -> None:
     table = qbeast.open_table(register(sales), storage_options=s3_options)
-    for thing in (table, table.scan_tasks()):
+    for thing in (table, table.rows().tasks()):
         assert b"glue:" not in pickle.dumps(thing)
     again = pickle.loads(pickle.dumps(table))  # noqa: S301 -- made a moment ago
     assert (again.uri, len(again), len(requests)) == (sales, 200, 1)
@@ -139,7 +139,7 @@ def test_pickled_table_has_the_path(
 def test_tables_are_joined_by_name(sales: str, s3_options: Options, register: Register) -> None:
     name = register(sales)
     table = qbeast.open_table(name, storage_options=s3_options)
-    actual = table.estimate("count(*)", join=(name, ["x"], "semi"), error=0.5)
+    actual = table.rows().estimate("count(*)", join=(name, ["x"], "semi"), error=0.5)
     assert actual.frame.row(0)[0] == pytest.approx(200, rel=0.5)
 
 

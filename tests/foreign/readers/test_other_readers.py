@@ -40,7 +40,7 @@ def check_readers(path: Path, rows: pl.DataFrame, data: st.DataObject) -> None:
     table = DeltaTable(path)
     assert [field.name for field in table.schema().fields] == rows.columns
     files = table.file_uris()
-    assert sorted(files) == sorted(qbeast.open_table(path).files()["path"])
+    assert sorted(files) == sorted(qbeast.open_table(path).rows().files()["path"])
     assert_same_rows(in_types_of(pl.scan_delta(path).collect(), rows), rows)
     expr = data.draw(filters(rows))
     kept, actual = kept_rows(rows, expr), kept_rows(pl.scan_delta(path), expr)
@@ -89,5 +89,7 @@ def test_readers_of_deletion_vectors(tmp_path: Path) -> None:
             read()
     table.optimize(purge=True)
     assert_same_rows(
-        pl.concat([pl.read_parquet(file).select("id", "x") for file in table.files()["path"]]), left, key="id"
+        pl.concat([pl.read_parquet(file).select("id", "x") for file in table.rows().files()["path"]]),
+        left,
+        key="id",
     )

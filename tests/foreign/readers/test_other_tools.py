@@ -41,7 +41,7 @@ def was_pushed_down(path: Path, requests: list[Request]) -> bool:
     read = read_bytes(requests)
     requests.clear()
     qbeast.read_table(path, where="price < 5", columns=["brand", "price"])
-    whole = qbeast.open_table(path).explain(columns=["brand", "price"]).bytes_total
+    whole = qbeast.open_table(path).rows(columns=["brand", "price"]).explain().bytes_total
     return 0 < read <= read_bytes(requests) < 0.6 * whole
 
 
@@ -60,7 +60,7 @@ def test_ibis_pushes_filters_down(path: Path, requests: list[Request]) -> None:
 
 
 def test_pandas_receives_requested_rows(path: Path, requests: list[Request]) -> None:
-    actual = qbeast.open_table(path).to_pandas(columns=["brand"], where="price < 5")
+    actual = qbeast.open_table(path).rows(columns=["brand"], where="price < 5").pandas()
     assert isinstance(actual, pd.DataFrame)
     counted = actual.groupby("brand").size().rename("n").reset_index()
     assert_frame_equal(pl.from_pandas(counted), CHEAP, check_dtypes=False)
@@ -68,6 +68,6 @@ def test_pandas_receives_requested_rows(path: Path, requests: list[Request]) -> 
 
 
 def test_pandas_frame_is_written(path: Path, tmp_path: Path) -> None:
-    frame = qbeast.open_table(path).to_pandas()
+    frame = qbeast.open_table(path).rows().pandas()
     qbeast.write_table(frame, tmp_path / "again", columns=["id", "price"])
     assert_frame_equal(qbeast.read_table(tmp_path / "again").sort("id"), ROWS)

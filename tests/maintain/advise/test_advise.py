@@ -56,7 +56,7 @@ def names(advice: qbeast.Advice) -> list[str]:
 
 
 def opened(table: qbeast.Table, queries: list[str]) -> list[int]:
-    return [table.explain(query).bytes_opened for query in queries]
+    return [table.rows(query).explain().bytes_opened for query in queries]
 
 
 @pytest.mark.parametrize("query", ["nope > 1", "price >", "price", "mode + 1 > 0", pl.col("nope") > 1, 3])
@@ -141,7 +141,7 @@ def test_files_without_index_are_compared(tmp_path: Path) -> None:
     qbeast.convert_table(tmp_path / "t", columns=["order"])
     table = qbeast.open_table(tmp_path / "t")
     advice = table.advise(["price > 5000"])
-    assert advice.bytes_opened_now == table.explain("price > 5000").bytes_opened
+    assert advice.bytes_opened_now == table.rows("price > 5000").explain().bytes_opened
     assert names(advice) == ["price"]
     assert not advice.keep
 

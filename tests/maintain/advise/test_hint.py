@@ -39,7 +39,7 @@ def _loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Load what a hint needs, which takes longer than a test may."""
     path = tmp_path_factory.mktemp("loaded") / "t"
     qbeast.write_table(ROWS.head(3000), path, columns=["fare"])
-    assert qbeast.open_table(path).explain("tip < 10").hint
+    assert qbeast.open_table(path).rows("tip < 10").explain().hint
 
 
 def promised(plan: qbeast.Plan) -> tuple[int, str]:
@@ -56,9 +56,9 @@ def check_promise(path: Path, where: str, after: str | None = None) -> str:
     """Run the calls of a hint, and compare what the filter opens then with the promise."""
     table = qbeast.open_table(path)
     before = table.read().height
-    share, calls = promised(table.explain(where))
+    share, calls = promised(table.rows(where).explain())
     exec(calls, {"table": table, "pl": pl})  # noqa: S102 - the calls are what is tested
-    plan = qbeast.open_table(path).explain(where if after is None else after)
+    plan = qbeast.open_table(path).rows(where if after is None else after).explain()
     assert abs(100 * plan.share - share) <= TOLERANCE, (plan.share, share, calls)
     assert plan.hint is None or plan.share > 1 / 3
     assert table.read().height == before
@@ -93,7 +93,7 @@ def test_promise_of_a_hint_is_kept(case: str, tmp_path: Path) -> None:
 
 def test_small_table_gets_a_smaller_promise_or_none(tmp_path: Path) -> None:
     qbeast.write_table(ROWS.head(300), tmp_path / "tiny", columns=["fare"])
-    tiny = qbeast.open_table(tmp_path / "tiny").explain("fare < 1")
+    tiny = qbeast.open_table(tmp_path / "tiny").rows("fare < 1").explain()
     assert tiny.hint == "300 row(s) in 3 page(s) are too few for an index to skip much of them"
     qbeast.write_table(ROWS.head(3000), tmp_path / "small", columns=["day", "fare", "tip", "id"])
     assert "set_importance" in check_promise(tmp_path / "small", "day = DATE '2026-06-01'")
@@ -131,14 +131,14 @@ def rides(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_ordinary_filters_have_no_hint(rides: Path, where: Any) -> None:
-    plan = qbeast.open_table(rides).explain(where)
+    plan = qbeast.open_table(rides).rows(where).explain()
     assert plan.hint is None
     assert "\n  hint" not in repr(plan)
 
 
 def test_hint_is_computed_when_it_is_printed(rides: Path) -> None:
     with counted() as requests:
-        plan = qbeast.open_table(rides).explain("tip < 100")
+        plan = qbeast.open_table(rides).rows("tip < 100").explain()
         assert plan.share == 1.0
         assert plan.unused_conditions
         assert not of_data(requests)
@@ -147,7 +147,7 @@ def test_hint_is_computed_when_it_is_printed(rides: Path) -> None:
 
 
 def test_hint_is_in_json_and_survives_pickling(rides: Path) -> None:
-    plan = qbeast.open_table(rides).explain("tip < 100")
+    plan = qbeast.open_table(rides).rows("tip < 100").explain()
     _, calls = promised(pickle.loads(pickle.dumps(plan)))  # noqa: S301 - our own
     assert calls == "table.reindex(columns=['day', 'fare', 'id:hash', 'tip'], full=True)" == promised(plan)[1]
     request = ("explain", rides, "--where", "tip < 100")
@@ -161,17 +161,17 @@ def test_plan_of_missing_files_prints(rides: Path, tmp_path: Path) -> None:
     table = qbeast.open_table(tmp_path / "t")
     for file in (tmp_path / "t").glob("*.parquet"):
         file.unlink()
-    assert "\n  hint" not in repr(table.explain("tip < 100"))
+    assert "\n  hint" not in repr(table.rows("tip < 100").explain())
 
 
 def test_expensive_sample_is_left_to_advise(rides: Path) -> None:
     table = qbeast.open_table(rides)
-    plan = table.explain("tip < 100")
+    plan = table.rows("tip < 100").explain()
     with resized(hint_bytes=100):
         assert plan.hint is not None
     assert plan.hint.startswith("table.advise([plan.where]) reads a sample")
     assert "tip" in table.advise([plan.where]).columns
-    assert table.explain("fare < 70").hint is None  # the index uses it
+    assert table.rows("fare < 70").explain().hint is None  # the index uses it
 
 
 def test_tables_that_cannot_be_reindexed_have_no_hint(tmp_path: Path) -> None:
@@ -179,13 +179,13 @@ def test_tables_that_cannot_be_reindexed_have_no_hint(tmp_path: Path) -> None:
     qbeast.write_table(some, tmp_path / "none", columns=[])
     qbeast.write_table(some, tmp_path / "jvm", columns=["fare"], dialect="qbeast-spark")
     for name in ("none", "jvm"):
-        assert qbeast.open_table(tmp_path / name).explain("tip < 100").hint is None
+        assert qbeast.open_table(tmp_path / name).rows("tip < 100").explain().hint is None
 
 
 def test_partitions_keep_their_part_of_the_promise(tmp_path: Path) -> None:
     with small_files(file_rows=2000, page_rows=16):
         qbeast.write_table(ROWS.head(6000), tmp_path, columns=["fare"], partition_by=["kind"], cube_size=500)
-        plan = qbeast.open_table(tmp_path).explain("tip < 100")
+        plan = qbeast.open_table(tmp_path).rows("tip < 100").explain()
         assert promised(plan)[1] == "table.reindex(columns=['fare', 'tip'], full=True)"
 
 
@@ -213,7 +213,7 @@ def test_first_write_has_one_line_about_its_index(
     assert "hint" in result._repr_html_()
     name = columns[0]
     where = {"kind": "kind = 1", "fare": "fare = 50"}[name]
-    assert qbeast.open_table(tmp_path).explain(where).share >= 0.28
+    assert qbeast.open_table(tmp_path).rows(where).explain().share >= 0.28
     again = qbeast.write_table(ROWS.head(rows), tmp_path, mode="append")
     assert again.hint is None
 
@@ -226,9 +226,9 @@ def test_first_write_leaves_out_a_column_of_few_values(tmp_path: Path) -> None:
     calls = str(result.hint).rpartition(": ")[2]
     assert calls == "table.reindex(columns=['fare', 'id'], full=True)"
     table = qbeast.open_table(tmp_path)
-    before = table.explain("fare < 1").share
+    before = table.rows("fare < 1").explain().share
     exec(calls, {"table": table})  # noqa: S102 - the call is what is tested
-    assert table.explain("fare < 1").share < 0.8 * before
+    assert table.rows("fare < 1").explain().share < 0.8 * before
 
 
 def test_columns_of_one_value_or_nulls_are_few(tmp_path: Path) -> None:
@@ -260,4 +260,4 @@ def test_table_of_the_demo_has_no_hint(tmp_path: Path) -> None:
     months = list(demo.months(demo.flights()))
     results = [qbeast.write_table(month, tmp_path, columns=demo.INDEXED, mode="append") for month in months]
     assert [result.hint for result in results] == [None] * 12
-    assert qbeast.open_table(tmp_path).explain(demo.EARLY).hint is None
+    assert qbeast.open_table(tmp_path).rows(demo.EARLY).explain().hint is None

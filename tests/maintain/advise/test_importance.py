@@ -39,7 +39,7 @@ def write(path: Path, rows: pl.DataFrame, *columns: str, **importance: float) ->
 
 
 def opened(table: qbeast.Table, queries: list[str]) -> float:
-    return float(np.mean([table.explain(query).bytes_opened for query in queries]))
+    return float(np.mean([table.rows(query).explain().bytes_opened for query in queries]))
 
 
 @pytest.mark.parametrize("count", ROWS)

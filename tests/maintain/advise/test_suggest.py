@@ -68,7 +68,7 @@ def share(path: Path, columns: list[str], query: pl.Expr | str, rows: pl.DataFra
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", qbeast.DesignEffectWarning)
         qbeast.write_table(rows, path, columns=columns)
-    return qbeast.open_table(path).explain(query).share
+    return qbeast.open_table(path).rows(query).explain().share
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], li
     for number, columns in enumerate([*((item,) for item in kinds), *pairs]):
         share(folder / str(number), list(columns), SHIPPED, ORDERS)
         table = qbeast.open_table(folder / str(number))
-        actual[columns] = [table.explain(query).bytes_opened for query in FILTERS]
+        actual[columns] = [table.rows(query).explain().bytes_opened for query in FILTERS]
     return actual
 
 
@@ -104,7 +104,7 @@ def test_suggestion_reads_like_the_best_pair(
     columns = suggest_columns(rows, [query]).columns
     assert {name.partition(":")[0] for name in columns} <= set(pl.sql_expr(query).meta.root_names())
     share(tmp_path / "t", list(columns), query, ORDERS)
-    bytes_opened = qbeast.open_table(tmp_path / "t").explain(query).bytes_opened
+    bytes_opened = qbeast.open_table(tmp_path / "t").rows(query).explain().bytes_opened
     most = 1.25 if query == "mode = 'mail'" else 1.15  # few values: where cubes divide them decides
     assert bytes_opened <= most * min(shares[FILTERS.index(query)] for shares in opened.values())
 
@@ -137,7 +137,7 @@ def test_tie_prefers_the_filtered_column() -> None:
 def mean_share(path: Path, columns: list[str], queries: list[pl.Expr | str]) -> float:
     qbeast.write_table(ROWS, path, columns=columns, cube_size=500)
     table = qbeast.open_table(path)
-    return sum(table.explain(query).share for query in queries) / len(queries)
+    return sum(table.rows(query).explain().share for query in queries) / len(queries)
 
 
 @pytest.fixture(scope="module")

@@ -245,11 +245,11 @@ def table(made: Path, tmp_path: Path) -> Path:
 
 def check_reads(table: Path, rows: pl.DataFrame) -> None:
     opened = qbeast.open_table(table)
-    assert_same_rows(opened.scan().collect(), rows)
+    assert_same_rows(opened.rows().lazy().collect(), rows)
     for expr, sample in READS:
         expected = sampled(rows, INDEXED, sample).filter(expr)
-        assert_same_rows(opened.scan(sample=sample).filter(expr).collect(), expected)
-        plan = opened.explain(expr, sample=sample)
+        assert_same_rows(opened.rows(sample=sample).lazy().filter(expr).collect(), expected)
+        plan = opened.rows(expr, sample=sample).explain()
         assert expected.height <= plan.rows_opened
         assert plan.bytes_opened <= plan.bytes_total
     assert opened.blocks().height > 0
@@ -267,12 +267,12 @@ def test_unreadable_blocks_read_file_with_warning(table: Path, fault: str) -> No
     damage(table, UNREADABLE[fault])
     opened = qbeast.open_table(table)
     with pytest.warns(qbeast.CorruptTagWarning, match="read whole"):
-        plan = opened.explain(sample=1e-9)
+        plan = opened.rows(sample=1e-9).explain()
     assert plan.files["opened"].sum() == 1
     assert plan.files.filter("opened")["ranges"].null_count() == 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", qbeast.CorruptTagWarning)
-        assert_same_rows(opened.scan().collect(), ROWS)
+        assert_same_rows(opened.rows().lazy().collect(), ROWS)
 
 
 FAULTS = list(UNREADABLE | USELESS)
@@ -283,7 +283,7 @@ FAULTS = list(UNREADABLE | USELESS)
 def test_useless_tags_of_many_files_lose_no_row(tmp_path: Path, first: int) -> None:
     faults, table = FAULTS[first : first + 9], tmp_path / "t"
     rows = damage_each(table, [(UNREADABLE | USELESS)[fault] for fault in faults])
-    plan = qbeast.open_table(table).explain(sample=1e-9)
+    plan = qbeast.open_table(table).rows(sample=1e-9).explain()
     assert plan.files["opened"].sum() >= len(UNREADABLE.keys() & faults)
     (check_reads if first else check_reads_and_appends)(table, rows)
 
@@ -311,7 +311,7 @@ def test_wrong_row_counts_warn_once_and_lose_nothing(table: Path) -> None:
         spoil(table, stats(numRecords=rows))
         opened = qbeast.open_table(table)
         with pytest.warns(qbeast.CorruptTagWarning, match="read whole") as caught:
-            actual = [opened.scan().filter(pl.col("a") < 10).collect() for _ in range(3)]
+            actual = [opened.rows().lazy().filter(pl.col("a") < 10).collect() for _ in range(3)]
         assert len(caught) == 1
         assert all(item.height == ROWS.filter(pl.col("a") < 10).height for item in actual)
 
@@ -338,7 +338,7 @@ def test_delete_ignores_counts_that_blocks_contradict(table: Path, rows: int) ->
     check_reads(table, ROWS.filter(pl.col("a") >= 10))
     spoil(table, stats(numRecords=rows))
     qbeast.open_table(table).delete("true")
-    assert qbeast.open_table(table).scan().collect().is_empty()
+    assert qbeast.open_table(table).rows().lazy().collect().is_empty()
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_tables_with_any_provenance_are_read(table: Path, info: object) -> None:
     actions = [{"commitInfo": info} if "commitInfo" in action else action for action in actions]
     commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
     opened = qbeast.open_table(table)
-    assert_same_rows(opened.scan().collect(), ROWS)
+    assert_same_rows(opened.rows().lazy().collect(), ROWS)
     assert opened.history().select("version", "operation").rows() in ([(0, None)], [(0, "7")])
     qbeast.write_table(ROWS.with_columns(pl.col(ROW) + 200), table, mode="append")
     assert qbeast.open_table(table).check().faults.is_empty()

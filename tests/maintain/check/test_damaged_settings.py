@@ -117,16 +117,16 @@ def table(made: Path, tmp_path: Path) -> Path:
 
 def check_reads(table: Path, rows: pl.DataFrame, *, samples: bool = True) -> None:
     opened = qbeast.open_table(table)
-    assert_same_rows(opened.scan().collect(), rows)
+    assert_same_rows(opened.rows().lazy().collect(), rows)
     narrow = pl.col("a") < 10
-    assert_same_rows(opened.scan().filter(narrow).collect(), rows.filter(narrow))
-    opened.explain(narrow)
+    assert_same_rows(opened.rows().lazy().filter(narrow).collect(), rows.filter(narrow))
+    opened.rows(narrow).explain()
     assert str(table) in repr(opened)
     opened.metrics()
     if samples:
         expected = sampled(rows, INDEXED, 0.3)
-        assert_same_rows(opened.scan(sample=0.3).collect(), expected)
-        assert opened.explain(sample=0.3).rows_opened >= expected.height
+        assert_same_rows(opened.rows(sample=0.3).lazy().collect(), expected)
+        assert opened.rows(sample=0.3).explain().rows_opened >= expected.height
 
 
 @pytest.mark.parametrize("fault", OLDER | NEWEST)
@@ -134,7 +134,7 @@ def test_unreadable_settings_warn_once_and_lose_nothing(table: Path, fault: str)
     kept = damage(table, (OLDER | NEWEST)[fault])
     opened = qbeast.open_table(table)
     with pytest.warns(qbeast.CorruptTagWarning, match="settings") as caught:
-        actual = [opened.scan().filter(pl.col("a") < 10).collect() for _ in range(3)]
+        actual = [opened.rows().lazy().filter(pl.col("a") < 10).collect() for _ in range(3)]
     assert len(caught) == 1
     assert all(item.height == ROWS.filter(pl.col("a") < 10).height for item in actual)
     with warnings.catch_warnings():
@@ -205,8 +205,8 @@ def test_convert_restarts_table_without_revisions(table: Path) -> None:
     opened = qbeast.open_table(table)
     assert opened.indexed_columns == ()
     cured: list[Callable[[], object]] = [
-        lambda: opened.scan(sample=0.1).collect(),
-        lambda: opened.explain(sample=0.1),
+        lambda: opened.rows(sample=0.1).lazy().collect(),
+        lambda: opened.rows(sample=0.1).explain(),
         lambda: qbeast.write_table(MORE, table, mode="append"),
         opened.optimize,
         lambda: opened.delete("a < 10"),
@@ -264,12 +264,12 @@ def test_mismatched_space_is_replaced_by_new_revision(tmp_path: Path, space: str
 
     damage(table, edit)
     opened = qbeast.open_table(table)
-    assert_same_rows(opened.scan().filter(pl.col("a") < 10).collect(), OLD.filter(pl.col("a") < 10))
+    assert_same_rows(opened.rows().lazy().filter(pl.col("a") < 10).collect(), OLD.filter(pl.col("a") < 10))
     assert set(opened.check().faults["code"]) == {"revision-types"}
     qbeast.write_table(NEW, table, mode="append")
     opened = qbeast.open_table(table)
     assert opened.revisions[-1].revision_id == 2
-    assert_same_rows(opened.scan().collect(), ROWS)
-    assert_same_rows(opened.scan(sample=0.3).collect(), sampled(ROWS, indexed, 0.3))
+    assert_same_rows(opened.rows().lazy().collect(), ROWS)
+    assert_same_rows(opened.rows(sample=0.3).lazy().collect(), sampled(ROWS, indexed, 0.3))
     opened.optimize()
     assert opened.check().faults.is_empty()

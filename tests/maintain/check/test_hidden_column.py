@@ -29,7 +29,7 @@ def later(first: int) -> pl.DataFrame:
 
 def holders(path: Path) -> list[str]:
     """Live files that hold the hidden column."""
-    files = qbeast.open_table(path).files()["path"]
+    files = qbeast.open_table(path).rows().files()["path"]
     return sorted(file for file in files if HIDDEN in pl.read_parquet_schema(file))
 
 
@@ -75,19 +75,19 @@ def test_samples_and_filters_still_open_few_pages(tmp_path: Path) -> None:
     jvm, ours = written(tmp_path / "jvm", "qbeast-spark"), written(tmp_path / "ours", "documented")
     for sample, predicate in [(0.05, None), (None, pl.col("id") < 100), (0.2, pl.col("id") > 750)]:
         with_column, without = (
-            table.explain(predicate, sample=sample, columns=["id"]) for table in (ours, jvm)
+            table.rows(predicate, sample=sample, columns=["id"]).explain() for table in (ours, jvm)
         )
         assert without.rows_opened == with_column.rows_opened < ROWS.height / 2
     weights = frame_weights(ROWS, ["id", "name"])
     limit = int(0.05 * (2**32 - 1) - 2**31)
-    assert_same_rows(jvm.scan(sample=0.05).collect(), ROWS.filter(pl.Series(weights < limit)), "id")
+    assert_same_rows(jvm.rows(sample=0.05).lazy().collect(), ROWS.filter(pl.Series(weights < limit)), "id")
 
 
 def test_optimize_removes_hidden_column_after_switch(tmp_path: Path) -> None:
     table = written(tmp_path, "documented")
     by_tasks(tmp_path)  # files without index hold it, too
     write_deltalake(tmp_path, later(2_000_000), mode="append")
-    before = table.scan().collect()
+    before = table.rows().lazy().collect()
     with pytest.warns(qbeast.HiddenColumnWarning, match=r"and \d+ more.*`optimize\(full=True\)`") as caught:
         result = table.switch_dialect("qbeast-spark")
     assert caught[0].filename == __file__
@@ -97,7 +97,9 @@ def test_optimize_removes_hidden_column_after_switch(tmp_path: Path) -> None:
     assert not holders(tmp_path)
     assert table.switch_dialect("qbeast-spark").hidden_column_files == ()
     assert_same_rows(
-        table.scan().collect(), pl.concat([before, later(2_000_000), *[later(0), later(1_000_000)]]), "id"
+        table.rows().lazy().collect(),
+        pl.concat([before, later(2_000_000), *[later(0), later(1_000_000)]]),
+        "id",
     )
 
 

@@ -36,7 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         qbeast.write_table(OLD, path, columns=INDEXED, cube_size=20)
         qbeast.write_table(ROWS[OLD.height :], path, mode="append")
     table = qbeast.open_table(path)
-    assert (len(table.revisions), table.files().height) == (3, FILES)
+    assert (len(table.revisions), table.rows().files().height) == (3, FILES)
     return path
 
 
@@ -61,14 +61,14 @@ def attempt(grave: bool, errors: Errors, operation: Callable[[], object]) -> boo
 
 
 def check_rows(table: qbeast.Table, rows: pl.DataFrame) -> None:
-    assert_same_rows(table.scan().collect(), rows)
-    assert_same_rows(table.scan().filter(NARROW).collect(), rows.filter(NARROW))
+    assert_same_rows(table.rows().lazy().collect(), rows)
+    assert_same_rows(table.rows().lazy().filter(NARROW).collect(), rows.filter(NARROW))
 
 
 def check_sample(table: qbeast.Table, rows: pl.DataFrame) -> None:
     expected = sampled(rows, INDEXED, FRACTION)
-    assert_same_rows(table.scan(sample=FRACTION).collect(), expected)
-    assert table.explain(sample=FRACTION).rows_opened >= expected.height
+    assert_same_rows(table.rows(sample=FRACTION).lazy().collect(), expected)
+    assert table.rows(sample=FRACTION).explain().rows_opened >= expected.height
 
 
 def moves_rows(edit: Edit) -> bool:
@@ -99,9 +99,9 @@ def check_table(path: Path, changes: list[Edit]) -> None:
         attempt(
             grave,
             (qbeast.StorageError, *REFUSED),
-            lambda: table.scan(sample=FRACTION).filter(NARROW).collect(),
+            lambda: table.rows(sample=FRACTION).lazy().filter(NARROW).collect(),
         )
-    attempt(grave, qbeast.StorageError, lambda: table.explain(NARROW))
+    attempt(grave, qbeast.StorageError, lambda: table.rows(NARROW).explain())
     attempt(grave, qbeast.StorageError, table.metrics)
     rows = ROWS
     if attempt(grave, REFUSED, lambda: qbeast.write_table(MORE, path, mode="append")):

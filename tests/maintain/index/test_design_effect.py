@@ -83,7 +83,7 @@ def check_changes(begin: Batch, todo: list[tuple[str, Batch]], file_rows: int) -
             table = qbeast.open_table(path)
             truth = exact(rows, KEYS)
             assert table.design_effect == pytest.approx(truth, rel=0.2)
-            plan = table.explain(sample=0.01)
+            plan = table.rows(sample=0.01).explain()
             assert (plan.design_effect, plan.design_effect_scope) == (table.design_effect, "rows")
             assert table.metrics().design_effect == table.design_effect
 
@@ -177,7 +177,7 @@ def test_files_without_design_effect_make_it_unknown(tmp_path: Path) -> None:
     log = tmp_path / "_delta_log" / f"{1:020}.json"
     log.write_text("".join(f"{_without_tag(line)}\n" for line in log.read_text().splitlines()))
     table = qbeast.open_table(tmp_path)
-    plan = table.explain(sample=0.5)
+    plan = table.rows(sample=0.5).explain()
     assert table.design_effect is None
     assert table.metrics().design_effect is None
     assert (plan.design_effect, plan.design_effect_scope) == (5.5, "at least")  # 20 is true
@@ -195,14 +195,14 @@ def test_filter_counts_only_files_it_opens(tmp_path: Path) -> None:
         qbeast.write_table(rows, tmp_path, columns=["day"], cube_size=80)
     table = qbeast.open_table(tmp_path)
     late = pl.col("day") >= 2_250
-    plan = table.explain(late, sample=0.1)
-    opened = pl.concat(pl.read_parquet(path) for path in table.files(late)["path"])
+    plan = table.rows(late, sample=0.1).explain()
+    opened = pl.concat(pl.read_parquet(path) for path in table.rows(late).files()["path"])
     assert opened.height < rows.height
     assert plan.design_effect == pytest.approx(exact(opened, ["day"]), rel=0.2)
     assert plan.design_effect_scope == "files"
     assert "in the files that the filter opens" in repr(plan)
-    assert table.explain(sample=0.1).design_effect == pytest.approx(exact(rows, ["day"]), rel=0.2)
-    assert table.explain(sample=0.1).design_effect_scope == "rows"
+    assert table.rows(sample=0.1).explain().design_effect == pytest.approx(exact(rows, ["day"]), rel=0.2)
+    assert table.rows(sample=0.1).explain().design_effect_scope == "rows"
 
 
 @pytest.mark.filterwarnings(CLUSTERED)
@@ -212,10 +212,10 @@ def test_empty_sample_of_few_keys_warns(tmp_path: Path) -> None:
     table = qbeast.open_table(tmp_path / "few")
     late = pl.col("delay") > 0.1
     reads: dict[str, Callable[[], object]] = {
-        "scan": lambda: table.scan(sample=0.05),
+        "scan": lambda: table.rows(sample=0.05).lazy(),
         "scan_table": lambda: qbeast.scan_table(tmp_path / "few", sample=0.05),
         "read_table": lambda: qbeast.read_table(tmp_path / "few", sample=(0.0, 0.05), where=late),
-        "explain": lambda: table.explain(late, sample=0.05),
+        "explain": lambda: table.rows(late, sample=0.05).explain(),
     }
     for name, read in reads.items():
         with pytest.warns(qbeast.EmptySampleWarning, match="about 150 of 3,000 rows were expected") as caught:

@@ -27,8 +27,8 @@ def table(tmp_path: Path) -> Path:
 def test_tags_of_a_version_are_decoded_once(table: Path) -> None:
     opened = qbeast.open_table(table)
     with decoded_tags() as decoded:
-        opened.explain(pl.col("x") < 9)
-        opened.scan(sample=0.5).collect()
+        opened.rows(pl.col("x") < 9).explain()
+        opened.rows(sample=0.5).lazy().collect()
         opened.blocks()
         opened.metrics()
         opened.check(data=False)

@@ -20,7 +20,7 @@ def test_health_counts_hidden_rows(tmp_path: Path, columns: list[str]) -> None:
     table = qbeast.open_table(path)
     assert table.metrics().health.hidden_rows == 0
     table.delete(GONE)
-    stored = sum(pl.read_parquet(file).height for file in table.files()["path"])
+    stored = sum(pl.read_parquet(file).height for file in table.rows().files()["path"])
     health = table.metrics().health
     assert health.hidden_rows == stored - pl.read_delta(str(path)).height == 10
     assert health.hidden_share == 0.01
@@ -38,5 +38,5 @@ def test_texts_count_rows_that_reads_return(tmp_path: Path, columns: list[str]) 
     table.delete(GONE)
     assert "990 rows in 1 files" in repr(table)
     assert "990" in table._repr_html_()
-    assert table.files()["has_deletion_vector"].to_list() == [True]
+    assert table.rows().files()["has_deletion_vector"].to_list() == [True]
     assert table.count() == pl.read_delta(str(path)).height

@@ -83,7 +83,7 @@ def test_space_separates_opened_and_closed_cubes(table: qbeast.Table) -> None:
     ]
     (query,) = axes.patches
     assert query.get_bbox().x1 == pytest.approx(700 / 2999, abs=1e-3)
-    assert f"{table.explain(predicate).share:.1%} of the bytes" in axes.get_title()
+    assert f"{table.rows(predicate).explain().share:.1%} of the bytes" in axes.get_title()
     shades = axes.images[0].get_array()
     assert shades is not None
     assert (float(shades.min()), float(shades.max())) == (pytest.approx(0, abs=9), pytest.approx(100))
@@ -110,7 +110,7 @@ def test_price_of_samples_equals_their_plans(table: qbeast.Table) -> None:
     figure = table.plot("fraction", fractions=[1.0, 0.1, 0.5])
     target, line = axes_of(figure).lines[:2]
     assert target.get_xdata().tolist() == [10.0, 50.0, 100.0]
-    assert line.get_ydata().tolist() == [100 * table.explain(sample=f).share for f in (0.1, 0.5, 1.0)]
+    assert line.get_ydata().tolist() == [100 * table.rows(sample=f).explain().share for f in (0.1, 0.5, 1.0)]
     assert "3,000 rows" in axes_of(figure).get_title()
     drawn(figure)
     drawn(table.plot("fraction", where=pl.col("a") == 7, columns=["s"]))

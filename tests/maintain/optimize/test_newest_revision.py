@@ -43,9 +43,9 @@ WAYS: dict[str, Callable[[qbeast.Table], Any]] = {
     "full": lambda table: table.optimize(full=True),
     "into newest": lambda table: table.optimize(into="newest"),
     "some into newest": lambda table: table.optimize(
-        files=table.files()["path"].to_list()[:2], into="newest"
+        files=table.rows().files()["path"].to_list()[:2], into="newest"
     ),
-    "files": lambda table: table.optimize(files=table.files()["path"].to_list()),
+    "files": lambda table: table.optimize(files=table.rows().files()["path"].to_list()),
     "staged": lambda table: table.optimize(revision=0),
     "revision": lambda table: table.optimize(revision=1),
 }
@@ -98,14 +98,14 @@ def test_chosen_old_files_move_to_newest_revision(chosen: str, tmp_path: Path) -
             mode="append",
         )
     before = qbeast.open_table(path)
-    by_revision = {file["revision_id"]: file["path"] for file in before.files().to_dicts()}
+    by_revision = {file["revision_id"]: file["path"] for file in before.rows().files().to_dicts()}
     assert set(by_revision) == {1, 2, 3}
     options: dict[str, Any] = {"files": [by_revision[2]]} if chosen == "files" else {"revision": 2}
     table = qbeast.open_table(path)
     result = table.optimize(**options, into="newest")
     assert result.plan.select("revision_id", "reason").rows() == [(2, "older revision")]
-    assert sorted(table.files()["revision_id"].unique()) == [1, 3]
-    assert by_revision[1] in table.files()["path"].to_list()
+    assert sorted(table.rows().files()["revision_id"].unique()) == [1, 3]
+    assert by_revision[1] in table.rows().files()["path"].to_list()
     check_invariants(path)
     assert_same_rows(table.read(), before.read(), "row")
     again = table.optimize(revision=3, into="newest", full=True, dry_run=True).plan

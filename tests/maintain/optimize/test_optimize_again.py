@@ -54,7 +54,7 @@ def check_in_shape_afterwards(path: Path, rows: pl.DataFrame) -> None:
     assert (steps[-1].version, steps[-1].files, steps[-1].rows) == (table.version, 0, 0)
     assert sum(step.rows for step in steps) <= MAX_WRITTEN * rows.height, steps
     assert table.check(data=True).ok
-    assert_same_rows(table.scan().collect(), rows)
+    assert_same_rows(table.rows().lazy().collect(), rows)
 
 
 @pytest.mark.timeout(3000)
@@ -78,7 +78,7 @@ def test_one_optimize_joins_all_small_writes(tmp_path: Path) -> None:
         frame = rows_of("spread", size, number, 0)
         qbeast.write_table(frame, tmp_path, columns=["a", "b"], mode="append")
     table = qbeast.open_table(tmp_path)
-    before = {Path(path).name for path in table.files()["path"]}
+    before = {Path(path).name for path in table.rows().files()["path"]}
     result = table.optimize()
     assert (result.files, result.files_removed, result.rows) == (1, 10, 2000)
     assert set(result.plan["path"]) == before
@@ -94,7 +94,7 @@ def test_daily_writes_join_with_neighbours_in_time(tmp_path: Path, days: int) ->
     result = table.optimize()
     assert result.rows == 8_000 * days
     assert 2 <= result.files < days
-    of_day = table.explain(pl.col("day").is_between(4, 5)).files
+    of_day = table.rows(pl.col("day").is_between(4, 5)).explain().files
     assert of_day["opened"].sum() == 1
     assert result.opened["day"] < result.opened_after["day"] < 1.7 * result.opened["day"]
     assert result.opened_after["b"] < result.opened["b"]

@@ -27,7 +27,7 @@ def optimize_beside(path: Path, other: Callable[[], Any], **options: Any) -> qbe
 
 
 def check(path: Path, wanted: pl.DataFrame, *, may_stage: bool = False) -> None:
-    assert_same_rows(qbeast.open_table(path).scan().collect(), wanted)
+    assert_same_rows(qbeast.open_table(path).rows().lazy().collect(), wanted)
     check_invariants(path, may_stage=may_stage)
 
 
@@ -62,7 +62,9 @@ def test_concurrent_new_revision_renumbers_ours(tmp_path: Path) -> None:
     assert [revision.revision_id for revision in table.revisions] == [0, 1, 2, 3]
     assert (result.new_revision, result.revision_id) == (True, 3)
     check(path, pl.concat([everything, strange, more]))
-    assert table.scan().filter(pl.col("a") > 40).collect().height == more.filter(pl.col("a") > 40).height
+    assert (
+        table.rows().lazy().filter(pl.col("a") > 40).collect().height == more.filter(pl.col("a") > 40).height
+    )
 
 
 @pytest.mark.parametrize("how", ["overwrite", "delete", "compact", "optimize"])
@@ -93,7 +95,7 @@ def test_append_below_removed_threshold_replans_optimize(tmp_path: Path, seed: i
         qbeast.write_table(base, path, columns=["row:hash", "a:linear"], cube_size=5, column_stats=BOUNDS)
         more = pl.DataFrame({"a": rng.random(int(rng.integers(5, 60)))}).with_row_index("row", 1000)
         more = more.cast({"row": pl.Int64})
-        files = qbeast.open_table(path).files()["path"].sample(fraction=0.6, seed=seed).to_list()
+        files = qbeast.open_table(path).rows().files()["path"].sample(fraction=0.6, seed=seed).to_list()
         steps: list[str] = []
         result = optimize_beside(
             path,

@@ -37,7 +37,7 @@ def hidden(table: qbeast.Table) -> int:
 
 
 def live_files(table: qbeast.Table) -> list[str]:
-    return table.files()["path"].to_list()
+    return table.rows().files()["path"].to_list()
 
 
 def remove(rows: pl.DataFrame, condition: pl.Expr) -> pl.DataFrame:
@@ -149,7 +149,7 @@ def test_hidden_rows_never_come_back(
         else:
             table.optimize(purge=step == "purge", full=step == "full")
             assert step != "purge" or hidden(table) == 0
-            newest = table.files().filter(revision_id=table.revisions[-1].revision_id)
+            newest = table.rows().files().filter(revision_id=table.revisions[-1].revision_id)
             assert step != "full" or not newest["has_deletion_vector"].any()
         versions[table.version] = model
         assert_same_rows(table.read(), model, key="id")

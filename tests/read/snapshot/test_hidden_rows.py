@@ -49,7 +49,7 @@ def test_filter_reads_vectors_of_opened_files(path: Path) -> None:
     part = pl.col("p") == 1
     assert_same_rows(table.read(where=part), LEFT.filter(part), key="id")
     assert_same_rows(
-        pl.concat([frame for task in table.scan_tasks(part) for frame in task.read()]),
+        pl.concat([frame for task in table.rows(part).tasks() for frame in task.read()]),
         LEFT.filter(part),
         key="id",
     )

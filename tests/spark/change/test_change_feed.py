@@ -33,7 +33,7 @@ def test_failed_tasks_leave_no_feed(spark: SparkSession, tmp_path: Path) -> None
     before = table_with_feed(path)
     table = qbeast.open_table(path)
     files, version = set(path.rglob("*.parquet")), table.version
-    missing = path / table.files()["path"][-1]
+    missing = path / table.rows().files()["path"][-1]
 
     def take_away(step: qbeast.Progress) -> None:
         """Take a file of the last task away once the new files are written, when the feed is not."""

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 import qbeast
 import qbeast_spark_bridge as bridge
 from tests.helpers.strategies import ROW
-from tests.helpers.tables import assert_same_rows
+from tests.helpers.tables import assert_same_rows, estimated
 from tests.spark.frames import every_type, of_spark, to_spark
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ def test_columns_of_spark_are_conditions_of_reads(table: SparkTable) -> None:
     assert table.count(condition) == wanted.height
     chosen = table.read(condition, rows=20, by="kind")
     assert set(of_spark(chosen)["id"]) < set(wanted["id"])
-    assert_same_rows(table.to_polars(condition), wanted, "id")
-    assert_same_rows(pl.concat(table.iter_batches(condition)), wanted, "id")
-    plan = table.explain(condition)
+    assert_same_rows(table.rows(condition).read(), wanted, "id")
+    assert_same_rows(pl.concat(table.rows(condition).batches()), wanted, "id")
+    plan = table.rows(condition).explain()
     assert plan.share == 1.0
     assert ["price" in part for part in plan.unused_conditions] == [True]
 
@@ -128,7 +128,7 @@ def test_queries_name_the_table_self(table: SparkTable, query: str) -> None:
 
 def test_queries_take_samples_and_refuse_changes(table: SparkTable, local: qbeast.Table) -> None:
     query = "SELECT count(*) AS n FROM self"
-    (row,) = table.sql(query, sample=0.3).collect()
+    (row,) = table.rows(sample=0.3).sql(query).collect()
     assert row.n == local.count(sample=0.3)
     with pytest.raises(qbeast.InvalidInputError, match="DELETE is a change"):
         table.sql("DELETE FROM self WHERE id < 10")
@@ -143,10 +143,10 @@ def test_changes_return_rows_of_commits(table: SparkTable) -> None:
 def test_estimates_equal_the_local_ones(table: SparkTable, local: qbeast.Table) -> None:
     asked: dict[str, pl.Expr | str] = {"mean": "avg(price)", "n": pl.len()}
     options: dict[str, Any] = {"by": "kind", "sample": 0.4}
-    actual = table.estimate(asked, where=F.col("price") < 90, **options)
-    assert_frame_equal(actual.frame, local.estimate(asked, where=CHEAP, **options).frame, rel_tol=1e-9)
-    rounds = list(table.estimates(asked, where=F.col("price") < 90, error=0.05))
-    wanted = list(local.estimates(asked, where=CHEAP, error=0.05))
+    actual = estimated(table, asked, where=F.col("price") < 90, **options)
+    assert_frame_equal(actual.frame, estimated(local, asked, where=CHEAP, **options).frame, rel_tol=1e-9)
+    rounds = list(table.rows(F.col("price") < 90).estimates(asked, error=0.05))
+    wanted = list(local.rows(CHEAP).estimates(asked, error=0.05))
     assert [item.fraction for item in rounds] == [item.fraction for item in wanted]
     assert_frame_equal(rounds[-1].frame, wanted[-1].frame, rel_tol=1e-9)
 

@@ -90,7 +90,7 @@ def test_jvm_tables_have_no_hidden_column(writer: str, spark: SparkSession, tmp_
         )
         qbeast.write_table(rows, table, columns=columns, dialect="qbeast-spark", cube_size=1_000)
     bridge.open_table(spark, table).optimize(full=True)
-    for file in qbeast.open_table(table).files()["path"]:
+    for file in qbeast.open_table(table).rows().files()["path"]:
         assert "_qbeast_weight" not in pl.read_parquet_schema(file)
     for fraction in (0.05, 0.5):
         sample = _keys(bridge.read_table(spark, table, sample=fraction, columns=["key"]))

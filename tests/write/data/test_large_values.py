@@ -93,8 +93,8 @@ def test_pages_of_large_values_have_fewer_rows(tmp_path: Path) -> None:
     assert 2 * MIB < page_rows * 400_000 <= 4 * MIB
     check_invariants(tmp_path / "large")
     table = qbeast.open_table(tmp_path / "large")
-    assert table.explain("id < 8").rows_opened < 70
-    assert table.explain(sample=0.1).rows_opened < 40
+    assert table.rows("id < 8").explain().rows_opened < 70
+    assert table.rows(sample=0.1).explain().rows_opened < 40
     assert_frame_equal(qbeast.read_table(tmp_path / "large").sort("id"), large)
 
 

@@ -125,7 +125,7 @@ def test_small_files_of_long_texts_do_not_fit(tmp_path: Path) -> None:
     rows = pl.DataFrame({"a": range(20), "s": [f"{i:03}" * 40_000 for i in range(20)]})
     qbeast.write_table(rows, tmp_path / "t", columns=["a"])
     table = qbeast.open_table(tmp_path / "t")
-    assert table.files()["size_bytes"].sum() < 100_000
+    assert table.rows().files()["size_bytes"].sum() < 100_000
     assert using(table, qbeast.Resources(memory_bytes=4 << 20)).optimize(full=True).engine == "spill"
     assert_same_rows(table.read(), rows, key="a")
 

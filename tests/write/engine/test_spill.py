@@ -98,7 +98,9 @@ def rows_of(n: int) -> pl.DataFrame:
 def shares(path: Path) -> list[float]:
     table = qbeast.open_table(path)
     filters = ["a < 0.1", "b BETWEEN 1000 AND 3000", "a < 0.3 AND b < 2000"]
-    return [table.explain(predicate).share for predicate in filters] + [table.explain(sample=0.1).share]
+    return [table.rows(predicate).explain().share for predicate in filters] + [
+        table.rows(sample=0.1).explain().share
+    ]
 
 
 @pytest.mark.parametrize(
