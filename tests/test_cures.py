@@ -35,7 +35,7 @@ class Cured(NamedTuple):
 
 
 COPY = (
-    "qbeast.write_table(table.scan(), new, columns=table.indexed_columns)",
+    "qbeast.write_table(table.rows(), new, columns=table.indexed_columns)",
     (),
     "same(qbeast.read_table(new), ROWS)",
 )
@@ -47,11 +47,11 @@ APPEND = (
     "qbeast.open_table(table.uri).count() == 200",
 )
 SPLIT = (
-    'split({"train": 0.8, "test": 0.2})',
+    'rows().split({"train": 0.8, "test": 0.2})',
     (),
     "result['train'].collect().height + result['test'].collect().height == 100",
 )
-FILES = "files()", (), "result.height == 1"
+FILES = "rows().files()", (), "result.height == 1"
 UPDATED = "table.count('price = 9.5') == 5 and table.count() == 100"
 
 CURES = [
@@ -81,16 +81,16 @@ CURES = [
     Cured("table.train_test_split(0.2)", *SPLIT),
     Cured("table.random_split([0.8, 0.2])", *SPLIT),
     Cured("table.randomSplit([0.8, 0.2])", *SPLIT),
-    Cured("table.split(test_size=0.2)", 'split({"test": 0.2})'),
+    Cured("table.rows().split(test_size=0.2)", 'split({"test": 0.2})'),
     Cured("table.load_as_version(0)", *VERSION),
     Cured("table.as_of(0)", *VERSION),
     Cured("table.snapshot_at(0)", *VERSION),
-    Cured("table.lazy()", "scan()", (), "same(result.collect(), ROWS)"),
+    Cured("table.lazy()", "rows().lazy()", (), "same(result.collect(), ROWS)"),
     Cured("table.pl()", "read()"),
     Cured("table.df()", "read()", (), "same(result, ROWS)"),
-    Cured("table.iloc[:3]", "head(...)", ("3",), "result.height == 3"),
-    Cured("table.limit(3)", "head(...)", ("3",), "result.height == 3"),
-    Cured("table.take(3)", "head(...)", ("3",), "result.height == 3"),
+    Cured("table.iloc[:3]", "rows().head(...)", ("3",), "result.height == 3"),
+    Cured("table.limit(3)", "rows().head(...)", ("3",), "result.height == 3"),
+    Cured("table.take(3)", "rows().head(...)", ("3",), "result.height == 3"),
     Cured("table.loc[3]", "read(where=...)", ("'id = 3'",), "result.height == 1"),
     Cured("table.file_uris()", *FILES),
     Cured("table.get_add_actions()", *FILES),
@@ -102,13 +102,13 @@ CURES = [
     Cured("table.flags", "read().flags"),
     Cured("table.path", "uri", (), "result == table.uri"),
     Cured("table.execute('SELECT 1')", 'sql("SELECT ... FROM self")', ("count(*)",), "result.collect().item() == 100"),
-    Cured("table.iterrows()", "iter_batches()"),
-    Cured("table.to_parquet(new)", "scan().sink_parquet(path)", (), "pl.read_parquet(path).height == 100"),
-    Cured("table.to_csv(new)", "scan().sink_csv(path)", (), "pl.read_csv(path).height == 100"),
-    Cured("table.to_pyarrow_table()", "to_arrow()", (), "result.num_rows == 100"),
-    Cured("table.to_pyarrow_dataset()", "to_arrow()"),
-    Cured("table.with_column('x')", "scan().with_columns(...)", ("x=1",)),
-    Cured("table.withColumn('x', 1)", "scan().with_columns(...)", ("x=1",)),
+    Cured("table.iterrows()", "rows().batches()"),
+    Cured("table.to_parquet(new)", "rows().lazy().sink_parquet(path)", (), "pl.read_parquet(path).height == 100"),
+    Cured("table.to_csv(new)", "rows().lazy().sink_csv(path)", (), "pl.read_csv(path).height == 100"),
+    Cured("table.to_pyarrow_table()", "rows().arrow()", (), "result.num_rows == 100"),
+    Cured("table.to_pyarrow_dataset()", "rows().arrow()"),
+    Cured("table.with_column('x')", "rows().lazy().with_columns(...)", ("x=1",)),
+    Cured("table.withColumn('x', 1)", "rows().lazy().with_columns(...)", ("x=1",)),
     Cured("table.with_columns(x=1)", "add_columns({...})", ("'x': pl.Int64",), "'x' in table.columns"),
     Cured("table.alter_column('id', 'decimal')", "widen_columns({...})", ("'few': pl.Int64}, **{'upgrade_protocol': True",), "table.schema['few'] == pl.Int64"),
     Cured("table.rename({'brand': 'x'})", "rename_column(...)", ("'brand', 'x', upgrade_protocol=True",), "'x' in table.columns"),
@@ -123,13 +123,11 @@ CURES = [
     Cured("table.sql('DROP TABLE self')", "qbeast.drop_table(path, confirm=True)", (), "not qbeast.table_exists('t')"),
     Cured("table.sql('TRUNCATE TABLE self')", "Table.delete(True)", (), "table.count() == 0"),
     Cured("table.sql('INSERT INTO self VALUES (1)')", 'qbeast.write_table(rows, path, mode="append")', (), "qbeast.open_table(path).count() == 200"),
-    Cured("table.estimate('count(distinct brand)', error=0.1)", 'qbeast.scan_table(path, columns=["brand"]).select(pl.col("brand").drop_nulls().n_unique()).collect()', (), "result.item() == 3"),
+    Cured("table.rows().estimate('count(distinct brand)', error=0.1)", 'qbeast.scan_table(path, columns=["brand"]).select(pl.col("brand").drop_nulls().n_unique()).collect()', (), "result.item() == 3"),
 ]  # fmt: skip
 # A line, the arguments that were typed, those that the message names, and what is true with them.
 MERGE = "table.merge(PART, on='id'{})"
 ARGUMENTS = [
-    ("table.iter_batches('id < 50'{})", ", shuffle=True", "shuffle=1", "pl.concat(result)['id'].sort().to_list() == [*range(50)]"),
-    ("table.iter_batches('id < 50'{})", ", shuffle=False", "shuffle=1", "True"),
     (MERGE, "", 'update={"price": "source.price"} and when_not_matched="ignore"', UPDATED),
     ("table.merge(PART, on='id', when_not_matched='ignore'{})", "", 'update={"price": "source.price"}', UPDATED),
     ("table.merge(PART, on='id', when_matched='ignore'{})", "", 'insert={"id": "source.id", "price": "source.price"}', "table.count() == 101 and table.count('brand IS NULL') == 1"),
@@ -142,8 +140,8 @@ RENAMED = [
     ("table.merge(NEW, left_on='id', right_on='id')", "on", "table.merge(NEW, on='id')"),
     ("table.merge(PART, on='id', set={'price': 'source.price'})", "update", "table.merge(PART, on='id', when_not_matched='ignore', update={'price': 'source.price'})"),
     ("table.merge(NEW, on='id', values={'id': 'source.id'})", "insert", "table.merge(NEW, on='id', insert={'id': 'source.id'})"),
-    ("table.iter_batches(batch_size=10)", "batch_rows", "next(table.iter_batches(batch_rows=10))"),
-    ("table.scan(row_filter='id = 5')", "where", "table.scan(where='id = 5')"),
+    ("table.rows().batches(batch_size=10)", "batch_rows", "next(table.rows().batches(batch_rows=10))"),
+    ("table.rows(row_filter='id = 5')", "where", "table.rows(where='id = 5').read()"),
     ("qbeast.write_table(ROWS, new, zorder=['id'])", "columns", "qbeast.write_table(ROWS, new, columns=['id'])"),
     ("qbeast.write_table(ROWS, new, z_order_by=['id'])", "columns", "qbeast.write_table(ROWS, new, columns=['id'])"),
     ("qbeast.write_table(ROWS, new, cluster_by=['id'])", "columns", "qbeast.write_table(ROWS, new, columns=['id'])"),
@@ -192,7 +190,8 @@ def test_call_of_a_message_does_what_was_wanted(case: Cured, names: dict[str, An
     if "sink_" in call:
         names["path"] = "rows.file"
     if not call.startswith("qbeast."):
-        call = f"table.{call.removeprefix('Table.')}"
+        rows = ".rows()" if call.startswith("split(") else ""
+        call = f"table{rows}.{call.removeprefix('Table.')}"
     names["result"] = eval(call, names)
     assert eval(case.holds, names)
 
@@ -217,12 +216,6 @@ def test_name_of_a_message_is_accepted(wrong: str, name: str, right: str, names:
 @pytest.mark.parametrize("wrong", UNKNOWN)
 def test_unlike_names_are_not_suggested(wrong: str, names: dict[str, Any]) -> None:
     assert re.search(r"(no attribute|keyword argument) '\w+'\.$", message_of(wrong, names))
-
-
-def test_size_of_shuffled_batches_has_a_plain_message(names: dict[str, Any]) -> None:
-    text = message_of("table.iter_batches(batch_bytes=1000, shuffle=1)", names)
-    assert text.endswith("shuffled batches have a number of rows. Give `batch_rows` alone.")
-    assert eval("next(table.iter_batches(batch_rows=10, shuffle=1))", names).height == 10
 
 
 def test_source_of_other_types_is_not_called_partial(names: dict[str, Any]) -> None:

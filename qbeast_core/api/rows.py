@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
 
@@ -14,17 +14,22 @@ from qbeast_core.errors import InvalidInputError, check_whole_number, hints_meth
 from qbeast_core.plan.weights import Sample, another_sample, parts_of
 from qbeast_core.support.frames import html_of
 from qbeast_core.support.process import Resources, refuse_forked, require
-from qbeast_core.support.text import on_one_line, reason_of, without_trees
+from qbeast_core.support.text import on_one_line
 from qbeast_core.table.data.expressions import (
-    UTC_NOW,
     evaluating,
     filter_of,
-    reading_sql,
-    refuse_statement,
 )
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.planner import TASK_BYTES, Planner, planner_of_estimate, sampled_by, scan_tasks
-from qbeast_core.table.read.scan import SAMPLING_WEIGHT, known_rows, sample_of_rows, scan, warn_of_sample
+from qbeast_core.table.read.scan import (
+    SAMPLING_WEIGHT,
+    known_rows,
+    query_rows,
+    read_strata,
+    sample_of_rows,
+    scan,
+    warn_of_sample,
+)
 from qbeast_core.table.read.shuffled import (
     BATCH_BYTES,
     BUFFER_BYTES,
@@ -44,8 +49,6 @@ if TYPE_CHECKING:
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.estimate.sum_task import Expressions
     from qbeast_core.table.read.torch_dataset import TorchDataset
-
-_JOINS: Final = "A query reads this table alone; to join others, use polars.SQLContext and qbeast.scan_table"
 
 
 @hints_methods
@@ -500,29 +503,7 @@ class Read:
         >>> rows.sql("SELECT id % 3 AS rest, sum(id) FROM self GROUP BY ALL ORDER BY 2 DESC LIMIT 1").collect().rows()
         [(0, 166833)]
         """
-        from qbeast_core.sql.select import selected
-
-        refuse_statement(query)
-        rows = self.lazy()
-        with reading_sql(query, "query", self.planner.snapshot.schema), evaluating(query, "query"):
-            chosen = selected(query, rows, "self", clock=UTC_NOW)
-        if chosen is not None:
-            return chosen
-        try:
-            answer = rows.sql(query)
-            answer.collect_schema()
-        except (pl.exceptions.PolarsError, TypeError) as error:
-            reason = without_trees(reason_of(error)).rstrip(".")
-            keywords = [
-                name
-                for name in self.planner.snapshot.schema
-                if reason.endswith(f"unsupported function {name!r}")
-            ]
-            reason += "".join(f'. Write the column in double quotes: "{name}"' for name in keywords)
-            reason += f". {_JOINS}" if reason.startswith("relation ") else ""
-            msg = f"Polars cannot run the query {query!r}: {reason}. The table is called self."
-            raise InvalidInputError(msg, argument="query") from error
-        return answer
+        return query_rows(query, self.lazy, self.planner.snapshot.schema)
 
     def explain(self) -> Plan:
         """Plan the read without reading rows: the files, pages and bytes to read, and why others are skipped.
@@ -567,18 +548,7 @@ class Read:
         UnsupportedTableError
             A file is outside of the table, see `OpenKeywords`.
         """
-        plan, snapshot = self.explain(), self.planner.snapshot
-        files, locate = snapshot.files, snapshot.store.locate
-        stored = files.select("size_bytes", "num_records", pl.col("revision").alias("revision_id"))
-        parts = (
-            plan.files.select("path"),
-            stored,
-            plan.files.select("ranges"),
-            files.select("has_deletion_vector"),
-        )
-        listed = pl.concat(parts, how="horizontal")
-        opened = listed.filter(plan.files["opened"])
-        return opened.with_columns(pl.Series("path", map(locate, opened["path"]), pl.String))
+        return self.explain().files_to_open
 
     def tasks(self, *, task_bytes: int = TASK_BYTES) -> list[ScanTask]:
         """Split the read into tasks that any process can run without reading the log.
@@ -681,7 +651,7 @@ class Read:
         >>> rows = pl.DataFrame({"id": range(100_000)})
         >>> rows = rows.with_columns(price=pl.col("id") * 7919 % 1000, kind=pl.col("id") % 3)
         >>> _ = qbeast.write_table(rows, "sales", columns=["id", "price"])
-        >>> found = qbeast.open_table("sales").estimate({"mean": pl.col("price").mean()}, by="kind", error=0.02)
+        >>> found = qbeast.open_table("sales").rows().estimate({"mean": pl.col("price").mean()}, by="kind", error=0.02)
         >>> found.met, found.fraction < 0.5
         (True, True)
         >>> abs(found.frame["mean"] / 499.5 - 1).max() < 0.02
@@ -691,9 +661,9 @@ class Read:
 
         >>> rows = rows.with_columns(user=pl.col("id") * 31 % 20_000)
         >>> _ = qbeast.write_table(rows, "orders", columns=["price"], sample_by=["user"])
-        >>> found = qbeast.open_table("orders").estimate(
-        ...     {"median": pl.col("spend").median(), "users": pl.len()}, per={"spend": pl.col("price").sum()}, error=0.1
-        ... )
+        >>> answers = {"median": pl.col("spend").median(), "users": pl.len()}
+        >>> orders = qbeast.open_table("orders").rows()
+        >>> found = orders.estimate(answers, per={"spend": pl.col("price").sum()}, error=0.1)
         >>> found.met, abs(found.frame["users"].item() / 20_000 - 1) < 0.1
         (True, True)
 
@@ -703,14 +673,13 @@ class Read:
         >>> _ = qbeast.write_table(rows, "parcels", columns=["id", "price"])
         >>> def correlation(rows):
         ...     return rows.select(pl.corr("price", "weight")).item()
-        >>> found = qbeast.open_table("parcels").estimate(correlation, columns=["price", "weight"], error=0.02)
+        >>> found = qbeast.open_table("parcels").rows(columns=["price", "weight"]).estimate(correlation, error=0.02)
         >>> found.met, found.fraction < 0.5
         (True, True)
         >>> abs(found.frame["correlation"].item() / correlation(rows) - 1) < 0.02
         True
         """
-        self._refuse("estimate", "rows", "by", "seed", "expand")
-        return list(self._rounds(aggregates, keywords, progressive=False))[-1]
+        return list(self._rounds(aggregates, keywords))[-1]
 
     def estimates(self, aggregates: Expressions, **keywords: Unpack[EstimateKeywords]) -> Iterator[Estimate]:
         """Estimate aggregates in rounds of growing samples. Arguments as for `estimate`; `sample` is not supported.
@@ -743,7 +712,7 @@ class Read:
     @property
     def _is_all(self) -> bool:
         """Whether the read has all rows of the version."""
-        return self.where is None and self.sample is None and self.rows is None
+        return all(value is None for value in (self.where, self.sample, self.rows, self.by)) and not self.seed
 
     @cached_property
     def _planner(self) -> Planner:
@@ -778,8 +747,6 @@ class Read:
         return sample_of_rows(self._planner, self.rows, self.sample, self._condition)
 
     def _strata(self) -> pl.DataFrame:
-        from qbeast_core.table.read.scan import read_strata
-
         if self.rows is None or self.by is None or self.sample is not None or self.seed:
             msg = "`by` divides a number of rows among groups: give `rows`, without `sample` and `seed`"
             raise InvalidInputError(msg, argument="by")
@@ -793,45 +760,27 @@ class Read:
         check_whole_number("batch_rows", batch_rows, 1)
         check_whole_number("buffer_bytes", buffer_bytes, 1)
         names = self.planner.names_of(self.columns)
-        read = ShuffledRead(
-            self._planner,
-            self._condition,
-            names,
-            self._sample,
-            order,
-            buffer_bytes=buffer_bytes,
-            expand=self.expand,
-        )
+        options: dict[str, Any] = {"buffer_bytes": buffer_bytes, "expand": self.expand}
+        read = ShuffledRead(self._planner, self._condition, names, self._sample, order, **options)
         return ShuffledBatches(read, batch_rows, resume)
 
     def _rounds(
-        self, aggregates: Expressions | Function, keywords: EstimateKeywords, *, progressive: bool
+        self, aggregates: Expressions | Function, keywords: EstimateKeywords, *, progressive: bool = False
     ) -> Iterator[Estimate]:
-        from qbeast_core.table.estimate.question import Limits, question_of
-        from qbeast_core.table.estimate.rounds import rounds
+        self._refuse("estimates", "rows", "by", "seed", "expand")
+        from qbeast_core.table.estimate.functions import estimates_of
 
-        given: dict[str, Any] = {**keywords}
-        replicates = given.pop("replicates", 64)
-        parts = {name: given.pop(name, None) for name in ("per", "by", "join")}
-        limits = Limits.of(sample=self.sample, resources=self.resources, **given)
         planner = planner_of_estimate(self.planner, self.sample_by, self.sample)
-        if callable(aggregates) and not progressive:
-            from qbeast_core.table.estimate.functions import estimate_function
-
-            columns = self.columns
-            answer = estimate_function(
-                planner,
-                aggregates,
-                limits,
-                where=self._condition,
-                replicates=replicates,
-                columns=columns,
-                **parts,
-            )
-            return iter([answer])
-        self._refuse("aggregates that are not a function", "columns")
-        question = question_of(planner, aggregates, limits, where=self._condition, **parts)
-        return rounds(planner, question, progressive=progressive, engine=self._engine)
+        read: dict[str, Any] = {"where": self._condition, "columns": self.columns, "sample": self.sample}
+        return estimates_of(
+            planner,
+            aggregates,
+            engine=self._engine,
+            progressive=progressive,
+            resources=self.resources,
+            **read,
+            **keywords,
+        )
 
     def _refuse(self, call: str, *names: str) -> None:
         """Raise if the read has arguments that a method cannot use."""

@@ -127,7 +127,9 @@ class Table:
 
         def _hint_of(self, name: str) -> str:
             known = [member for member in dir(type(self)) if not member.startswith("_")]
-            return member_hint(name, known, scan=pl.LazyFrame, frame=pl.DataFrame, columns=self.columns)
+            return member_hint(
+                name, known, read=Read, scan=pl.LazyFrame, frame=pl.DataFrame, columns=self.columns
+            )
 
         def __getitem__(self, key: object) -> NoReturn:
             msg = f"a table is not subscriptable. {item_hint(key, self.columns)}"

@@ -451,7 +451,7 @@ _CALLS: Final[list[tuple[re.Pattern[str], str]]] = [
     ),
     (re.compile(r"polars\.SQLContext and qbeast\.scan_table()"), "export TABLE FILE"),
     (re.compile(r"Table\.delete\(True\)()"), "delete TABLE --all"),
-    (re.compile(r"Table\.files\(\)()"), "explain TABLE --files"),
+    (re.compile(r"Table\.rows\(\)\.files\(\)()"), "explain TABLE --files"),
     (re.compile(r"qbeast\.suggest_columns\(rows\)()"), "suggest SOURCE"),
     (re.compile(r"Table\.set_importance\(\{[^{}]*\}\)()"), "reindex TABLE --importance NAME=NUMBER"),
 ]

@@ -214,20 +214,20 @@ SCANS: Final = {
 _APPEND: Final = 'qbeast.write_table(rows, table.uri, mode="append")'
 _COPY: Final = "qbeast.write_table(table.rows(), new, columns=table.indexed_columns)"
 _CLUSTER: Final = "optimize(): it clusters by the indexed columns, which reindex(columns=[...]) changes"
-_FILES: Final = "files()"
+_FILES: Final = "rows().files()"
 _ROLLBACK: Final = "restore(version)"
-_SPLIT: Final = 'split({"train": 0.8, "test": 0.2})'
+_SPLIT: Final = 'rows().split({"train": 0.8, "test": 0.2})'
 _SQL: Final = 'sql("SELECT ... FROM self")'
 _VERSION: Final = "qbeast.open_table(table.uri, version=...)"
 _VERSIONS: Final = "versions() or history()"
-_WHERE: Final = "read(where=...) or scan().filter(...)"
+_WHERE: Final = "read(where=...) or rows().lazy().filter(...)"
 _MEMBERS: Final = {
     "add_column": "add_columns({...})",
     "alter_column": "widen_columns({...})",
     "append": _APPEND,
     "as_of": _VERSION,
     "at_version": _VERSION,
-    "cast": "widen_columns({...}) or scan().cast({...})",
+    "cast": "widen_columns({...}) or rows().lazy().cast({...})",
     "clone": _COPY,
     "cluster_by": _CLUSTER,
     "collect": "read()",
@@ -245,12 +245,13 @@ _MEMBERS: Final = {
     "filter": _WHERE,
     "get_add_actions": _FILES,
     "height": "count()",
-    "iloc": "head(...)",
+    "iloc": "rows().head(...)",
     "insert": _APPEND,
-    "inspect": "history(), files() or metrics()",
-    "iterrows": "iter_batches()",
-    "lazy": "scan()",
-    "limit": "head(...)",
+    "inspect": "history(), rows().files() or metrics()",
+    "iter_batches": "rows(...).batches()",
+    "iterrows": "rows().batches()",
+    "lazy": "rows().lazy()",
+    "limit": "rows().head(...)",
     "load_as_version": _VERSION,
     "loc": _WHERE,
     "location": "uri",
@@ -263,36 +264,43 @@ _MEMBERS: Final = {
     "printSchema": "schema",
     "randomSplit": _SPLIT,
     "random_split": _SPLIT,
-    "rename": "rename_column(...) or scan().rename({...})",
+    "rename": "rename_column(...) or rows().lazy().rename({...})",
     "rollback": _ROLLBACK,
     "sample": "read(sample=0.01)",
+    "scan": "rows(...).lazy()",
+    "scan_tasks": "rows(...).tasks()",
     "select": "read(columns=[...])",
     "shallow_clone": _COPY,
     "shape": "count() and columns",
     "snapshot_at": _VERSION,
     "snapshots": _VERSIONS,
+    "split": _SPLIT,
     "table_uri": "uri",
-    "take": "head(...)",
+    "take": "rows().head(...)",
     "time_travel": _VERSION,
-    "to_csv": "scan().sink_csv(path)",
+    "to_arrow": "rows(...).arrow()",
+    "to_csv": "rows().lazy().sink_csv(path)",
     "to_df": "read()",
-    "to_parquet": "scan().sink_parquet(path)",
-    "to_pyarrow_dataset": "to_arrow() or iter_batches()",
-    "to_pyarrow_table": "to_arrow()",
+    "to_pandas": "rows(...).pandas()",
+    "to_parquet": "rows().lazy().sink_parquet(path)",
+    "to_polars": "read(...)",
+    "to_pyarrow_dataset": "rows().arrow() or rows().batches()",
+    "to_pyarrow_table": "rows().arrow()",
+    "to_torch": "rows(...).torch()",
     "train_test_split": _SPLIT,
     "truncate": "delete(True)",
     "upsert": "merge(rows, on=...)",
     "vstack": _APPEND,
     "where": _WHERE,
     "width": "columns",
-    "withColumn": "scan().with_columns(...)",
-    "with_column": "scan().with_columns(...)",
-    "with_columns": "scan().with_columns(...), or add_columns({...}) for a column of the table",
+    "withColumn": "rows().lazy().with_columns(...)",
+    "with_column": "rows().lazy().with_columns(...)",
+    "with_columns": "rows().lazy().with_columns(...), or add_columns({...}) for a column of the table",
     "write": _APPEND,
-    "write_csv": "scan().sink_csv(path)",
-    "write_ipc": "scan().sink_ipc(path)",
-    "write_ndjson": "scan().sink_ndjson(path)",
-    "write_parquet": "scan().sink_parquet(path)",
+    "write_csv": "rows().lazy().sink_csv(path)",
+    "write_ipc": "rows().lazy().sink_ipc(path)",
+    "write_ndjson": "rows().lazy().sink_ndjson(path)",
+    "write_parquet": "rows().lazy().sink_parquet(path)",
     "z_order": _CLUSTER,
     "zorder": _CLUSTER,
 }
@@ -429,21 +437,22 @@ def similar(text: str, candidates: Iterable[object], cutoff: float = _SIMILAR) -
 
 
 def member_hint(
-    name: str, members: Iterable[str], *, scan: type, frame: type, columns: Iterable[str] = ()
+    name: str, members: Iterable[str], *, read: type, scan: type, frame: type, columns: Iterable[str] = ()
 ) -> str:
     """Return what to use instead of a name that a table does not have, after a space; empty if it is not known.
 
     >>> import polars as pl
-    >>> member_hint("optimise", ["optimize", "read"], scan=pl.LazyFrame, frame=pl.DataFrame)
+    >>> kinds = {"read": str, "scan": pl.LazyFrame, "frame": pl.DataFrame}
+    >>> member_hint("optimise", ["optimize", "read"], **kinds)
     " Did you mean 'optimize'?"
-    >>> [member_hint(name, [], scan=pl.LazyFrame, frame=pl.DataFrame, columns=["x"]) for name in ("sort", "flags", "x")]
-    [' Use scan().sort(...).', ' Use read().flags.', " It is a column: use read(columns=['x'])."]
+    >>> [member_hint(name, [], **kinds, columns=["x"]) for name in ("sort", "flags", "x")]
+    [' Use rows().lazy().sort(...).', ' Use read().flags.', " It is a column: use read(columns=['x'])."]
     """
     if name in columns:
         return f" It is a column: use read(columns=[{name!r}])."
     if name in _MEMBERS:
         return f" Use {_MEMBERS[name]}."
-    for rows, kind in (("scan()", scan), ("read()", frame)):
+    for rows, kind in (("rows(...)", read), ("rows().lazy()", scan), ("read()", frame)):
         if hasattr(kind, name):
             arguments = "(...)" if callable(getattr(kind, name)) else ""
             return f" Use {rows}.{name}{arguments}."
@@ -454,20 +463,20 @@ def item_hint(key: object, columns: Iterable[str]) -> str:
     """Return what to use instead of a key in brackets, as a sentence.
 
     >>> item_hint("x", ["x"]), item_hint("prise", ["price"])
-    ("Use read(columns=['x']) or scan().", "Use read(columns=[...]) or scan(). Did you mean 'price'?")
+    ("Use read(columns=['x']) or rows().lazy().", "Use read(columns=[...]) or rows().lazy(). Did you mean 'price'?")
     >>> item_hint(slice(5), ["x"])
-    'Use read(rows=...) or scan().slice(...).'
+    'Use read(rows=...) or rows().lazy().slice(...).'
     """
     names = [key] if isinstance(key, str) else list(key) if isinstance(key, list | tuple) else []
     known = list(columns)
     if isinstance(key, int | slice):
-        return "Use read(rows=...) or scan().slice(...)."
+        return "Use read(rows=...) or rows().lazy().slice(...)."
     if names and all(name in known for name in names):
-        return f"Use read(columns={names!r}) or scan()."
+        return f"Use read(columns={names!r}) or rows().lazy()."
     if not names:  # an expression, or a mask
-        return "Use read(where=...) or scan().filter(...)."
+        return "Use read(where=...) or rows().lazy().filter(...)."
     unknown = [str(name) for name in names if name not in known]
-    return f"Use read(columns=[...]) or scan().{did_you_mean(unknown, known)}"
+    return f"Use read(columns=[...]) or rows().lazy().{did_you_mean(unknown, known)}"
 
 
 def function_hint(name: str, functions: Iterable[str], members: Callable[[], Iterable[str]]) -> str:

@@ -414,7 +414,7 @@ def test_answer_shows_itself(table: qbeast.Table) -> None:
     actual = table.rows().estimate({"m": pl.col("x").mean(), "n": pl.len()}, by="kind", error=0.05)
     assert "0.95 confidence of each interval, the requested error is met" in repr(actual)
     assert "<table" in actual._repr_html_()
-    assert actual.rows().pandas().shape == actual.frame.shape
+    assert actual.to_pandas().shape == actual.frame.shape
     drawn = actual.plot("n")
     assert drawn.axes[0].get_xlabel() == "n"
     with pytest.raises(qbeast.InvalidInputError, match="no answer 'z'"):

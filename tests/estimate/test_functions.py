@@ -232,7 +232,7 @@ def test_columns_are_refused_without_a_function(table: qbeast.Table) -> None:
 
 
 def test_progressive_estimates_refuse_functions(table: qbeast.Table) -> None:
-    with pytest.raises(InvalidInputError, match=r"only `Table\.estimate`"):
+    with pytest.raises(InvalidInputError, match=r"only `Read\.estimate`"):
         list(table.rows().estimates(ratio, error=0.1))  # type: ignore[arg-type]
 
 

@@ -217,7 +217,7 @@ def test_unlisted_giant_of_joined_table_is_found(tmp_path: Path) -> None:
     other = pl.DataFrame({"user": ids % 20_000, "y": ids})
     qbeast.write_table(other, tmp_path / "right", columns=["user"])
     giant = pl.DataFrame({"user": [17] * 40_000, "y": range(40_000)})
-    deltalake.write_deltalake(str(tmp_path / "right"), giant.rows().arrow(), mode="append")
+    deltalake.write_deltalake(str(tmp_path / "right"), giant.to_arrow(), mode="append")
     request: dict[str, Any] = {"aggregates": {"n": pl.len()}, "join": (tmp_path / "right", "user")}
     for start in (0.0, 0.2, 0.4):
         frame = qbeast.estimate(tmp_path / "left", sample=(start, start + 0.05), **request).frame

@@ -160,10 +160,10 @@ def test_times_out_of_range_match_no_row(tmp_path: Path) -> None:
 def test_sums_of_keys_do_not_wrap_around(tmp_path: Path) -> None:
     rows = pl.DataFrame({"id": [1, 1, 2, 2], "b": [2**62] * 4})
     qbeast.write_table(rows, tmp_path, columns=["id"])
-    estimate = qbeast.open_table(tmp_path).estimate
+    estimate = qbeast.open_table(tmp_path).rows(sample=1.0).estimate
     per_key = "SELECT avg(n) AS m FROM (SELECT id, sum(b) AS n FROM self GROUP BY id)"
-    assert estimate(per_key, sample=1.0).frame["m"].item() == 2.0**63
-    assert estimate({"m": "sum(b * b)"}, sample=1.0).frame["m"].item() == 2.0**126
+    assert estimate(per_key).frame["m"].item() == 2.0**63
+    assert estimate({"m": "sum(b * b)"}).frame["m"].item() == 2.0**126
 
 
 def test_difference_of_times_is_exact() -> None:

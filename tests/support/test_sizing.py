@@ -24,6 +24,7 @@ from qbeast_core.sampling.sums import Parts, RowSums, Sums
 from qbeast_core.support.sizing import Sizing
 from qbeast_core.table.dml.merge_rules import KeyColumn
 from qbeast_core.table.index.counts import count_keys
+from qbeast_core.table.read.planner import TASK_BYTES
 from qbeast_core.tree.grid import group_keys
 from qbeast_core.tree.pages import Boxes, Gain
 from tests.helpers.small_files import resized
@@ -77,9 +78,13 @@ def appended(path: Path) -> qbeast.Table:
     return qbeast.open_table(path)
 
 
-def matching(table: qbeast.Table, where: str | None, **options: Any) -> pl.DataFrame:
+def matching(
+    table: qbeast.Table, where: str | None, *, task_bytes: int = TASK_BYTES, **read: Any
+) -> pl.DataFrame:
     """Return matching rows, read in this thread: Polars reads in threads that are not traced."""
-    return pl.concat(frame for task in table.rows(where).tasks(**options) for frame in task.read())
+    return pl.concat(
+        frame for task in table.rows(where, **read).tasks(task_bytes=task_bytes) for frame in task.read()
+    )
 
 
 def write(path: Path) -> Step:

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import pairwise
 from numbers import Real
 from statistics import NormalDist
-from typing import Final, NoReturn, cast
+from typing import Any, Final, NoReturn, cast
 
 import numpy as np
 import polars as pl
@@ -40,11 +40,13 @@ from qbeast_core.space.values import F64Array, I32Array, I64Array
 from qbeast_core.support.frames import own_column
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import Predicate, evaluating
+from qbeast_core.table.engine.engine import Engine
+from qbeast_core.table.estimate.join import Joins
 from qbeast_core.table.estimate.question import RESERVED, Function, Limits, Question, question_of
 from qbeast_core.table.estimate.reading import NO_HEAVY_ROWS, HeavyRows, Reading, Window
 from qbeast_core.table.estimate.result import Estimate
-from qbeast_core.table.estimate.rounds import MAX_REDUCTIONS, MAX_ROUND_BYTES
-from qbeast_core.table.estimate.sum_task import refuse
+from qbeast_core.table.estimate.rounds import MAX_REDUCTIONS, MAX_ROUND_BYTES, rounds
+from qbeast_core.table.estimate.sum_task import Expressions, refuse
 from qbeast_core.table.read.planner import Planner, scans_of
 from qbeast_core.table.read.scan import known_rows
 from qbeast_core.table.read.tasks import read_scans
@@ -259,12 +261,43 @@ _OTHERS: Final = own_column("others")
 _STEP: Final = 2.0
 
 
-def estimate_function(
+def estimates_of(
+    planner: Planner,
+    aggregates: Expressions | Function,
+    *,
+    where: Predicate | None,
+    columns: Sequence[str] | None,
+    engine: Engine | None,
+    progressive: bool,
+    replicates: int = 64,
+    per: Expressions | None = None,
+    by: Expressions | None = None,
+    join: Joins | None = None,
+    **limits: Any,
+) -> Iterator[Estimate]:
+    """Estimate aggregates, or a function of rows: the last answer, or all of them; see `Read.estimates`."""
+    parts: dict[str, Any] = {"per": per, "by": by, "join": join}
+    checked = Limits.of(**limits)
+    if callable(aggregates) and not progressive:
+        return iter(
+            [
+                _estimate_function(
+                    planner, aggregates, checked, where, replicates=replicates, columns=columns, **parts
+                )
+            ]
+        )
+    if columns is not None:
+        refuse("columns", "lists the columns of a function, and `aggregates` is not a function")
+    question = question_of(planner, aggregates, checked, where=where, **parts)
+    return rounds(planner, question, progressive=progressive, engine=engine)
+
+
+def _estimate_function(
     planner: Planner,
     function: Function,
     limits: Limits,
-    *,
     where: Predicate | None,
+    *,
     replicates: int,
     columns: Sequence[str] | None,
     **others: object,

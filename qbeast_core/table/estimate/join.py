@@ -67,7 +67,7 @@ class Join:
     ...     _ = qbeast.write_table(rows, name, columns=[*rows.columns], sample_by=["user"])
     >>> ordered = qbeast.Join(qbeast.open_table("orders"), "user", "semi", where="price > 90")
     >>> returned = (qbeast.open_table("returns"), "user", "anti")
-    >>> result = qbeast.open_table("users").estimate({"n": pl.len()}, join=[ordered, returned], sample=1.0)
+    >>> result = qbeast.open_table("users").rows(sample=1.0).estimate({"n": pl.len()}, join=[ordered, returned])
     >>> matching = orders.filter(pl.col("price") > 90)["user"].unique()
     >>> result.frame["n"].item() == matching.is_in(range(50)).not_().sum()
     True

@@ -107,6 +107,16 @@ class Plan:
         )
         return pl.concat([files, self._copies(files.schema)])
 
+    @property
+    def files_to_open(self) -> pl.DataFrame:
+        """The opened files, as other engines open them; see `Read.files`."""
+        files, locate = self.planner.snapshot.files, self.planner.snapshot.store.locate
+        stored = files.select("size_bytes", "num_records", pl.col("revision").alias("revision_id"))
+        ranges, vectors = self.files.select("ranges"), files.select("has_deletion_vector")
+        listed = pl.concat([self.files.select("path"), stored, ranges, vectors], how="horizontal")
+        opened = listed.filter(self.files["opened"])
+        return opened.with_columns(pl.Series("path", map(locate, opened["path"]), pl.String))
+
     def _copies(self, schema: pl.Schema) -> pl.DataFrame:
         """Return the files of copies (format 11), which no read opens."""
         snapshot = self.planner.snapshot

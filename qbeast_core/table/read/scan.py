@@ -20,7 +20,15 @@ from qbeast_core.plan.select import RowCount, count_rows, match
 from qbeast_core.plan.weights import ALL_WEIGHTS, Sample, fraction_below, fractions_of, sample_to_weights
 from qbeast_core.support.frames import own_column
 from qbeast_core.support.process import caller_stacklevel
-from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
+from qbeast_core.support.text import reason_of, without_trees
+from qbeast_core.table.data.expressions import (
+    UTC_NOW,
+    Predicate,
+    condition_of,
+    evaluating,
+    reading_sql,
+    refuse_statement,
+)
 from qbeast_core.table.read.planner import (
     Planner,
     ScanPlan,
@@ -34,6 +42,8 @@ from qbeast_core.table.read.tasks import read_scans
 _Source: TypeAlias = Callable[
     [list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]
 ]
+
+_JOINS: Final = "A query reads this table alone; to join others, use polars.SQLContext and qbeast.scan_table"
 
 # Column with the sampling weight of a row: 1 over the probability to be in the sample.
 SAMPLING_WEIGHT: Final = "sampling_weight"
@@ -55,6 +65,29 @@ def scan(planner: Planner, sample: Sample | None = None, *, expand: bool = False
     if not expand:
         return lazy
     return lazy.with_columns(pl.lit(sampling_weight(planner, sample), pl.Float64).alias(SAMPLING_WEIGHT))
+
+
+def query_rows(query: str, rows_of: Callable[[], pl.LazyFrame], schema: pl.Schema) -> pl.LazyFrame:
+    """Run a query in SQL on the rows ``self``: ours, or that of Polars; see `Read.sql`."""
+    from qbeast_core.sql.select import selected  # noqa: PLC0415 - reads of no query do not parse
+
+    refuse_statement(query)
+    rows = rows_of()
+    with reading_sql(query, "query", schema), evaluating(query, "query"):
+        chosen = selected(query, rows, "self", clock=UTC_NOW)
+    if chosen is not None:
+        return chosen
+    try:
+        answer = rows.sql(query)
+        answer.collect_schema()
+    except (pl.exceptions.PolarsError, TypeError) as error:
+        reason = without_trees(reason_of(error)).rstrip(".")
+        keywords = [name for name in schema if reason.endswith(f"unsupported function {name!r}")]
+        reason += "".join(f'. Write the column in double quotes: "{name}"' for name in keywords)
+        reason += f". {_JOINS}" if reason.startswith("relation ") else ""
+        msg = f"Polars cannot run the query {query!r}: {reason}. The table is called self."
+        raise InvalidInputError(msg, argument="query") from error
+    return answer
 
 
 def sampling_weight(planner: Planner, sample: Sample | None) -> float:
@@ -272,7 +305,7 @@ def sample_of_rows(
         return sample
     refuse_rows(rows, sample)
     if where is None:
-        return sample_of_table(planner, rows)
+        return _sample_of_table(planner, rows)
     condition = condition_of(where, planner.snapshot.schema).expr
     pushed, columns = pushed_down(planner.snapshot.schema, condition, planner.hashed)
     plan_of = planner.of_filter(pushed)
@@ -287,7 +320,7 @@ def sample_of_rows(
         return fraction_of_matches(rows, max_rows(planner, plan_of(None)), lowest)
 
 
-def sample_of_table(planner: Planner, rows: int) -> float:
+def _sample_of_table(planner: Planner, rows: int) -> float:
     """Return the fraction of a table with about this number of rows, based on the log."""
     total = planner.snapshot.counted_rows - int(planner.hidden_rows.counts.sum())
     return min(rows / total, 1.0) if total > 0 else 1.0

@@ -69,8 +69,8 @@ def test_suggested_importance_opens_what_is_expected(count: int, tmp_path: Path)
     assert set(proposal.columns) == {"ts", "ms"}
     assert proposal.importance.keys() == {"ts"}
     assert f"importance={proposal.importance}" in repr(proposal)
-    plan = write(tmp_path / "t", rows, *proposal.columns, **proposal.importance).explain
-    shares = [plan(query).share for query in MOSTLY_DAYS]
+    table = write(tmp_path / "t", rows, *proposal.columns, **proposal.importance)
+    shares = [table.rows(query).explain().share for query in MOSTLY_DAYS]
     assert proposal.opened == pytest.approx(np.mean(shares), rel=0.15)
 
 
