@@ -224,7 +224,9 @@ class SparkRead(Read):
         return df if condition is None else df.where(condition)
 
     def _sample_of_rows(self) -> Sample | None:
-        if self.rows is None or self.where is None:
+        if self.rows is None:
+            return self.sample
+        if self.where is None:
             return super()._sample_of_rows()
         refuse_rows(self.rows, self.sample)
         lowest = partial(_lowest_weights, self._plan_of, self._matching, _free_name(self._schema), self.rows)

@@ -95,7 +95,7 @@ def test_columns_of_spark_are_conditions_of_reads(table: SparkTable) -> None:
     assert table.count(condition) == wanted.height
     chosen = table.read(condition, rows=20, by="kind")
     assert set(of_spark(chosen)["id"]) < set(wanted["id"])
-    assert_same_rows(table.rows(condition).read(), wanted, "id")
+    assert_same_rows(table.rows(condition).lazy().collect(), wanted, "id")
     assert_same_rows(pl.concat(table.rows(condition).batches()), wanted, "id")
     plan = table.rows(condition).explain()
     assert plan.share == 1.0
