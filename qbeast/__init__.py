@@ -64,7 +64,6 @@ if _typing.TYPE_CHECKING:
         read_table,
         scan_table,
         table_exists,
-        upgrade_table,
         write_table,
     )
     from qbeast_core.api.keywords import (
@@ -171,7 +170,6 @@ __all__ = [
     "scan_table",
     "suggest_columns",
     "table_exists",
-    "upgrade_table",
     "write_table",
 ]
 
@@ -192,7 +190,6 @@ _HOMES = {
         "read_table",
         "scan_table",
         "table_exists",
-        "upgrade_table",
         "write_table",
     ),
     "qbeast_core.api.keywords": (

@@ -57,7 +57,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, Result]
         for name, request in OPERATIONS.items():
             table = qbeast.open_table(path)
             actual.append((table.version, getattr(table, name)(*request[0], **request[1], dry_run=dry_run)))
-        actual.append((version(path), qbeast.upgrade_table(path, dry_run=dry_run)))
+        actual.append((version(path), qbeast.open_table(path).upgrade(dry_run=dry_run)))
     actual.append((version(path), qbeast.open_table(path).reindex(cube_size=50)))
     actual.append((version(path), qbeast.open_table(path).reindex(cube_size=50)))
     actual.append((version(path), qbeast.open_table(path).switch_dialect("qbeast-spark", jvm="0.8")))

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from qbeast_core.table.estimate.sum_task import Expressions
     from qbeast_core.table.index.revision import IndexColumns
     from qbeast_core.table.maintenance.convert import ConvertResult
-    from qbeast_core.table.maintenance.metadata import Copies, UpgradeResult
     from qbeast_core.table.maintenance.versions import DropResult
     from qbeast_core.table.write.options import ColumnStats, Compression, Mode, PartitionBy, SampleBy
     from qbeast_core.table.write.write import WriteResult
@@ -497,66 +496,6 @@ def convert_table(
     )
     with local_engine(resources) as local:
         return convert(Location.of(path, storage_options), options, engine=local)
-
-
-@changing
-def upgrade_table(
-    path: str | os.PathLike[str],
-    *,
-    replicated: Copies | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    dry_run: bool = False,
-) -> UpgradeResult:
-    """Upgrade a table that qbeast-spark wrote before its version 0.6.0, without rewriting data.
-
-    One commit updates the tags of the data files. qbeast returns each row once before and after. A second upgrade, or
-    an upgrade of a newer table, changes nothing.
-
-    Such tables may hold files with *copies* of rows. qbeast skips the copies; other readers of Delta tables return
-    these rows twice.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Folder or address of the table.
-    replicated : {"keep", "drop"}, optional
-        Whether to keep files with copies (default, as in the format documents, with a warning if there are any), or to
-        drop them, so that all readers return each row once. Files of copies that only some readers take for live are
-        always dropped.
-    storage_options : mapping of str to str, optional
-        Options for object stores, as in `deltalake`.
-    dry_run : bool, default False
-        Change nothing. The result says what would be done.
-
-    Returns
-    -------
-    UpgradeResult
-        Version, and number of files retagged, kept and dropped.
-
-    Raises
-    ------
-    InvalidInputError
-        `replicated` is invalid.
-    TableNotFoundError, NotQbeastTableError, UnsupportedTableError
-        There is no Delta table, it has no Qbeast index, or it has a feature that qbeast cannot write.
-    CommitConflictError, CommitUnknownError, StorageError
-        See `write_table`.
-
-    Warns
-    -----
-    QbeastWarning
-        Copies are kept and `replicated` was not passed.
-
-    Examples
-    --------
-    >>> import polars as pl, qbeast
-    >>> _ = qbeast.write_table(pl.DataFrame({"a": [1, 2]}), "new", columns=["a"])
-    >>> qbeast.upgrade_table("new").committed
-    False
-    """
-    from qbeast_core.table.maintenance.metadata import upgrade
-
-    return upgrade(Location.of(path, storage_options), replicated=replicated, dry_run=dry_run)
 
 
 @hints_keywords

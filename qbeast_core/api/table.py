@@ -1438,12 +1438,41 @@ class Table:
 
     @changing
     def upgrade(self, *, replicated: Copies | None = None, dry_run: bool = False) -> UpgradeResult:
-        """Update a table that qbeast-spark wrote before its version 0.6.0; see `qbeast.upgrade_table`.
+        """Upgrade a table that qbeast-spark wrote before its version 0.6.0, without rewriting data.
+
+        One commit updates the tags of the data files. qbeast returns each row once before and after. A second upgrade,
+        or an upgrade of a newer table, changes nothing.
+
+        Such tables may hold files with *copies* of rows. qbeast skips the copies; other readers of Delta tables return
+        these rows twice.
+
+        Parameters
+        ----------
+        replicated : {"keep", "drop"}, optional
+            Whether to keep files with copies (default, as in the format documents, with a warning if there are any), or
+            to drop them, so that all readers return each row once. Files of copies that only some readers take for live
+            are always dropped.
+        dry_run : bool, default False
+            Change nothing. The result has the numbers of an upgrade.
 
         Returns
         -------
         UpgradeResult
             Version, and number of files retagged, kept and dropped.
+
+        Raises
+        ------
+        InvalidInputError
+            `replicated` is invalid.
+        NotQbeastTableError, UnsupportedTableError
+            The table has no Qbeast index, or it has a feature that qbeast cannot write.
+        CommitConflictError, CommitUnknownError, StorageError
+            See `qbeast.write_table`.
+
+        Warns
+        -----
+        QbeastWarning
+            Copies are kept and `replicated` was not passed.
 
         Examples
         --------

@@ -75,8 +75,8 @@ def convert(table: str, columns: Sequence[str] | None, *, no_index: bool, **opti
     return answer_of(result, table=table)
 
 
-@command(
-    table_argument,
+@on_table(
+    "upgrading",
     choice_option(
         "--replicated",
         "What to do with files that hold copies of rows; by default keep them, with a warning.",
@@ -85,13 +85,9 @@ def convert(table: str, columns: Sequence[str] | None, *, no_index: bool, **opti
     ),
     dry_run_option,
 )
-def upgrade(table: str, **options: Any) -> Answer:
+def upgrade(table: qbeast.Table, **options: Any) -> Answer:
     """Upgrade a table of qbeast-spark before 0.6.0. Data files are not changed."""
-    import qbeast
-
-    with working("upgrading"):
-        result = qbeast.upgrade_table(table, **options)
-    return answer_of(result, table=table)
+    return answer_of(table.upgrade(**options))
 
 
 @on_table(

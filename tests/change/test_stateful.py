@@ -238,9 +238,9 @@ class Life(Featured):
 
     @rule(copies=st.sampled_from(["keep", "drop"]))
     def upgrade(self, copies: Literal["keep", "drop"]) -> None:
-        qbeast.upgrade_table(self.path, replicated=copies)
+        qbeast.open_table(self.path).upgrade(replicated=copies)
         self.becomes(self.now)
-        assert not qbeast.upgrade_table(self.path, replicated=copies).committed
+        assert not qbeast.open_table(self.path).upgrade(replicated=copies).committed
         assert not (copies == "drop" and self.has_copies)
 
     @rule()

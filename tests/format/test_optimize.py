@@ -69,10 +69,10 @@ def test_copied_rows_must_be_removed_first(tmp_path: Path):
     path = copy_of(golden, tmp_path)
     assert has_copies(path)
     table = qbeast.open_table(path)
-    with pytest.raises(qbeast.UnsupportedTableError, match="upgrade_table"):
+    with pytest.raises(qbeast.UnsupportedTableError, match=r"upgrade\(replicated="):
         table.optimize(dry_run=True)
     assert table.refresh() is table
-    qbeast.upgrade_table(path, replicated="drop")
+    qbeast.open_table(path).upgrade(replicated="drop")
     table.optimize(full=True)
     assert_frame_equal(rows_of(golden, table.rows().lazy()), golden.expected, check_exact=True)
 

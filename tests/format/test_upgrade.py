@@ -44,7 +44,7 @@ def rows_of(path: Path, **options: Any) -> pl.DataFrame:
 def test_upgrade_keeps_rows_and_is_idempotent(golden: Golden, replicated: Any, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)
     before = [rows_of(path, sample=part) for part in (None, *SLICES)]
-    result = qbeast.upgrade_table(path, replicated=replicated)
+    result = qbeast.open_table(path).upgrade(replicated=replicated)
     assert result.committed
     for part, expected in zip((None, *SLICES), before, strict=True):
         assert_frame_equal(rows_of(path, sample=part), expected)
@@ -54,7 +54,7 @@ def test_upgrade_keeps_rows_and_is_idempotent(golden: Golden, replicated: Any, t
         if question.sample is None:
             actual = rows_of(path, where=question.predicate)
             assert_frame_equal(actual, before[0].filter(question.predicate))
-    again = qbeast.upgrade_table(path, replicated=replicated)
+    again = qbeast.open_table(path).upgrade(replicated=replicated)
     assert (again.committed, again.version, again.retagged_files) == (False, result.version, 0)
     assert load_snapshot(path).version == result.version
 
@@ -64,7 +64,7 @@ def test_upgrade_rewrites_tags_alone(golden: Golden, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)
     old, configured = adds_of(path), load_snapshot(path).metadata.configuration
     listed = set(load_snapshot(path).logged_files["path"])
-    qbeast.upgrade_table(path, replicated="keep")
+    qbeast.open_table(path).upgrade(replicated="keep")
     new = adds_of(path)
     assert set(new) == listed, "readers agree on what is live"
     for name, add in new.items():
@@ -84,7 +84,7 @@ def test_upgrade_rewrites_tags_alone(golden: Golden, tmp_path: Path) -> None:
 def test_upgrade_without_copies_shows_rows_once(golden: Golden, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)
     copies = [name for name, add in adds_of(path).items() if add["tags"]["state"] in COPIES]
-    result = qbeast.upgrade_table(path, replicated="drop")
+    result = qbeast.open_table(path).upgrade(replicated="drop")
     assert (result.dropped_copies, result.kept_copies) == (len(copies), 0)
     live = adds_of(path)
     assert live.keys() == set(load_snapshot(path).logged_files["path"])
@@ -102,18 +102,18 @@ def test_upgrade_without_copies_shows_rows_once(golden: Golden, tmp_path: Path) 
 def test_copies_are_kept_with_a_warning(tmp_path: Path) -> None:
     path = copy_of(find("legacy/v050_mixed_states"), tmp_path)
     with pytest.warns(qbeast.QbeastWarning, match="5 file.*hold copies of rows.*replicated=") as caught:
-        result = qbeast.upgrade_table(path)
+        result = qbeast.open_table(path).upgrade()
     assert caught[0].filename == __file__
     assert (result.kept_copies, result.dropped_copies) == (5, 1)
     assert qbeast.open_table(path).blocks()["replicated"].sum() == 5
-    later = qbeast.upgrade_table(path, replicated="drop")
+    later = qbeast.open_table(path).upgrade(replicated="drop")
     assert (later.committed, later.kept_copies, later.dropped_copies, later.retagged_files) == (True, 0, 5, 0)
 
 
 @each(is_legacy, fast={"legacy/v050_announced_compacted"})
 def test_appends_continue_tree_of_old_files(golden: Golden, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)
-    qbeast.upgrade_table(path, replicated="drop")
+    qbeast.open_table(path).upgrade(replicated="drop")
     files = set(load_snapshot(path).logged_files["path"])
     result = qbeast.write_table(shifted(golden.expected), path, mode="append")
     assert_sound(path, files, result)
@@ -140,7 +140,7 @@ def test_upgrade_restores_disputed_rows_for_all_readers(tmp_path: Path) -> None:
     log = path / "_delta_log" / f"{1:020d}.json"
     log.write_text("".join(f"{json.dumps(action)}\n" for action in actions), "utf-8")
     assert rows_of(path).height < whole.height, "no writer known does so: this file holds no copies"
-    qbeast.upgrade_table(path)
+    qbeast.open_table(path).upgrade()
     assert_frame_equal(rows_of(path), whole)
     assert adds_of(path).keys() == set(load_snapshot(path).logged_files["path"])
 
@@ -151,24 +151,22 @@ def test_unreadable_tags_are_kept(tmp_path: Path) -> None:
     log = path / "_delta_log" / f"{0:020d}.json"
     log.write_text(log.read_text("utf-8").replace('"maxWeight":"', '"maxWeight":"?', 1), "utf-8")
     before = rows_of(path)
-    qbeast.upgrade_table(path)
+    qbeast.open_table(path).upgrade()
     assert_frame_equal(rows_of(path), before)
     assert sum("state" in add["tags"] for add in adds_of(path).values()) == 1
-    assert not qbeast.upgrade_table(path).committed
+    assert not qbeast.open_table(path).upgrade().committed
 
 
 def test_unsupported_upgrades_raise(tmp_path: Path) -> None:
-    with pytest.raises(qbeast.InvalidInputError, match="keep"):
-        qbeast.upgrade_table(tmp_path, replicated="lose")  # type: ignore[arg-type]
-    with pytest.raises(qbeast.TableNotFoundError):
-        qbeast.upgrade_table(tmp_path)
     pl.DataFrame({"a": [1]}).write_delta(tmp_path)
+    with pytest.raises(qbeast.InvalidInputError, match="keep"):
+        qbeast.open_table(tmp_path).upgrade(replicated="lose")  # type: ignore[arg-type]
     with pytest.raises(qbeast.NotQbeastTableError, match="Convert"):
-        qbeast.upgrade_table(tmp_path)
+        qbeast.open_table(tmp_path).upgrade()
     path = copy_of(find("legacy/v050_num3_nulls"), tmp_path / "other")
     write_log(Path(path), [features("checkpointProtection")], first=DeltaTable(path).version() + 1)
     with pytest.raises(qbeast.UnsupportedTableError, match="checkpointProtection"):
-        qbeast.upgrade_table(path)
+        qbeast.open_table(path).upgrade()
 
 
 def test_plans_name_files_of_copies() -> None:

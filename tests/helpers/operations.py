@@ -202,7 +202,9 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "upgrade": Operation(
         begin_with_legacy,
-        lambda uri, options: qbeast.upgrade_table(uri, replicated="drop", storage_options=options or None),
+        lambda uri, options: qbeast.open_table(uri, storage_options=options or None).upgrade(
+            replicated="drop"
+        ),
     ),
     "vacuum": Operation(begin_with_removed, lambda uri, options: open_at(uri, options).vacuum(**FORCED)),
     "restore": _of_table(lambda table: table.restore(0)),

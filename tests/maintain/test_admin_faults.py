@@ -51,7 +51,7 @@ Change = Callable[[Path], object]
 CHANGES: dict[str, tuple[Make, Change]] = {
     "convert": (plain, lambda path: qbeast.convert_table(path, ["id", "x"])),
     "convert Parquet": (parquet, lambda path: qbeast.convert_table(path, ["id", "x"])),
-    "upgrade": (legacy, lambda path: qbeast.upgrade_table(path, replicated="drop")),
+    "upgrade": (legacy, lambda path: qbeast.open_table(path).upgrade(replicated="drop")),
     "switch": (written, lambda path: qbeast.open_table(path).switch_dialect("qbeast-spark")),
     "restore": (written, lambda path: qbeast.open_table(path).restore(0)),
     "set": (written, lambda path: qbeast.open_table(path).set_properties({"a": "1"})),

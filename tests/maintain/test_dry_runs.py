@@ -56,11 +56,11 @@ def test_dry_run_predicts_a_conversion(tmp_path: Path, make: Any, version: int) 
 def test_dry_run_predicts_an_upgrade(tmp_path: Path, replicated: Any) -> None:
     path = copy_of(find("legacy/v050_mixed_states"), tmp_path)
     before = contents(path)
-    planned = qbeast.upgrade_table(path, replicated=replicated, dry_run=True)
+    planned = qbeast.open_table(path).upgrade(replicated=replicated, dry_run=True)
     assert contents(path) == before
     assert (planned.committed, planned.dry_run) == (False, True)
     assert planned.version == qbeast.open_table(path).version
-    assert facts(planned) == facts(qbeast.upgrade_table(path, replicated=replicated))
+    assert facts(planned) == facts(qbeast.open_table(path).upgrade(replicated=replicated))
 
 
 def test_dry_run_predicts_a_restore(tmp_path: Path) -> None:

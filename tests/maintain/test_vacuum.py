@@ -137,7 +137,7 @@ def test_files_live_for_spark_stay_until_upgrade(tmp_path: Path) -> None:
     (hidden,) = {item.name for item in path.glob("*.parquet")} - set(load_snapshot(path).logged_files["path"])
     age(path, 30)
     assert qbeast.open_table(path).vacuum(**NOW).files == ()
-    qbeast.upgrade_table(path, replicated="keep")
+    qbeast.open_table(path).upgrade(replicated="keep")
     assert qbeast.open_table(path).vacuum(**NOW).files == (hidden,)
 
 

@@ -90,7 +90,7 @@ def test_ambiguous_paths_write_nothing(here: Path, path: str) -> None:
     for call in (
         lambda: qbeast.write_table(ROWS, path, columns=["row"]),
         lambda: qbeast.convert_table(path, columns=["row"]),
-        lambda: qbeast.upgrade_table(path),
+        lambda: qbeast.open_table(path).upgrade(),
         lambda: qbeast.open_table(path),
         lambda: qbeast.scan_table(path),
     ):

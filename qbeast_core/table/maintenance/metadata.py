@@ -456,7 +456,7 @@ _FLAT: Final = frozenset({"state", *FLAT_KEYS.values()})
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class UpgradeResult(Result):
-    """Outcome of `qbeast.upgrade_table`.
+    """Outcome of `Table.upgrade`.
 
     Attributes
     ----------
@@ -480,7 +480,7 @@ class UpgradeResult(Result):
 
 
 def upgrade(location: Location, *, replicated: Copies | None, dry_run: bool = False) -> UpgradeResult:
-    """Upgrade a table; see `qbeast.upgrade_table` for the options and errors."""
+    """Upgrade a table; see `Table.upgrade` for the options and errors."""
     check_choice("replicated", replicated, (None, *get_args(Copies)))
     snapshot, uri = load_snapshot(location), location.uri
     if not snapshot.config.is_indexed:

@@ -146,7 +146,7 @@ def refuse_copies(state: Index) -> None:
     if state.snapshot.copies:
         msg = (
             f"{uri} holds copies of rows, as tables before 0.6.0 do. Bring it up to date first: "
-            f'qbeast.upgrade_table({uri!r}, replicated="drop").'
+            f'qbeast.open_table({uri!r}).upgrade(replicated="drop").'
         )
         raise UnsupportedTableError(msg, path=uri, feature="replicated blocks")
 
