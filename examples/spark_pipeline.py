@@ -150,7 +150,7 @@ def stream_last_month(
 def optimize(spark: SparkSession, rows: pl.DataFrame, table: Path) -> None:
     title("5. Spark puts the year into one index, and no answer changes")
     before = qbeast.open_table(table)
-    sample = before.rows(sample=SAMPLE).lazy().collect()
+    sample = before.read(sample=SAMPLE)
     planned = bridge.open_table(spark, table).optimize(into="newest", full=True, dry_run=True)
     start = time.perf_counter()
     result = bridge.open_table(spark, table).optimize(into="newest", full=True)
@@ -160,7 +160,7 @@ def optimize(spark: SparkSession, rows: pl.DataFrame, table: Path) -> None:
     )
     check("the rows put back", result.rows, rows.height)
     after = qbeast.open_table(table)
-    again = after.rows(sample=SAMPLE).lazy().collect()
+    again = after.read(sample=SAMPLE)
     check("the sample", again.sort(again.columns).equals(sample.sort(sample.columns)), expected=True)
     for name, item in (("before", before), ("after", after)):
         print(f"  {name:<6} the delays since June opened {opened(item.rows(LATE_IN_POLARS).explain())}")

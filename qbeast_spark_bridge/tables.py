@@ -59,12 +59,11 @@ class SparkTable(Table):
     the executors:
 
     - `read`, `sql` and `changes`, which return a ``pyspark.sql.DataFrame``, and `count`;
-    - `estimate` and `estimates`, but for functions of rows;
+    - `estimate` and `estimates` of `rows`, but for functions of rows;
     - `delete`, `update`, `merge`, `optimize`, `reindex`, `check`, `add_sample_column` and `widen_columns`.
 
-    The driver runs all others: it reads rows for `scan`, `head`, `diff`, `iter_batches`, ``to_...`` and
-    ``read(by=...)``, data files for `repair`, and only the log, footers or file names for the rest, such as `restore`
-    and `vacuum`.
+    The driver runs all others: it reads rows for `diff`, for ``read(by=...)`` and for the other methods of `rows`, data
+    files for `repair`, and only the log, footers or file names for the rest, such as `restore` and `vacuum`.
 
     Conditions and new values may be Columns. `read` without `by`, `count` and `explain` take any Column. Elsewhere it
     must have an equivalent in Polars: comparisons of a column with literals or columns of the same type, joined by

@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 READS: dict[str, Callable[..., Any]] = {
     "scan_table": lambda path, **asked: qbeast.scan_table(path, **asked).collect(),
     "read_table": qbeast.read_table,
-    "lazy": lambda path, **asked: qbeast.open_table(path).rows(**asked).lazy().collect(),
+    "lazy": lambda path, **asked: qbeast.open_table(path).read(**asked),
     "read": lambda path, **asked: qbeast.open_table(path).read(**asked),
     "batches": lambda path, **asked: pl.concat(
         [ROWS.clear(), *qbeast.open_table(path).rows(**asked).batches(batch_bytes=1000)]

@@ -34,7 +34,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
 def test_rows_are_counted_by_log_and_filters(table: qbeast.Table) -> None:
     assert len(table) == table.count() == ROWS.height
     assert table.count(pl.col("price") < 10) == table.count("price < 10") == 300
-    assert table.count(sample=0.1) == table.rows(sample=0.1).lazy().collect().height
+    assert table.count(sample=0.1) == table.read(sample=0.1).height
     assert table.columns == ROWS.columns
 
 

@@ -135,7 +135,7 @@ def test_feed_has_values_of_the_sample_column(tmp_path: Path) -> None:
     qbeast.write_table(ROWS, path, columns=[ROW], sample_column="share")
     enable_feed(path)
     table = qbeast.open_table(path)
-    before = table.rows().lazy().collect().sort(ROW)
+    before = table.read().sort(ROW)
     source = pl.concat([before[:20], before[:5].with_columns(pl.col(ROW) + 9000)]).drop("share")
     for change, keys in (
         (lambda: table.update(f"{ROW} < 20", {"f": "0.0"}), {"update": pl.Series(range(20))}),
@@ -143,7 +143,7 @@ def test_feed_has_values_of_the_sample_column(tmp_path: Path) -> None:
         (lambda: table.merge(source, on=ROW), {"update": source[ROW][:20], "insert": source[ROW][20:]}),
     ):
         result = change()
-        after = table.rows().lazy().collect()
+        after = table.read()
         if keys is None:
             new = read_feed(path, result.version).filter(_change_type="update_postimage")
             assert_same_rows(new.select(after.columns), after.filter(pl.col(ROW) >= 1080))

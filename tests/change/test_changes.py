@@ -94,8 +94,8 @@ def test_rows_samples_and_feed_equal_polars(
             counts = [result.rows_deleted, result.rows_updated, result.rows_inserted]
             assert counts == [len(keys.get(name, ())) for name in ("delete", "update", "insert")]
             assert result.committed == any(counts)
-            assert_same_rows(table.rows().lazy().collect(), after)
-            assert_same_rows(table.rows(sample=sample).lazy().collect(), sampled(after, case.indexed, sample))
+            assert_same_rows(table.read(), after)
+            assert_same_rows(table.read(sample=sample), sampled(after, case.indexed, sample))
             if feed and result.committed:
                 check_feed(path, result.version, rows, after, keys)
             rows = after

@@ -36,7 +36,7 @@ def test_true_deletes_everything_without_reading(path: Path, table: qbeast.Table
         file.unlink()
     result = table.delete(where=True)
     assert (result.rows_deleted, result.files, result.new_revision) == (rows.height, 0, False)
-    assert table.rows().lazy().collect().schema == rows.schema
+    assert table.read().schema == rows.schema
     assert table.rows().files().is_empty()
     assert not table.delete(where=True).committed
     qbeast.write_table(rows.head(10), path, mode="append")
@@ -61,7 +61,7 @@ def test_delete_drops_whole_files_and_keeps_others(tmp_path: Path) -> None:
     assert result.plan.filter(pl.col("action") != "order of weights").equals(request.plan)
     assert (result.rows_deleted, result.version) == (len(whole) + 3, 1)
     assert len(before - set(table.rows().files()["path"])) == result.files_removed < len(before) / 2
-    assert_same_rows(table.rows().lazy().collect(), rows.filter(~condition))
+    assert_same_rows(table.read(), rows.filter(~condition))
     check_invariants(tmp_path / "t")
 
 
@@ -84,7 +84,7 @@ def test_converted_table_can_lose_rows(tmp_path: Path) -> None:
     assert table.delete(pl.col(ROW) >= 200).plan["action"].to_list() == ["drop"]
     assert [revision.revision_id for revision in table.revisions] == [0]
     assert table.delete(pl.col(ROW) < 20).new_revision
-    assert_same_rows(table.rows().lazy().collect(), rows.filter(pl.col(ROW).is_between(20, 199)))
+    assert_same_rows(table.read(), rows.filter(pl.col(ROW).is_between(20, 199)))
     check_invariants(tmp_path / "t")
 
 
@@ -97,5 +97,5 @@ def test_rows_of_older_revisions_move_to_newest(tmp_path: Path) -> None:
         assert table.rows().files()["revision_id"].unique().sort().to_list() == [1, 2]
         result = table.delete(pl.col(ROW) % 3 == 0)
     assert (result.revision_id, result.new_revision) == (2, False)
-    assert_same_rows(table.rows().lazy().collect(), pl.concat([first, second]).filter(pl.col(ROW) % 3 != 0))
+    assert_same_rows(table.read(), pl.concat([first, second]).filter(pl.col(ROW) % 3 != 0))
     check_invariants(tmp_path / "t")

@@ -48,7 +48,7 @@ def test_hidden_rows_stay_hidden_and_uncounted(tmp_path: Path, how: str) -> None
     result = change(table)
     assert result.rows_deleted + result.rows_updated == left.filter(FEW).height
     assert result.rows_copied == left.filter(~FEW).height
-    assert_same_rows(table.rows().lazy().collect(), expected(left), key="id")
+    assert_same_rows(table.read(), expected(left), key="id")
     assert_same_rows(pl.read_delta(str(tmp_path / "t")), expected(left), key="id")
     log = (tmp_path / "t" / "_delta_log" / f"{2:020}.json").read_text().splitlines()
     removes = [action["remove"] for action in map(json.loads, log) if "remove" in action]
@@ -61,7 +61,7 @@ def test_merge_can_insert_hidden_rows_again(tmp_path: Path) -> None:
     assert hidden.height == len(GONE)
     table = qbeast.open_table(tmp_path / "t")
     assert table.merge(hidden, "id").rows_inserted == len(GONE)
-    assert_same_rows(table.rows().lazy().collect(), ROWS, key="id")
+    assert_same_rows(table.read(), ROWS, key="id")
 
 
 def test_file_without_visible_rows_is_dropped(tmp_path: Path) -> None:
@@ -69,4 +69,4 @@ def test_file_without_visible_rows_is_dropped(tmp_path: Path) -> None:
     table = qbeast.open_table(tmp_path / "t")
     result = table.delete(pl.col("id").is_in(left["id"].to_list()))
     assert (result.plan["action"].to_list(), result.rows_deleted) == (["drop"], left.height)
-    assert table.rows().lazy().collect().is_empty()
+    assert table.read().is_empty()

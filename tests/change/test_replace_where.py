@@ -63,7 +63,7 @@ def test_rows_equal_a_filter_and_a_concat(case: Case, data: st.DataObject, vecto
             return
         rest = case.rows.join(matching, on=ROW, how="anti")
         assert (result.rows, result.rows_deleted) == (new.height, matching.height)
-        assert_same_rows(table.refresh().rows().lazy().collect(), pl.concat([rest, new]))
+        assert_same_rows(table.refresh().read(), pl.concat([rest, new]))
         check_invariants(path)
 
 

@@ -54,7 +54,7 @@ def test_value_beyond_space_moves_only_its_row(tmp_path: Path) -> None:
     files = table.rows().files()
     assert files.filter(pl.col("revision_id") == 2)["num_records"].to_list() == [1]
     assert files["revision_id"].unique().sort().to_list() == [1, 2]
-    assert_same_rows(table.rows().lazy().collect(), rows.with_columns(pl.col(ROW).replace(100, 10**6)))
+    assert_same_rows(table.read(), rows.with_columns(pl.col(ROW).replace(100, 10**6)))
     assert table.rows(pl.col(ROW) > 5_000).explain().rows_opened == 1
     check_invariants(tmp_path / "t")
     assert table.check().faults.is_empty()
@@ -112,8 +112,8 @@ def test_numbers_are_cast_to_the_column_type(tmp_path: Path) -> None:
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
     table = qbeast.open_table(tmp_path / "t")
     table.update(where=True, set={ROW: pl.col("tiny"), "tiny": 7, "half": "1.5", "exact": Decimal("3.5")})
-    assert table.rows().lazy().collect().rows() == [(1, 7, 1.5, Decimal("3.50"))]
-    assert table.rows().lazy().collect().schema == rows.schema
+    assert table.read().rows() == [(1, 7, 1.5, Decimal("3.50"))]
+    assert table.read().schema == rows.schema
 
 
 def test_required_column_stays_without_nulls(tmp_path: Path) -> None:
@@ -125,4 +125,4 @@ def test_required_column_stays_without_nulls(tmp_path: Path) -> None:
     with pytest.raises(qbeast.SchemaMismatchError, match="may hold no nulls"):
         table.update(where=True, set={"id": "x"})
     assert table.update("x IS NOT NULL", {"id": "x + 1"}).rows_updated == 2
-    assert sorted(table.rows().lazy().collect()["id"]) == [2, 2, 4]
+    assert sorted(table.read()["id"]) == [2, 2, 4]

@@ -59,7 +59,7 @@ FUNCTIONS = [
 def test_function_gets_the_rows_of_the_sample(
     table: qbeast.Table, function: Callable[[pl.DataFrame], float], where: str | None
 ) -> None:
-    sampled = table.rows(sample=0.2, where=where).lazy().collect()
+    sampled = table.read(sample=0.2, where=where)
     found = table.rows(where, sample=0.2).estimate(function)
     assert found.frame[found.names[0]].item() == pytest.approx(function(sampled))
     assert found.frame["rows_sampled"].item() == sampled.height

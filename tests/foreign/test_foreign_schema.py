@@ -48,7 +48,7 @@ def test_lost_sampling_key_is_named(tmp_path: Path) -> None:
     qbeast.write_table(ROWS, tmp_path, columns=[ROW], sample_by=["s"])
     overwrite(tmp_path, ROWS.drop("s"))
     opened = qbeast.open_table(tmp_path)
-    assert_same_rows(opened.rows().lazy().collect(), ROWS.drop("s"), ROW)
+    assert_same_rows(opened.read(), ROWS.drop("s"), ROW)
     with pytest.raises(qbeast.InvalidColumnsError, match=r"sampling key \['s'\]") as caught:
         opened.rows(sample=0.1).lazy()
     assert caught.value.columns == ("s",)
@@ -60,8 +60,8 @@ def test_lost_indexed_columns_allow_reads_only(table: Path, name: str) -> None:
     overwrite(table, rows)
     opened = qbeast.open_table(table)
     key = rows.columns[0]
-    assert_same_rows(opened.rows().lazy().collect(), rows, key)
-    assert_same_rows(opened.rows(sample=1.0).lazy().collect(), rows, key)
+    assert_same_rows(opened.read(), rows, key)
+    assert_same_rows(opened.read(sample=1.0), rows, key)
     assert_same_rows(
         opened.rows().lazy().filter(pl.col(key) < 20).collect(), rows.filter(pl.col(key) < 20), key
     )
@@ -85,7 +85,7 @@ def test_lost_indexed_columns_allow_reads_only(table: Path, name: str) -> None:
         qbeast.read_table(table), table, columns=[key], mode="overwrite", schema_mode="overwrite"
     )
     mended = qbeast.open_table(table)
-    assert_same_rows(mended.rows(sample=0.3).lazy().collect(), sampled(rows, [key], 0.3), key)
+    assert_same_rows(mended.read(sample=0.3), sampled(rows, [key], 0.3), key)
     assert mended.check().faults.is_empty()
 
 
@@ -96,7 +96,7 @@ def test_numbers_changed_to_text_get_new_revision(table: Path) -> None:
     both = pl.concat([texts, texts.with_columns(pl.col(ROW) + 120)])
     for _ in range(2):
         opened = qbeast.open_table(table)
-        assert_same_rows(opened.rows(sample=0.2).lazy().collect(), sampled(both, [ROW, "a"], 0.2))
+        assert_same_rows(opened.read(sample=0.2), sampled(both, [ROW, "a"], 0.2))
         assert_same_rows(
             opened.rows().lazy().filter(pl.col("a") == "7").collect(), both.filter(pl.col("a") == "7")
         )
@@ -119,8 +119,8 @@ def test_foreign_column_with_hidden_name_is_hidden(table: Path, name: str, value
     both = pl.concat([ROWS, more])
     opened = qbeast.open_table(table)
     assert opened.schema == ROWS.schema
-    assert_same_rows(opened.rows().lazy().collect(), both)
-    assert_same_rows(opened.rows(sample=0.3).lazy().collect(), sampled(both, [ROW, "a"], 0.3))
+    assert_same_rows(opened.read(), both)
+    assert_same_rows(opened.read(sample=0.3), sampled(both, [ROW, "a"], 0.3))
     assert opened.check().faults.select("code", "path").rows() == [("reserved-column", None)]
     request: list[Callable[[], Any]] = [
         lambda: qbeast.write_table(ROWS, table, mode="append"),

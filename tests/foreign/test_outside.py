@@ -95,8 +95,8 @@ def test_outside_files_are_never_opened(table: Path, way: str, *, plain: bool) -
     respell(table, lead_out)
     opened = qbeast.open_table(table)
     for read in (
-        lambda: opened.rows().lazy().collect(),
-        lambda: opened.rows(sample=0.5).lazy().collect(),
+        lambda: opened.read(),
+        lambda: opened.read(sample=0.5),
         lambda: opened.rows().lazy().filter(pl.col("id") > 500).collect(),
         lambda: opened.rows().lazy().select(pl.col("x").sum()).collect(),
         lambda: opened.rows().files(),
@@ -116,9 +116,9 @@ def test_outside_files_are_never_opened(table: Path, way: str, *, plain: bool) -
     trusted = qbeast.open_table(table, allow_absolute_paths=True)
     if way not in ALLOWED:
         with pytest.raises(qbeast.UnsupportedTableError, match="never follows it"):
-            trusted.rows().lazy().collect()
+            trusted.read()
     elif plain:
-        assert trusted.rows().lazy().collect().height == 401
+        assert trusted.read().height == 401
         assert trusted.rows().lazy().filter(pl.col("id") < 0).collect().equals(SECRET)
         assert -1 in qbeast.read_table(table, allow_absolute_paths=True)["id"]
     qbeast.write_table(ROWS, table, mode="overwrite")
@@ -137,8 +137,8 @@ def roads(path: Path) -> list[Callable[[], object]]:
     """Everything that opens data files."""
     opened = qbeast.open_table(path)
     return [
-        lambda: opened.rows().lazy().collect(),
-        lambda: opened.rows(sample=0.5).lazy().collect(),
+        lambda: opened.read(),
+        lambda: opened.read(sample=0.5),
         lambda: opened.rows().lazy().filter(pl.col("id") > 500).collect(),
         lambda: opened.rows().files(),
         lambda: opened.delete(pl.col("x") < 100),
@@ -158,7 +158,7 @@ def test_linked_data_file_is_not_opened(table: Path) -> None:
     report = qbeast.open_table(table).check()
     assert "file-outside" in set(report.faults["code"])
     trusted = qbeast.open_table(table, allow_absolute_paths=True)
-    assert trusted.rows().lazy().collect().height == 800
+    assert trusted.read().height == 800
     assert trusted.check().ok
     qbeast.write_table(ROWS, table, mode="overwrite")
     qbeast.open_table(table).vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
@@ -182,7 +182,7 @@ def test_linked_folder_is_not_entered(tmp_path: Path) -> None:
     outside = tmp_path / "moved-part" / "orphan.parquet"
     outside.write_bytes(b"somebody's")
     trusted = qbeast.open_table(path, allow_absolute_paths=True)
-    assert trusted.rows().lazy().collect().height == 400
+    assert trusted.read().height == 400
     qbeast.open_table(path).vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
     assert outside.exists()
 
@@ -202,7 +202,7 @@ def test_linked_log_is_not_read(of: str, table: Path) -> None:
     ):
         with pytest.raises(qbeast.UnsupportedTableError, match=r"symbolic link .* It was not opened"):
             read()
-    assert qbeast.open_table(table, allow_absolute_paths=True).rows().lazy().collect().height == 800
+    assert qbeast.open_table(table, allow_absolute_paths=True).read().height == 800
 
 
 def test_commit_that_becomes_a_link_is_ignored(table: Path) -> None:
@@ -258,13 +258,13 @@ def test_shallow_clone_works_with_the_option(table: Path) -> None:
         (clone / "_delta_log" / log.name).write_text(text)
     opened = qbeast.open_table(clone, allow_absolute_paths=True)
     rows = pl.concat([ROWS, ROWS.with_columns(pl.col("id") + 400)])
-    assert opened.rows().lazy().collect().sort("id").equals(rows)
+    assert opened.read().sort("id").equals(rows)
     assert opened.check().ok, opened.check()
     files = opened.rows().files()["path"].to_list()
     assert all(Path(path).parent == table for path in files)
     opened.optimize(files=files[:1])
     opened.delete(pl.col("id") < 10)
-    assert opened.rows().lazy().collect().sort("id").equals(rows.filter(pl.col("id") >= 10))
+    assert opened.read().sort("id").equals(rows.filter(pl.col("id") >= 10))
     opened.optimize(full=True)
     assert qbeast.read_table(clone).height == 790, "its files are its own now"
     opened.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
@@ -291,7 +291,7 @@ def test_deletion_vector_outside_is_not_opened(table: Path, kind: str) -> None:
     )
     opened = qbeast.open_table(table.parent / "v")
     with pytest.raises(qbeast.UnsupportedTableError, match="It was not opened"):
-        opened.rows().lazy().collect()
+        opened.read()
     (fault,) = opened.check().faults.iter_rows(named=True)
     assert fault["code"] == "deletion-vector"
     assert "It was not opened" in fault["message"]

@@ -68,7 +68,7 @@ def test_several_partition_columns_keep_their_order(tmp_path: Path) -> None:
     qbeast.convert_table(tmp_path / "t", columns=["a"])
     table = qbeast.open_table(tmp_path / "t")
     assert table.schema == rows.schema
-    assert_same_rows(table.rows().lazy().collect(), rows)
+    assert_same_rows(table.read(), rows)
     where = (pl.col("q") == 2) & (pl.col("p") == "b")
     assert_same_rows(table.rows().lazy().filter(where).collect(), rows.filter(where))
 

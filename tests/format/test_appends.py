@@ -68,7 +68,7 @@ def test_empty_jvm_table_takes_first_rows(tmp_path: Path):
     rows = find("qbeast-spark-0.8/empty_append").expected
     result = qbeast.write_table(rows, path, mode="append")
     assert result.new_revision
-    assert_frame_equal(qbeast.open_table(path).rows().lazy().collect().sort("id"), rows)
+    assert_frame_equal(qbeast.open_table(path).read().sort("id"), rows)
     assert_sound(path, set(), result)
     assert '"cubeId"' in last_commit(path)[-1]["add"]["tags"]["blocks"]
 
@@ -78,7 +78,7 @@ def test_append_of_no_rows_succeeds(tmp_path: Path):
     path = copy_of(golden, tmp_path)
     result = qbeast.write_table(golden.expected.clear(), path, mode="append")
     assert (result.rows, result.files, result.new_revision) == (0, 0, False)
-    assert_frame_equal(qbeast.open_table(path).rows().lazy().collect().sort("id"), golden.expected)
+    assert_frame_equal(qbeast.open_table(path).read().sort("id"), golden.expected)
 
 
 def test_appends_continue_the_same_tree(tmp_path: Path):
@@ -91,5 +91,5 @@ def test_appends_continue_the_same_tree(tmp_path: Path):
         result = qbeast.write_table(rows, path, mode="append")
         assert not result.new_revision
         assert_sound(path, files, result)
-    drawn = qbeast.open_table(path).rows(sample=0.1).lazy().collect()["id"] % SHIFT
+    drawn = qbeast.open_table(path).read(sample=0.1)["id"] % SHIFT
     assert drawn.value_counts()["count"].to_list() == [2] * len(golden.samples[0.1])

@@ -61,13 +61,11 @@ def test_far_rows_begin_a_revision_unless_quantiles(name: str, tmp_path: Path):
     assert result.revision_id == max(revision.revision_id for revision in old.revisions) + result.new_revision
     table = qbeast.open_table(path)
     assert table.revisions[: len(old.revisions)] == old.revisions
-    assert_frame_equal(
-        table.rows().lazy().collect().sort("id"), pl.concat([golden.expected, rows]), check_exact=True
-    )
+    assert_frame_equal(table.read().sort("id"), pl.concat([golden.expected, rows]), check_exact=True)
     weights = frame_weights(rows, golden.indexed).astype(np.int64)
     for fraction, ids in golden.samples.items():
         drawn = rows["id"].filter(pl.Series(weights < int(fraction * (2**32 - 1) - 2**31)))
-        assert table.rows(sample=fraction).lazy().collect()["id"].sort().to_list() == [*ids, *drawn]
+        assert table.read(sample=fraction)["id"].sort().to_list() == [*ids, *drawn]
     assert_sound(path, files, result)
 
 
@@ -107,7 +105,7 @@ def test_added_column_is_null_in_jvm_rows(name: str, tmp_path: Path):
         qbeast.write_table(rows, path, mode="append")
     with pytest.warns(qbeast.AddedColumnWarning, match="note"):
         qbeast.write_table(rows, path, mode="append", schema_mode="merge")
-    actual = qbeast.open_table(path).rows().lazy().collect().sort("id")
+    actual = qbeast.open_table(path).read().sort("id")
     expected = pl.concat([golden.expected, rows], how="diagonal")
     assert_frame_equal(actual, expected, check_exact=True)
 
@@ -121,11 +119,11 @@ def test_overwrite_begins_revision_and_keeps_old_versions(name: str, tmp_path: P
     result = qbeast.write_table(rows, path, mode="overwrite")
     table = qbeast.open_table(path)
     assert result.revision_id == max(revision.revision_id for revision in old.revisions) + 1
-    assert_frame_equal(table.rows().lazy().collect().sort("id"), rows, check_exact=True)
-    drawn = table.rows(sample=0.1).lazy().collect()["id"].sort().to_list()
+    assert_frame_equal(table.read().sort("id"), rows, check_exact=True)
+    drawn = table.read(sample=0.1)["id"].sort().to_list()
     assert drawn == [number + SHIFT for number in golden.samples[0.1]]
     then = qbeast.open_table(path, version=old.version)
-    assert_frame_equal(then.rows().lazy().collect().sort("id"), golden.expected, check_exact=True)
+    assert_frame_equal(then.read().sort("id"), golden.expected, check_exact=True)
     assert DeltaTable(path).to_pyarrow_dataset().count_rows() == rows.height
     assert_sound(path, set(), result)
 

@@ -72,7 +72,7 @@ def test_files_of_any_name_stay(tmp_path: Path, names: list[str]) -> None:
     table.delete(pl.col("id") == 1)
     left = sorted({*range(len(names))} - {1})
     assert DeltaTable(tmp_path / "t").to_pyarrow_table()["id"].to_pylist() == left
-    assert table.rows().lazy().collect()["id"].to_list() == left
+    assert table.read()["id"].to_list() == left
 
 
 # --- the encoding of older versions ---------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_repair_adds_files_under_paths_of_spark(old: Path) -> None:
     assert {remove["deletionTimestamp"] // 1000 for remove in removes} == {253_402_300_799}
     assert vacuums(old) == []
     for found in (
-        table.rows().lazy().collect(),
+        table.read(),
         pl.scan_delta(str(old)).collect(),
         qbeast.read_table(old, version=0),
     ):
@@ -143,5 +143,5 @@ def test_restore_keeps_each_file_once(old: Path) -> None:
     table.restore(0)
     assert table.check().ok
     assert vacuums(old) == []
-    for found in (table.rows().lazy().collect(), qbeast.read_table(old), pl.scan_delta(str(old)).collect()):
+    for found in (table.read(), qbeast.read_table(old), pl.scan_delta(str(old)).collect()):
         assert found.sort("id").equals(rows)

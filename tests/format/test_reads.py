@@ -40,7 +40,7 @@ def test_rows_types_and_a_filter_equal_the_jvms(golden: Golden):
     table = open_golden(golden)
     assert table.schema == golden.expected.schema
     assert list(table.indexed_columns) == golden.indexed
-    rows = table.rows().lazy().collect()
+    rows = table.read()
     count = sum(pq.read_metadata(path).num_rows for path in DeltaTable(golden.path).file_uris())
     assert count == rows.height + table.blocks().filter("replicated")["element_count"].sum()
     assert golden.is_legacy or count == golden.meta["count"]

@@ -93,11 +93,11 @@ class Known(RuleBasedStateMachine):
             return
         table, state = self.table(), self.now
         assert dict(without_samples(table.schema)) == dict(state.schema)
-        rows = without_samples(table.rows().lazy().collect())
+        rows = without_samples(table.read())
         assert_same_rows(rows, state.frame, "id")
         taken: set[int] = set()
         for fraction in (0.1, 0.45, 0.8):
-            sample = without_samples(table.rows(sample=fraction).lazy().collect())
+            sample = without_samples(table.read(sample=fraction))
             assert_same_rows(sample, self.sampled(state.frame, fraction), "id")
             assert taken <= set(sample["id"])
             taken = set(sample["id"])

@@ -148,10 +148,10 @@ def test_failed_vacuum_is_harmless_and_resumable(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(LocalStore, "delete", failing)
     with pytest.raises(StorageError, match="no rights"):
         opened.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
-    assert_same_rows(opened.rows().lazy().collect(), ROWS, "id")
+    assert_same_rows(opened.read(), ROWS, "id")
     opened.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
     assert len(list(path.glob("*.parquet"))) == 1
-    assert_same_rows(opened.rows().lazy().collect(), ROWS, "id")
+    assert_same_rows(opened.read(), ROWS, "id")
 
 
 def test_append_beside_a_switch_is_written_for_the_jvm_or_refused(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_switching_back_changes_only_tags(tmp_path: Path) -> None:
     opened.switch_dialect("documented")
     assert spellings(tmp_path) == {tuple(BLOCK_KEYS["documented"])}
     assert read_log(tmp_path).adds == {path: add | {"dataChange": False} for path, add in before.items()}
-    assert_same_rows(opened.rows().lazy().collect(), ROWS, "id")
+    assert_same_rows(opened.read(), ROWS, "id")
     assert_same_rows(opened.read(sample=0.5), sampled(ROWS, ["id", "b", "x"], 0.5), "id")
 
 

@@ -206,7 +206,7 @@ def test_added_columns_are_null_writable_and_filterable(tmp_path: Path) -> None:
     assert opened.add_columns({"note": pl.String, "when": pl.Datetime("us", "UTC")}).version == 1
     assert list(opened.schema) == ["id", "x", "note", "when"]
     old = ROWS.with_columns(note=pl.lit(None, pl.String), when=pl.lit(None, pl.Datetime("us", "UTC")))
-    assert_same_rows(opened.rows().lazy().collect(), old, "id")
+    assert_same_rows(opened.read(), old, "id")
     new = old.with_columns(pl.col("id") + 100, note=pl.lit("new"))
     qbeast.write_table(new, tmp_path, mode="append")
     assert_same_rows(qbeast.read_table(tmp_path, where=pl.col("note") == "new"), new, "id")
@@ -248,16 +248,16 @@ NARROW = ROWS.with_columns(
 def test_bytes_and_shorts_widen_without_new_files(tmp_path: Path) -> None:
     qbeast.write_table(NARROW, tmp_path, columns=["b", "id"], cube_size=10)
     opened = qbeast.open_table(tmp_path)
-    drawn = opened.rows(sample=0.3).lazy().collect()["id"].sort()
+    drawn = opened.read(sample=0.3)["id"].sort()
     assert opened.widen_columns({"b": pl.Int16, "s": pl.Int32, "w": pl.Int8}).version == 1
     assert opened.widen_columns({"b": pl.Int32()}).version == 2
     wide = NARROW.cast({"b": pl.Int32, "s": pl.Int32})
-    assert_same_rows(opened.rows().lazy().collect(), wide, "id")
+    assert_same_rows(opened.read(), wide, "id")
     assert_same_rows(
         opened.rows().lazy().filter(pl.col("b") > 90).collect(), wide.filter(pl.col("b") > 90), "id"
     )
     assert opened.rows().lazy().filter(pl.col("s") > 40_000).collect().height == 0
-    assert opened.rows(sample=0.3).lazy().collect()["id"].sort().equals(drawn)
+    assert opened.read(sample=0.3)["id"].sort().equals(drawn)
     assert opened.widen_columns({"b": pl.Int32, "w": pl.Int8}).version == 2, "nothing to do"
     more = wide.with_columns(pl.col("id") + 100, s=pl.lit(100_000, pl.Int32))
     qbeast.write_table(more, tmp_path, mode="append")

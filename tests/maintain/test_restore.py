@@ -44,7 +44,7 @@ def test_restore_brings_back_rows_tags_and_properties(tmp_path: Path) -> None:
     assert index_of(after) == index_of(before)
     assert (after.configuration, after.schema) == (before.configuration, before.schema)
     assert opened.version == 5
-    assert_same_rows(opened.rows().lazy().collect(), rows_from(0))
+    assert_same_rows(opened.read(), rows_from(0))
     assert pl.scan_delta(str(tmp_path)).collect().height == 60
     lines = [json.loads(line) for line in (tmp_path / f"_delta_log/{5:020d}.json").read_text().splitlines()]
     assert (lines[0]["commitInfo"]["operation"], lines[0]["commitInfo"]["isBlindAppend"]) == (
@@ -91,7 +91,7 @@ def test_concurrent_changes_are_undone(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(LocalStore, "put_if_absent", raced)
     assert opened.restore(0).version == 3
-    assert_same_rows(opened.rows().lazy().collect(), rows_from(0))
+    assert_same_rows(opened.read(), rows_from(0))
 
 
 def test_tags_are_restored_from_a_checkpoint(tmp_path: Path) -> None:

@@ -39,18 +39,16 @@ def path(written: Path, tmp_path: Path) -> Path:
 
 def test_rows_samples_and_cubes_stay(path: Path) -> None:
     table = qbeast.open_table(path)
-    drawn, cubes = table.rows(sample=0.2).lazy().collect()["id"].sort(), table.metrics().revisions[-1].cubes
+    drawn, cubes = table.read(sample=0.2)["id"].sort(), table.metrics().revisions[-1].cubes
     with pytest.raises(qbeast.SchemaMismatchError):
         qbeast.write_table(FAR, path, mode="append")
     assert table.widen_columns(NEW_TYPES).version == 1
     assert table.schema == WIDE.schema
-    assert_same_rows(table.rows().lazy().collect(), WIDE, "id")
-    assert table.rows(sample=0.2).lazy().collect()["id"].sort().equals(drawn)
+    assert_same_rows(table.read(), WIDE, "id")
+    assert table.read(sample=0.2)["id"].sort().equals(drawn)
     assert table.metrics().revisions[-1].cubes == cubes
     assert len(table.revisions) == len(qbeast.open_table(path, version=0).revisions)
-    assert_same_rows(
-        table.rows("n < 40 AND b > 3").lazy().collect(), WIDE.filter(pl.col("n") < 40, pl.col("b") > 3), "id"
-    )
+    assert_same_rows(table.read("n < 40 AND b > 3"), WIDE.filter(pl.col("n") < 40, pl.col("b") > 3), "id")
     qbeast.write_table(FAR, path, mode="append")
     assert table.refresh().count("n > 4000000000") == 600
     assert table.refresh().check().ok
@@ -63,9 +61,9 @@ def test_hidden_rows_stay_hidden(tmp_path: Path) -> None:
     qbeast.write_table(rows, tmp_path, columns=["id"], cube_size=100)
     delete(tmp_path, GONE)
     table = qbeast.open_table(tmp_path)
-    left = table.rows().lazy().collect()
+    left = table.read()
     table.widen_columns({"x": pl.Int64})
-    assert_same_rows(table.rows().lazy().collect(), left.cast({"x": pl.Int64}), "id")
+    assert_same_rows(table.read(), left.cast({"x": pl.Int64}), "id")
 
 
 @pytest.mark.parametrize("faster", ["append", "delete"])

@@ -86,7 +86,7 @@ def test_counts_known_from_log_read_no_bytes(unread: qbeast.Table, name: str) ->
     assert scan.select(pl.len()).collect(engine="streaming").item() == expected
     assert unread.rows().lazy().head(9).select(pl.len()).collect().item() == 9
     with pytest.raises(qbeast.StorageError):
-        unread.rows().lazy().collect()
+        unread.read()
 
 
 def test_only_undecided_pages_are_read(path: Path) -> None:
@@ -158,7 +158,7 @@ def test_hidden_rows_are_not_counted(tmp_path: Path) -> None:
     qbeast.write_table(deletion_vectors.ROWS, tmp_path, columns=["id", "x"], cube_size=100)
     deletion_vectors.delete(tmp_path, deletion_vectors.GONE)
     table = qbeast.open_table(tmp_path)
-    left = table.rows().lazy().collect()
+    left = table.read()
     assert left.height == deletion_vectors.ROWS.height - len(deletion_vectors.GONE)
     for expr in (ID >= 0, ID < 1234, X.is_between(100, 3000)):
         assert table.count(expr) == left.filter(expr).height

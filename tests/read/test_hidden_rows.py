@@ -44,7 +44,7 @@ def expected(path: Path, **options: Any) -> pl.DataFrame:
     """The rows that the version before the deletion returns, without the hidden ones."""
     (file,) = path.glob("*.parquet")
     gone = pl.read_parquet(file, columns=["id"])["id"].gather(GONE)
-    rows = qbeast.open_table(path, version=0).rows(**options).lazy().collect()
+    rows = qbeast.open_table(path, version=0).read(**options)
     return rows.filter(~pl.col("id").is_in(gone.implode())).sort("id")
 
 
@@ -53,7 +53,7 @@ def test_pages_around_hidden_rows(path: Path, query: str) -> None:
     table, options = qbeast.open_table(path), QUERIES[query]
     rows = expected(path, **options)
     assert rows.height > (query != "point")
-    assert_frame_equal(table.rows(**options).lazy().collect().sort("id"), rows)
+    assert_frame_equal(table.read(**options).sort("id"), rows)
     assert table.count(**options) == rows.height
     for task_bytes in (20_000, 100_000, 1 << 30):
         tasks = pickle.loads(pickle.dumps(table.rows(**options).tasks(task_bytes=task_bytes)))  # noqa: S301
@@ -106,7 +106,7 @@ def test_file_that_pages_cannot_be_read_of_is_read_once(path: Path, tmp_path: Pa
     if hides:
         delete(copy, GONE)
     table = qbeast.open_table(copy)
-    rows = table.rows().lazy().collect().sort("id")
+    rows = table.read().sort("id")
     tasks = table.rows().tasks(task_bytes=50_000)
     assert len(tasks) > 2
     (file,) = copy.glob("*.parquet")
@@ -114,5 +114,5 @@ def test_file_that_pages_cannot_be_read_of_is_read_once(path: Path, tmp_path: Pa
     data[data.rfind(b"QBPAGES2") + 9] ^= 0xFF  # the checksum of the page directory
     file.write_bytes(data)
     assert_frame_equal(pl.concat(frame for task in tasks for frame in task.read()).sort("id"), rows)
-    part = qbeast.open_table(copy).rows("id < 900").lazy().collect().sort("id")
+    part = qbeast.open_table(copy).read("id < 900").sort("id")
     assert_frame_equal(part, rows.filter(pl.col("id") < 900))

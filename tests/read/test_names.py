@@ -52,12 +52,12 @@ def go_through(path: Path | str, rows: pl.DataFrame, columns: tuple[str, str] = 
     def right(expected: pl.DataFrame, *, look: bool = is_sweep()) -> qbeast.Table:
         table = qbeast.open_table(path)
         if look:
-            assert table.rows().lazy().collect().sort(key).equals(expected.sort(key))
+            assert table.read().sort(key).equals(expected.sort(key))
             condition = pl.col(other) < 20
             actual = table.rows().lazy().filter(condition).collect()
             assert actual.sort(key).equals(expected.filter(condition).sort(key))
             some = sampled(expected, list(columns), 0.4)
-            assert table.rows(sample=0.4).lazy().collect().sort(key).equals(some.sort(key))
+            assert table.read(sample=0.4).sort(key).equals(some.sort(key))
             assert DeltaTable(path).count() == expected.height
             report = table.check()
             assert report.ok, report
@@ -110,7 +110,7 @@ def test_restored_files_keep_their_names(tmp_path: Path, name: str) -> None:
     table.delete("id >= 0")
     assert not table.rows().files().height
     table.restore(0)
-    assert table.rows().lazy().collect().equals(ROWS)
+    assert table.read().equals(ROWS)
     assert DeltaTable(tmp_path).count() == ROWS.height
 
 
@@ -225,7 +225,7 @@ def test_deletion_vector_works_for_any_file_name(tmp_path: Path) -> None:
     expected = pl.concat([more(100 * number).head(9) for number in range(len(names))])
     expected = expected.filter(pl.col("id") % 100 != 4)
     table = qbeast.open_table(tmp_path / "t")
-    assert table.rows().lazy().collect().sort("id").equals(expected)
+    assert table.read().sort("id").equals(expected)
     assert table.check().ok, table.check()
     table.optimize()
     assert qbeast.read_table(tmp_path / "t").sort("id").equals(expected)
@@ -268,7 +268,7 @@ def test_older_version_keeps_its_own_vectors(tmp_path: Path) -> None:
     old = qbeast.open_table(tmp_path / "t")
     qbeast.write_table(more(100), tmp_path / "t", mode="overwrite")
     assert copy.copy(old).refresh().version == 2
-    assert old.rows().lazy().collect().sort("id").equals(ROWS.filter(pl.col("id") != 4))
+    assert old.read().sort("id").equals(ROWS.filter(pl.col("id") != 4))
 
 
 # --- other spellings ----------------------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ def test_file_removed_under_other_encoding_is_gone(tmp_path: Path, character: st
     left = ROWS.filter(pl.col("id") >= 10)
     removed_by_another(tmp_path / "t", ways[0], left)()
     for table in (before.refresh(), qbeast.open_table(tmp_path / "t", version=1)):
-        assert table.rows().lazy().collect().sort("id").equals(left)
+        assert table.read().sort("id").equals(left)
         assert table.check().ok, table.check()
     qbeast.open_table(tmp_path / "t").optimize()
     assert qbeast.read_table(tmp_path / "t").sort("id").equals(left)

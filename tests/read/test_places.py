@@ -117,8 +117,8 @@ def test_missing_data_file_is_named() -> None:
     (path, *_) = table.rows().files()["path"]
     Path(path).unlink()
     for read in (
-        lambda: table.rows().lazy().collect(),
-        lambda: table.rows(sample=0.1).lazy().collect(),
+        lambda: table.read(),
+        lambda: table.read(sample=0.1),
         lambda: table.rows().lazy().filter(pl.col("row") == 7).collect(),
         lambda: table.delete(pl.col("row") == 7),
         lambda: table.update(pl.col("row") < 7, {"row": pl.col("row")}),
@@ -143,6 +143,6 @@ def test_missing_deletion_vector_file_is_named(here: Path) -> None:
     with pytest.raises(
         qbeast.StorageError, match=r"ab/deletion_vector_d2c639aa-.*\.bin' of .* is missing"
     ) as caught:
-        table.rows().lazy().collect()
+        table.read()
     assert caught.value.path.startswith("ab/deletion_vector_")
     assert "deletion-vector" in set(table.check().faults["code"])

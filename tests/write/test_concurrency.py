@@ -51,11 +51,11 @@ def check(place: Place, first: Event, ledgers: list[Ledger]) -> None:
     check_log(place, events)
     rows = replay(events)
     table = qbeast.open_table(uri, storage_options=options or None)
-    assert_same_rows(table.rows().lazy().collect(), rows)
+    assert_same_rows(table.read(), rows)
     keys = {key: text for key, text in options.items() if key.startswith("AWS")} or None
     assert_same_rows(rows_of_others(uri, keys), rows)
     for share in (0.05, 0.5):
-        assert_same_rows(table.rows(sample=share).lazy().collect(), sampled(rows, INDEXED, share))
+        assert_same_rows(table.read(sample=share), sampled(rows, INDEXED, share))
     faults = table.check(data=True).faults
     assert faults.is_empty(), faults["message"].to_list()
     assert DeltaTable(uri, storage_options=keys).version() == table.version

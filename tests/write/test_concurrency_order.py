@@ -145,10 +145,10 @@ def check(path: Path, rows: pl.DataFrame, known: pl.DataFrame | None = None) -> 
         faults = faults.join(known, on=["path", "cube", "code"], how="anti")
     assert faults.is_empty(), faults["message"].to_list()
     table = qbeast.open_table(path)
-    assert_same_rows(table.rows().lazy().collect(), rows)
+    assert_same_rows(table.read(), rows)
     seen: set[int] = set()
     for share in (0.1, 0.4, 0.8):
-        actual = table.rows(sample=share).lazy().collect()
+        actual = table.read(sample=share)
         assert_same_rows(actual, sampled(rows, ["a", "b"], share))
         assert seen <= set(actual["row"])
         seen = set(actual["row"])

@@ -62,7 +62,7 @@ def test_concurrent_first_writes_agree(tmp_path: Path, four: Pool, mode: str, ot
     for number, outcome in enumerate(zip(*reports, strict=True)):
         assert sorted(outcome) == sorted([others] * (WRITERS - 1) + ["written"])
         table = qbeast.open_table(f"{uri}{number}")
-        actual = table.rows().lazy().collect()
+        actual = table.read()
         faults = table.check(data=True).faults
         assert faults.is_empty(), faults["message"].to_list()
         assert table.version == (WRITERS - 1 if mode in ("append", "overwrite") else 0)
@@ -122,7 +122,7 @@ def test_second_writer_continues_existing_table(
     result = write(LATER, table, columns=["row", "a"], mode=mode)
     actual = qbeast.open_table(table)
     assert (result.version, result.committed, actual.version) == (version, mode != "ignore", version)
-    assert actual.rows().lazy().collect().height == height
+    assert actual.read().height == height
     assert actual.check(data=True).faults.is_empty()
     live = {Path(path).name for path in actual.rows().files()["path"]}
     replaced = {"overwrite": 1}.get(mode, 0)  # files of the winner, which the second version removed

@@ -74,9 +74,7 @@ def test_renamed_column_keeps_its_importance(tmp_path: Path) -> None:
     assert table.importance == {"z": 6.0}
     more = ROWS.rename({"a": "z"}).with_columns(pl.col("row") + 4_000)
     qbeast.write_table(more, table.uri, mode="append", importance={"z": 6})
-    assert_same_rows(
-        table.refresh().rows().lazy().collect(), pl.concat([ROWS.rename({"a": "z"}), more]), "row"
-    )
+    assert_same_rows(table.refresh().read(), pl.concat([ROWS.rename({"a": "z"}), more]), "row")
 
 
 @pytest.mark.parametrize("wrong", [{"a": 0}, {"a": -1.0}, {"a": True}, {"a": "3"}, {"a": 1e9}, {"row": 2}, 3])
@@ -102,6 +100,6 @@ def test_damaged_importance_counts_as_none(tmp_path: Path) -> None:
     log.write_text(text)
     table = qbeast.open_table(tmp_path / "t")
     with pytest.warns(qbeast.CorruptTagWarning, match=r"qbeast\.importance"):
-        assert_same_rows(table.rows().lazy().collect(), ROWS, "row")
+        assert_same_rows(table.read(), ROWS, "row")
     assert table.importance == {}
     assert "qbeast.importance" in str(table.check().faults["message"].to_list())

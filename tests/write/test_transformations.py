@@ -68,7 +68,7 @@ def _read(example: Example, path: Path, rows: pl.DataFrame) -> None:
     compared = [item for existing in value for item in (x == existing, x >= existing, x < existing)]
     for expected in (*compared, x == example.other, x.is_null(), x.is_not_null()):
         assert_same_rows(table.rows().lazy().filter(expected).collect(), rows.filter(expected), "row")
-    drawn = table.rows(sample=0.5).lazy().collect()
+    drawn = table.read(sample=0.5)
     assert_same_rows(drawn, rows.filter(pl.col("row").is_in(drawn["row"].to_list())), "row")
 
 
@@ -90,7 +90,7 @@ def _superseded(example: Example, path: Path, rows: pl.DataFrame) -> None:
     more = rows.with_columns(row=pl.col("row") + 1000, x=pl.lit(example.other, rows["x"].dtype))
     qbeast.write_table(more, path, mode="append")
     table = qbeast.open_table(path)
-    assert_same_rows(table.rows().lazy().collect(), pl.concat([rows, more]), "row")
+    assert_same_rows(table.read(), pl.concat([rows, more]), "row")
     table.optimize(into="newest")
     assert_same_rows(table.rows().lazy().filter(pl.col("x") == example.other).collect(), more, "row")
     assert table.check().ok
@@ -143,7 +143,7 @@ def _restored(_: Example, path: Path, rows: pl.DataFrame) -> None:
         assert (axis.lowest <= axis.highest).all()
         assert axis.highest.max() == 1
     table.optimize()
-    assert_same_rows(table.rows().lazy().collect(), rows, "row")
+    assert_same_rows(table.read(), rows, "row")
 
 
 def _respelled(example: Example, path: Path, rows: pl.DataFrame) -> None:
@@ -154,7 +154,7 @@ def _respelled(example: Example, path: Path, rows: pl.DataFrame) -> None:
         with pytest.raises(qbeast.InvalidColumnsError, match="fails to load"):
             table.switch_dialect("qbeast-spark", jvm="0.7")
     table.switch_dialect("qbeast-spark", jvm=example.known_since)
-    assert_same_rows(table.rows().lazy().collect(), rows, "row")
+    assert_same_rows(table.read(), rows, "row")
 
 
 Stations = dict[str, Callable[[Example, Path, pl.DataFrame], None]]

@@ -119,7 +119,7 @@ def test_large_table_has_every_row_in_place(tmp_path: Path, count: int) -> None:
             qbeast.write_table(part, tmp_path / "t", indexed, mode="append", cube_size=count // 20)
     assert sum(block.rows for block in check_invariants(tmp_path / "t")) == count
     table = qbeast.open_table(tmp_path / "t")
-    assert_same_rows(table.rows().lazy().collect(), rows)
+    assert_same_rows(table.read(), rows)
     for expr in (
         (pl.col("price") < 5) & (pl.col("brand") == "brand 7"),
         pl.col("price").is_null() & (pl.col(ROW) < 5000),

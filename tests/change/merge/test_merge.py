@@ -161,10 +161,8 @@ def check_merge(
             ]
             request, result = answers[0], answers[-1]
         assert (result.engine, [*Path(spilling).iterdir()]) == (resources.engine, [])
-        assert_same_rows(opened.rows().lazy().collect(), expected)
-        assert_same_rows(
-            opened.rows(sample=sample).lazy().collect(), sampled(expected, table.indexed, sample)
-        )
+        assert_same_rows(opened.read(), expected)
+        assert_same_rows(opened.read(sample=sample), sampled(expected, table.indexed, sample))
         grown_by = result.rows_inserted - result.rows_deleted
         assert table.rows.height + grown_by == expected.height
         for name in ("rows_deleted", "rows_updated", "rows_inserted"):

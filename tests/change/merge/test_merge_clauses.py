@@ -87,7 +87,7 @@ def test_rows_within_space_keep_their_revision(tmp_path: Path) -> None:
     revisions = table.rows().files()["revision_id"]
     assert (revisions == 1).sum() > revisions.len() / 2
     assert revisions.unique().sort().to_list() == [1, 2]
-    assert_same_rows(table.rows().lazy().collect(), pl.concat([rows[:190], spread(30, 190)]))
+    assert_same_rows(table.read(), pl.concat([rows[:190], spread(30, 190)]))
     check_invariants(tmp_path / "t")
     assert table.check().faults.is_empty()
 
@@ -102,7 +102,7 @@ def test_append_only_table_takes_only_new_rows(tmp_path: Path) -> None:
         table.merge(source, ROW)
     assert table.merge(source, ROW, when_matched="ignore").rows_inserted == 10
     assert table.history(1)["is_blind_append"].to_list() == [False]
-    assert_same_rows(table.rows().lazy().collect(), spread(110))
+    assert_same_rows(table.read(), spread(110))
 
 
 def test_history_matches_delta(table: qbeast.Table, rows: pl.DataFrame) -> None:

@@ -68,13 +68,13 @@ def test_rows_equal_a_merge_in_memory(table: qbeast.Table, tmp_path: Path, name:
     assert (result.version, table.version) == (1, 1)
     assert result.rows_updated == options.filter(pl.col("id") < 240).height
     assert table.schema == expected.schema
-    actual = table.rows().lazy().collect()
+    actual = table.read()
     assert_same_rows(actual, expected, "id")
     assert_same_rows(pl.DataFrame(DeltaTable(tmp_path / "t").to_pyarrow_dataset().to_table()), expected, "id")
     assert qbeast.open_table(tmp_path / "t", version=0).schema == ROWS.schema
     again = table.merge(options, on="id", schema_mode="merge")
     assert again.rows_inserted == 0
-    assert_same_rows(table.rows().lazy().collect(), expected, "id")
+    assert_same_rows(table.read(), expected, "id")
 
 
 def test_only_assigned_columns_are_added(table: qbeast.Table) -> None:

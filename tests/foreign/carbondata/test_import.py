@@ -32,7 +32,7 @@ def test_import_keeps_rows_and_passes_check(name: str, tmp_path: Path) -> None:
     table = qbeast.open_table(tmp_path / "new")
     assert result.rows == source.height
     assert table.check().ok
-    assert_frame_equal(in_order(table.rows().lazy().collect()), in_order(source))
+    assert_frame_equal(in_order(table.read()), in_order(source))
 
 
 def test_sort_columns_are_indexed_and_properties_kept(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_history_has_a_version_per_load(tmp_path: Path) -> None:
     for version, name in enumerate(result.segments):
         so_far = [qbeast.read_carbondata(path, segments=[item]) for item in result.segments[: version + 1]]
         table = qbeast.open_table(tmp_path / "new", version=version)
-        assert_frame_equal(table.rows().lazy().collect().sort("id"), pl.concat(so_far).sort("id"))
+        assert_frame_equal(table.read().sort("id"), pl.concat(so_far).sort("id"))
         commit = table.history().filter(version=version)["metadata"][0]
         assert commit["carbondata.segments"] == name
         assert commit["carbondata.loadStart"].startswith("2026-11-21T")

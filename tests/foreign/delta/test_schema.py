@@ -162,7 +162,7 @@ def test_spark_reads_the_feed_of_our_changes(spark: SparkSession, tmp_path: Path
     qbeast.convert_table(table.path, INDEXED, cube_size=40)
     name = "remark" if mapped else "note"
     ours = qbeast.open_table(table.path)
-    rows = ours.rows().lazy().collect()
+    rows = ours.read()
     assert_same_rows(rows, rows_from(0).rename({"note": name}))
     deleted = ours.delete("row < 30").version
     updated = ours.update("row BETWEEN 50 AND 69", {name: "'new'"}).version

@@ -99,7 +99,7 @@ def test_table_has_a_whole_life_in_the_store(started: Started) -> None:
     expected = expected.filter(pl.col("id") >= 100).with_columns(
         t=pl.when(pl.col("x") == 7).then(pl.lit("u")).otherwise("t")
     )
-    assert table.rows().lazy().collect().sort("id").equals(expected.sort("id"))
+    assert table.read().sort("id").equals(expected.sort("id"))
     assert table.check().ok
     theirs = pl.DataFrame(DeltaTable(uri, storage_options=options).to_pyarrow_table(columns=ROWS.columns))
     assert theirs.sort("id").equals(expected.sort("id"))
@@ -107,7 +107,7 @@ def test_table_has_a_whole_life_in_the_store(started: Started) -> None:
     assert table.vacuum().files == ()
     gone = table.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
     assert gone.files
-    assert table.rows().lazy().collect().height == expected.height
+    assert table.read().height == expected.height
 
 
 @pytest.mark.sweep
@@ -189,7 +189,7 @@ def test_bucket_tables_are_converted_and_restored(place: Place) -> None:
     assert qbeast.write_table(ROWS, uri, mode="overwrite", storage_options=options).version == 1
     table = qbeast.open_table(uri, storage_options=options)
     assert table.restore(0).version == 2
-    assert table.rows().lazy().collect().sort("id").equals(ROWS)
+    assert table.read().sort("id").equals(ROWS)
     table.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
     with pytest.raises(qbeast.VersionNotFoundError, match="a vacuum took them"):
         table.restore(1)
@@ -291,5 +291,5 @@ def test_eight_processes_lose_no_commit(started: Started, writers: ProcessPoolEx
         job.result(timeout=300)
     table = qbeast.open_table(uri, storage_options=started.options)
     assert table.version == WRITERS * COMMITS - 1
-    assert table.rows().lazy().collect()["id"].sort().to_list() == list(range(WRITERS * COMMITS * 100))
+    assert table.read()["id"].sort().to_list() == list(range(WRITERS * COMMITS * 100))
     assert table.check().ok

@@ -33,12 +33,12 @@ def test_repair_keeps_deleted_rows_deleted(path: Path) -> None:
     delete(path, [0, 7, 3999])
     table = qbeast.open_table(path)
     assert table.check().ok, table.check()
-    kept = table.rows().lazy().collect().sort("id")
+    kept = table.read().sort("id")
     assert kept.height == 3997
     d.spoil(path, d.tags(blocks="oops"), indexed=["id", "x"], at=-1)
     table = qbeast.open_table(path)
     assert table.repair().repaired_files["actions"].to_list() == [["restore tags"]]
-    assert table.rows().lazy().collect().sort("id").equals(kept)
+    assert table.read().sort("id").equals(kept)
     assert table.check().ok
 
 
@@ -53,7 +53,7 @@ def test_files_with_deleted_rows_keep_loose_statistics(path: Path) -> None:
     add = read_log(path).adds[spoiled.path]
     assert json.loads(add["stats"]) == {"numRecords": 4000, "tightBounds": False}
     assert "deletionVector" in add
-    assert table.rows().lazy().collect().height == 3999
+    assert table.read().height == 3999
 
 
 def test_unreadable_deletion_vector_is_a_fault(path: Path) -> None:

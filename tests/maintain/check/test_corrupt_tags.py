@@ -245,7 +245,7 @@ def table(made: Path, tmp_path: Path) -> Path:
 
 def check_reads(table: Path, rows: pl.DataFrame) -> None:
     opened = qbeast.open_table(table)
-    assert_same_rows(opened.rows().lazy().collect(), rows)
+    assert_same_rows(opened.read(), rows)
     for expr, sample in READS:
         expected = sampled(rows, INDEXED, sample).filter(expr)
         assert_same_rows(opened.rows(sample=sample).lazy().filter(expr).collect(), expected)
@@ -272,7 +272,7 @@ def test_unreadable_blocks_read_file_with_warning(table: Path, fault: str) -> No
     assert plan.files.filter("opened")["ranges"].null_count() == 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", qbeast.CorruptTagWarning)
-        assert_same_rows(opened.rows().lazy().collect(), ROWS)
+        assert_same_rows(opened.read(), ROWS)
 
 
 FAULTS = list(UNREADABLE | USELESS)
@@ -338,7 +338,7 @@ def test_delete_ignores_counts_that_blocks_contradict(table: Path, rows: int) ->
     check_reads(table, ROWS.filter(pl.col("a") >= 10))
     spoil(table, stats(numRecords=rows))
     qbeast.open_table(table).delete("true")
-    assert qbeast.open_table(table).rows().lazy().collect().is_empty()
+    assert qbeast.open_table(table).read().is_empty()
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_tables_with_any_provenance_are_read(table: Path, info: object) -> None:
     actions = [{"commitInfo": info} if "commitInfo" in action else action for action in actions]
     commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
     opened = qbeast.open_table(table)
-    assert_same_rows(opened.rows().lazy().collect(), ROWS)
+    assert_same_rows(opened.read(), ROWS)
     assert opened.history().select("version", "operation").rows() in ([(0, None)], [(0, "7")])
     qbeast.write_table(ROWS.with_columns(pl.col(ROW) + 200), table, mode="append")
     assert qbeast.open_table(table).check().faults.is_empty()

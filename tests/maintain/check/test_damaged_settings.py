@@ -117,7 +117,7 @@ def table(made: Path, tmp_path: Path) -> Path:
 
 def check_reads(table: Path, rows: pl.DataFrame, *, samples: bool = True) -> None:
     opened = qbeast.open_table(table)
-    assert_same_rows(opened.rows().lazy().collect(), rows)
+    assert_same_rows(opened.read(), rows)
     narrow = pl.col("a") < 10
     assert_same_rows(opened.rows().lazy().filter(narrow).collect(), rows.filter(narrow))
     opened.rows(narrow).explain()
@@ -125,7 +125,7 @@ def check_reads(table: Path, rows: pl.DataFrame, *, samples: bool = True) -> Non
     opened.metrics()
     if samples:
         expected = sampled(rows, INDEXED, 0.3)
-        assert_same_rows(opened.rows(sample=0.3).lazy().collect(), expected)
+        assert_same_rows(opened.read(sample=0.3), expected)
         assert opened.rows(sample=0.3).explain().rows_opened >= expected.height
 
 
@@ -205,7 +205,7 @@ def test_convert_restarts_table_without_revisions(table: Path) -> None:
     opened = qbeast.open_table(table)
     assert opened.indexed_columns == ()
     cured: list[Callable[[], object]] = [
-        lambda: opened.rows(sample=0.1).lazy().collect(),
+        lambda: opened.read(sample=0.1),
         lambda: opened.rows(sample=0.1).explain(),
         lambda: qbeast.write_table(MORE, table, mode="append"),
         opened.optimize,
@@ -269,7 +269,7 @@ def test_mismatched_space_is_replaced_by_new_revision(tmp_path: Path, space: str
     qbeast.write_table(NEW, table, mode="append")
     opened = qbeast.open_table(table)
     assert opened.revisions[-1].revision_id == 2
-    assert_same_rows(opened.rows().lazy().collect(), ROWS)
-    assert_same_rows(opened.rows(sample=0.3).lazy().collect(), sampled(ROWS, indexed, 0.3))
+    assert_same_rows(opened.read(), ROWS)
+    assert_same_rows(opened.read(sample=0.3), sampled(ROWS, indexed, 0.3))
     opened.optimize()
     assert opened.check().faults.is_empty()

@@ -80,14 +80,14 @@ def test_samples_and_filters_still_open_few_pages(tmp_path: Path) -> None:
         assert without.rows_opened == with_column.rows_opened < ROWS.height / 2
     weights = frame_weights(ROWS, ["id", "name"])
     limit = int(0.05 * (2**32 - 1) - 2**31)
-    assert_same_rows(jvm.rows(sample=0.05).lazy().collect(), ROWS.filter(pl.Series(weights < limit)), "id")
+    assert_same_rows(jvm.read(sample=0.05), ROWS.filter(pl.Series(weights < limit)), "id")
 
 
 def test_optimize_removes_hidden_column_after_switch(tmp_path: Path) -> None:
     table = written(tmp_path, "documented")
     by_tasks(tmp_path)  # files without index hold it, too
     write_deltalake(tmp_path, later(2_000_000), mode="append")
-    before = table.rows().lazy().collect()
+    before = table.read()
     with pytest.warns(qbeast.HiddenColumnWarning, match=r"and \d+ more.*`optimize\(full=True\)`") as caught:
         result = table.switch_dialect("qbeast-spark")
     assert caught[0].filename == __file__
@@ -97,7 +97,7 @@ def test_optimize_removes_hidden_column_after_switch(tmp_path: Path) -> None:
     assert not holders(tmp_path)
     assert table.switch_dialect("qbeast-spark").hidden_column_files == ()
     assert_same_rows(
-        table.rows().lazy().collect(),
+        table.read(),
         pl.concat([before, later(2_000_000), *[later(0), later(1_000_000)]]),
         "id",
     )

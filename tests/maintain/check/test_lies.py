@@ -107,7 +107,7 @@ def lacking(path: Path) -> list[str]:
     request = [(f"sample {f}", {"sample": f}, sampled(ROWS, INDEXED, f)) for f in (0.1, 0.5)]
     request += [(str(item), {"where": item}, ROWS.filter(item)) for item in FILTERS]
     for name, options, expected in request:
-        rows = table.rows(**options).lazy().collect()
+        rows = table.read(**options)
         assert rows["row"].n_unique() == rows.height
         assert rows.join(expected, on=ROWS.columns, how="anti", nulls_equal=True).is_empty(), name
         if rows.height < expected.height:

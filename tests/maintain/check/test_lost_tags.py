@@ -124,7 +124,7 @@ def test_repair_restores_tags_that_another_tool_dropped(table: Path) -> None:
     assert after == {path: add | {"dataChange": False} for path, add in before.items()}
     assert opened.check().ok, opened.check()
     assert bytes_read(table) == plans
-    assert_same_rows(opened.rows().lazy().collect(), rows)
+    assert_same_rows(opened.read(), rows)
     assert_same_rows(
         opened.rows(sample=0.3).lazy().filter(HALF).collect(), sampled(rows, INDEXED, 0.3).filter(HALF)
     )
@@ -190,9 +190,9 @@ def test_files_without_place_in_newer_tree_stay_staged(table: Path) -> None:
     assert any(not texts for texts in tags_of(table).values())
     check_invariants(table, may_stage=True)
     assert opened.check().ok, opened.check()
-    assert_same_rows(opened.rows(sample=0.3).lazy().collect(), sampled(rows, INDEXED, 0.3))
+    assert_same_rows(opened.read(sample=0.3), sampled(rows, INDEXED, 0.3))
     opened.optimize(revision=0)
-    assert_same_rows(opened.rows().lazy().collect(), rows)
+    assert_same_rows(opened.read(), rows)
 
 
 def test_race_that_changes_tree_fails_repair(table: Path) -> None:
@@ -284,7 +284,7 @@ def test_wrong_copies_are_never_restored(name: str, tmp_path: Path) -> None:
     opened.repair()
     assert not any(tags_of(path).values())
     assert opened.check().ok, opened.check()
-    assert_same_rows(opened.rows(sample=0.3).lazy().collect(), sampled(rows, INDEXED, 0.3))
+    assert_same_rows(opened.read(sample=0.3), sampled(rows, INDEXED, 0.3))
     assert_same_rows(opened.rows().lazy().filter(HALF).collect(), rows.filter(HALF))
 
 
@@ -301,7 +301,7 @@ def test_copy_of_another_file_is_never_restored(tmp_path: Path) -> None:
     opened.repair()
     ((restored, tags),) = ((path, tags) for path, tags in tags_of(path).items() if tags)
     assert without_thresholds(tags) == without_thresholds(before[restored]["tags"])
-    assert_same_rows(opened.rows(sample=0.3).lazy().collect(), sampled(rows, INDEXED, 0.3))
+    assert_same_rows(opened.read(sample=0.3), sampled(rows, INDEXED, 0.3))
 
 
 def test_file_of_another_table_stays_staged(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_file_of_another_table_stays_staged(tmp_path: Path) -> None:
     table = qbeast.open_table(paths[0])
     assert table.check().ok
     assert not table.repair().committed
-    assert_same_rows(table.rows(sample=0.5).lazy().collect(), sampled(pl.concat([rows, rows]), INDEXED, 0.5))
+    assert_same_rows(table.read(sample=0.5), sampled(pl.concat([rows, rows]), INDEXED, 0.5))
     assert set(one.adds) < set(read_log(paths[0]).adds)
 
 
@@ -371,7 +371,7 @@ def test_repair_after_any_changes_restores_sound_index(case: Case, data: st.Data
             opened.delete(pl.col(ROW) % 5 == 0)
         if data.draw(st.booleans()):
             opened.optimize()
-        rows = opened.rows().lazy().collect()
+        rows = opened.read()
         adds = list(read_log(path).adds)
         lost = set(data.draw(st.lists(st.sampled_from(adds), unique=True))) if adds else set[str]()
         lost &= {name for name, tags in tags_of(path).items() if "blocks" in tags}
@@ -392,8 +392,8 @@ def test_repair_after_any_changes_restores_sound_index(case: Case, data: st.Data
             if after[name]:
                 assert without_thresholds(after[name]) == without_thresholds(tags)
         if not appended:
-            assert_same_rows(opened.rows().lazy().collect(), rows)
-            assert_same_rows(opened.rows(sample=0.4).lazy().collect(), sampled(rows, case.indexed, 0.4))
+            assert_same_rows(opened.read(), rows)
+            assert_same_rows(opened.read(sample=0.4), sampled(rows, case.indexed, 0.4))
 
 
 def without_thresholds(tags: Mapping[str, str]) -> dict[str, Any]:

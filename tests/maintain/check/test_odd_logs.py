@@ -61,13 +61,13 @@ def attempt(grave: bool, errors: Errors, operation: Callable[[], object]) -> boo
 
 
 def check_rows(table: qbeast.Table, rows: pl.DataFrame) -> None:
-    assert_same_rows(table.rows().lazy().collect(), rows)
+    assert_same_rows(table.read(), rows)
     assert_same_rows(table.rows().lazy().filter(NARROW).collect(), rows.filter(NARROW))
 
 
 def check_sample(table: qbeast.Table, rows: pl.DataFrame) -> None:
     expected = sampled(rows, INDEXED, FRACTION)
-    assert_same_rows(table.rows(sample=FRACTION).lazy().collect(), expected)
+    assert_same_rows(table.read(sample=FRACTION), expected)
     assert table.rows(sample=FRACTION).explain().rows_opened >= expected.height
 
 

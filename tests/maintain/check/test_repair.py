@@ -118,7 +118,7 @@ def test_repair_shows_rows_once_and_names_rest(table: Path, name: str) -> None:
         assert spoiled.path in set(result.remaining["path"])
         return
     rows = stored_rows(table)
-    assert_same_rows(opened.rows().lazy().collect(), rows)
+    assert_same_rows(opened.read(), rows)
     early = pl.col("a") < 300
     expected = sampled(rows, INDEXED, 0.3).filter(early)
     assert_same_rows(opened.rows(sample=0.3).lazy().filter(early).collect(), expected)
@@ -165,7 +165,7 @@ def test_repaired_table_passes_check_after_optimize(table: Path) -> None:
     opened.optimize(full=True)
     opened.optimize(revision=0)
     assert opened.check().ok, opened.check()
-    assert_same_rows(opened.rows().lazy().collect(), rows)
+    assert_same_rows(opened.read(), rows)
 
 
 def test_concurrently_replaced_file_is_kept(table: Path) -> None:
@@ -174,7 +174,7 @@ def test_concurrently_replaced_file_is_kept(table: Path) -> None:
     with landing_first(lambda: qbeast.open_table(table).optimize(revision=0)):
         result = opened.repair()
     assert (result.committed, result.repaired_files.height) == (False, 0)
-    assert_same_rows(opened.rows().lazy().collect(), stored_rows(table))
+    assert_same_rows(opened.read(), stored_rows(table))
 
 
 @each(bundled=SOME, fast=SOME[2:])

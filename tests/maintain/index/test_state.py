@@ -28,7 +28,7 @@ def test_tags_of_a_version_are_decoded_once(table: Path) -> None:
     opened = qbeast.open_table(table)
     with decoded_tags() as decoded:
         opened.rows(pl.col("x") < 9).explain()
-        opened.rows(sample=0.5).lazy().collect()
+        opened.read(sample=0.5)
         opened.blocks()
         opened.metrics()
         opened.check(data=False)

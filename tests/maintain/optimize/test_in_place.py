@@ -68,7 +68,7 @@ def changed(table: qbeast.Table, change: Change) -> tuple[qbeast.ChangeResult, i
 
 def test_update_of_other_columns_keeps_blocks(table: qbeast.Table) -> None:
     before, files = blocks(table), names(table)
-    sample = table.rows(sample=0.3).lazy().collect()
+    sample = table.read(sample=0.3)
     with small_files():
         result = table.update(pl.col("row") % 50 == 3, {"note": pl.lit("changed")})
     assert (result.rows_updated, result.rows_copied) == (6, sum(result.plan["rows"]) - 6)
@@ -76,15 +76,15 @@ def test_update_of_other_columns_keeps_blocks(table: qbeast.Table) -> None:
     assert len(names(table) - files) == result.files
     assert blocks(table) == before
     note = pl.when(pl.col("row") % 50 == 3).then(pl.lit("changed")).otherwise(pl.col("note"))
-    assert_same_rows(table.rows().lazy().collect(), ROWS.with_columns(note.alias("note")), "row")
-    assert_same_rows(table.rows(sample=0.3).lazy().collect(), sample.with_columns(note.alias("note")), "row")
+    assert_same_rows(table.read(), ROWS.with_columns(note.alias("note")), "row")
+    assert_same_rows(table.read(sample=0.3), sample.with_columns(note.alias("note")), "row")
     check_invariants(Path(table.uri))
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in (1, 2, 3))])
 def test_deletes_keep_the_other_rows_in_their_cubes(table: qbeast.Table, seed: int) -> None:
     before = {cube: top for cube, _, top, _ in blocks(table)}
-    sample = table.rows(sample=0.3).lazy().collect()
+    sample = table.read(sample=0.3)
     gone = pl.col("row").hash(seed) % 5 == 0 if seed else pl.col("key") < 100  # everywhere, or whole cubes
     with small_files():
         result, tried = changed(table, Delete(gone))
@@ -92,8 +92,8 @@ def test_deletes_keep_the_other_rows_in_their_cubes(table: qbeast.Table, seed: i
     assert result.rows_deleted == ROWS.filter(gone).height
     after = blocks(table)
     assert {cube: top for cube, _, top, _ in after}.items() <= before.items()
-    assert_same_rows(table.rows().lazy().collect(), ROWS.filter(~gone), "row")
-    assert_same_rows(table.rows(sample=0.3).lazy().collect(), sample.filter(~gone), "row")
+    assert_same_rows(table.read(), ROWS.filter(~gone), "row")
+    assert_same_rows(table.read(sample=0.3), sample.filter(~gone), "row")
     assert (
         table.rows(sample=0.3).lazy().filter(pl.col("key") > 200).collect().height
         == sample.filter(~gone, pl.col("key") > 200).height
@@ -113,7 +113,7 @@ def test_merge_moves_only_rows_with_changed_keys(table: qbeast.Table, new: int) 
     assert tried == result.plan.filter(action="rewrite").height > 1
     assert (result.rows_updated, result.rows_inserted) == (source.height, new)
     rows = pl.concat([ROWS.join(source, on="row", how="anti"), source, added])
-    assert_same_rows(table.rows().lazy().collect(), rows, "row")
+    assert_same_rows(table.read(), rows, "row")
     check_invariants(Path(table.uri))
 
 
@@ -133,5 +133,5 @@ def test_change_joins_files_of_few_rows(table: qbeast.Table) -> None:
     result = table.update(pl.col("row") % 50 == 3, {"note": pl.lit("changed")})
     assert result.plan.height > result.files == 1
     note = pl.when(pl.col("row") % 50 == 3).then(pl.lit("changed")).otherwise(pl.col("note"))
-    assert_same_rows(table.rows().lazy().collect(), ROWS.with_columns(note.alias("note")), "row")
+    assert_same_rows(table.read(), ROWS.with_columns(note.alias("note")), "row")
     check_invariants(Path(table.uri))

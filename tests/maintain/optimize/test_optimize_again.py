@@ -54,7 +54,7 @@ def check_in_shape_afterwards(path: Path, rows: pl.DataFrame) -> None:
     assert (steps[-1].version, steps[-1].files, steps[-1].rows) == (table.version, 0, 0)
     assert sum(step.rows for step in steps) <= MAX_WRITTEN * rows.height, steps
     assert table.check(data=True).ok
-    assert_same_rows(table.rows().lazy().collect(), rows)
+    assert_same_rows(table.read(), rows)
 
 
 @pytest.mark.timeout(3000)

@@ -32,7 +32,7 @@ def by_others(path: Path, frame: pl.DataFrame) -> None:
 
 def check(path: Path, wanted: pl.DataFrame) -> None:
     table = qbeast.open_table(path)
-    assert_same_rows(table.rows().lazy().collect(), wanted)
+    assert_same_rows(table.read(), wanted)
     assert_same_rows(pl.scan_delta(path).collect(), wanted)
     everything = wanted.filter(pl.col("a") < 0.3)
     assert_same_rows(table.rows().lazy().filter(pl.col("a") < 0.3).collect(), everything)
@@ -52,12 +52,12 @@ def hybrid(path: Path, *, most: float = 1.0) -> pl.DataFrame:
 def test_files_without_index_use_newest_revision(tmp_path: Path) -> None:
     everything = hybrid(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
-    before = table.rows(sample=0.2).lazy().collect()
+    before = table.read(sample=0.2)
     result = table.optimize()
     assert result.plan["reason"].to_list() == ["staged", "staged"]
     assert (result.rows, result.new_revision, result.revision_id) == (400, False, 1)
     check(tmp_path / "t", everything)
-    assert_same_rows(table.rows(sample=0.2).lazy().collect(), before)
+    assert_same_rows(table.read(sample=0.2), before)
     assert not table.optimize().committed
 
 
@@ -86,7 +86,7 @@ def test_rows_hidden_by_deletion_vectors_are_dropped(tmp_path: Path) -> None:
     qbeast.write_table(everything, tmp_path / "t", columns=COLUMNS, cube_size=200)
     delete(tmp_path / "t", list(range(0, 3000, 3)))
     table = qbeast.open_table(tmp_path / "t")
-    left = table.rows().lazy().collect()
+    left = table.read()
     assert left.height == 2000
     result = table.optimize()
     assert result.plan["reason"].to_list() == ["deletion vector"]
@@ -102,11 +102,11 @@ def test_converted_table_gets_its_first_revision(name: str, tmp_path: Path) -> N
     golden = find(name)
     path = copy_of(golden, tmp_path)
     table = qbeast.open_table(path)
-    sample = table.rows(sample=0.3).lazy().collect().sort("id")
+    sample = table.read(sample=0.3).sort("id")
     result = table.optimize()
     assert result.plan.filter(pl.col("reason") == "staged").height
-    assert table.rows().lazy().collect().sort("id").equals(golden.expected)
-    assert table.rows(sample=0.3).lazy().collect().sort("id").equals(sample)
+    assert table.read().sort("id").equals(golden.expected)
+    assert table.read(sample=0.3).sort("id").equals(sample)
     assert table.cube_size == 300
     assert None not in table.rows().files()["revision_id"].to_list()
     assert '"cubeId"' in load_snapshot(path).files["blocks"][0]

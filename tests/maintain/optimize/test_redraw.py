@@ -84,10 +84,10 @@ def test_values_of_deleted_rows_leave_the_metadata(table: qbeast.Table) -> None:
     ]
     kept = json.dumps(DeltaTable(table.uri).metadata().configuration)
     assert not [email for email in deleted if email in kept]
-    assert_same_rows(table.rows().lazy().collect(), left, "row")
+    assert_same_rows(table.read(), left, "row")
     assert table.check(data=True).ok
     qbeast.write_table(people(9_000, 50), table.uri, mode="append")
-    assert table.refresh().rows().lazy().collect().height == left.height + 50
+    assert table.refresh().read().height == left.height + 50
 
 
 def test_redraw_includes_all_files_and_keeps_samples(table: qbeast.Table) -> None:
@@ -123,7 +123,7 @@ def test_concurrently_added_files_keep_their_revision(table: qbeast.Table) -> No
     table.refresh()
     assert 2 in {revision.revision_id for revision in table.revisions}
     assert 1 not in {revision.revision_id for revision in table.revisions}
-    assert_same_rows(table.rows().lazy().collect(), pl.concat([ROWS, people(5_100, 40)]), "row")
+    assert_same_rows(table.read(), pl.concat([ROWS, people(5_100, 40)]), "row")
     assert table.check(data=True).ok
     table.optimize(into="new")
     assert len(table.revisions) == 2
