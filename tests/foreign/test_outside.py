@@ -95,7 +95,7 @@ def test_outside_files_are_never_opened(table: Path, way: str, *, plain: bool) -
     respell(table, lead_out)
     opened = qbeast.open_table(table)
     for read in (
-        lambda: opened.read(),
+        opened.read,
         lambda: opened.read(sample=0.5),
         lambda: opened.rows().lazy().filter(pl.col("id") > 500).collect(),
         lambda: opened.rows().lazy().select(pl.col("x").sum()).collect(),
@@ -137,7 +137,7 @@ def roads(path: Path) -> list[Callable[[], object]]:
     """Everything that opens data files."""
     opened = qbeast.open_table(path)
     return [
-        lambda: opened.read(),
+        opened.read,
         lambda: opened.read(sample=0.5),
         lambda: opened.rows().lazy().filter(pl.col("id") > 500).collect(),
         lambda: opened.rows().files(),

@@ -117,7 +117,7 @@ def test_missing_data_file_is_named() -> None:
     (path, *_) = table.rows().files()["path"]
     Path(path).unlink()
     for read in (
-        lambda: table.read(),
+        table.read,
         lambda: table.read(sample=0.1),
         lambda: table.rows().lazy().filter(pl.col("row") == 7).collect(),
         lambda: table.delete(pl.col("row") == 7),

@@ -121,7 +121,7 @@ def test_tasks_need_no_log(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_options_raise(table: qbeast.Table, options: dict[str, Any], argument: str) -> None:
+    read = {name: value for name, value in options.items() if name != "task_bytes"}
     with pytest.raises(qbeast.InvalidInputError) as caught:
-        sizes = {name: options.pop(name) for name in ("task_bytes",) if name in options}
-        table.rows(**options).tasks(**sizes)
+        table.rows(**read).tasks(task_bytes=options.get("task_bytes", 1000))
     assert caught.value.argument == argument
