@@ -85,6 +85,9 @@ CURES = [
     Cured("table.load_as_version(0)", *VERSION),
     Cured("table.as_of(0)", *VERSION),
     Cured("table.snapshot_at(0)", *VERSION),
+    Cured("table.rows(sample=0.5).filter(pl.col('id') < 3)", "lazy().filter(...)", ("pl.col('id') < 3",)),
+    Cured("table.rows().estimate('avg(price)', sample=0.5)", "rows(sample=...).estimate(...)", ("0.5", "'avg(price)'"), "result.met is None"),
+    Cured("table.delete('id = 1', memory_bytes=1 << 30)", "qbeast.open_table(path, resources=qbeast.Resources(memory_bytes=...))", ("1 << 30",)),
     Cured("table.lazy()", "rows().lazy()", (), "same(result.collect(), ROWS)"),
     Cured("table.pl()", "read()"),
     Cured("table.df()", "read()", (), "same(result, ROWS)"),
@@ -190,7 +193,7 @@ def test_call_of_a_message_does_what_was_wanted(case: Cured, names: dict[str, An
     if "sink_" in call:
         names["path"] = "rows.file"
     if not call.startswith("qbeast."):
-        rows = ".rows()" if call.startswith("split(") else ""
+        rows = ".rows()" if call.startswith(("split(", "lazy(")) else ""
         call = f"table{rows}.{call.removeprefix('Table.')}"
     names["result"] = eval(call, names)
     assert eval(case.holds, names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 import polars as pl
 
@@ -14,7 +14,7 @@ from qbeast_core.errors import InvalidInputError, check_whole_number, hints_meth
 from qbeast_core.plan.weights import Sample, another_sample, parts_of
 from qbeast_core.support.frames import html_of
 from qbeast_core.support.process import Resources, refuse_forked, require
-from qbeast_core.support.text import on_one_line
+from qbeast_core.support.text import on_one_line, read_hint
 from qbeast_core.table.data.expressions import (
     evaluating,
     filter_of,
@@ -82,6 +82,16 @@ class Read:
     seed: int = 0
     expand: bool = False
     resources: Resources | None = None
+
+    if not TYPE_CHECKING:  # type checkers report unknown names themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            known = [member for member in dir(type(self)) if not member.startswith("_")]
+            hint = (
+                "" if name.startswith("_") else read_hint(name, known, scan=pl.LazyFrame, frame=pl.DataFrame)
+            )
+            msg = f"the rows of a table have no attribute {name!r}.{hint}"
+            raise AttributeError(msg, name=name, obj=self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the request. The plan is made again."""
@@ -543,10 +553,8 @@ class Read:
 
         Raises
         ------
-        InvalidInputError
-            As for `lazy`.
-        UnsupportedTableError
-            A file is outside of the table, see `OpenKeywords`.
+        InvalidInputError, UnsupportedTableError
+            As for `tasks`.
         """
         return self.explain().files_to_open
 
@@ -573,11 +581,6 @@ class Read:
             As for `lazy`; or `task_bytes` is not a positive integer, or `by` or `expand` was passed.
         UnsupportedTableError
             A file is outside of the table, see `OpenKeywords`.
-
-        Warns
-        -----
-        EmptySampleWarning
-            As for `lazy`.
 
         Examples
         --------

@@ -312,6 +312,10 @@ _SEED: Final = (
     " A table fixes the rows of a sample, without a seed: those with the lowest weights. The same `sample` returns "
     "the same rows each time; for other rows, give a range such as sample=(0.1, 0.2), or `seed=` to read_table."
 )
+# Arguments of `Table.rows`, and of the table.
+_OF_READS: Final = ("by", "columns", "expand", "rows", "sample", "sample_by", "seed", "where")
+_RESOURCES: Final = ("memory_bytes", "resources", "spill_dir")
+_KEEPS: Final = "A table keeps them: qbeast.open_table(path, resources={})."
 # Arguments of other libraries; a call is offered the first of ours that it has.
 _KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
     "append": ("mode",),
@@ -452,7 +456,21 @@ def member_hint(
         return f" It is a column: use read(columns=[{name!r}])."
     if name in _MEMBERS:
         return f" Use {_MEMBERS[name]}."
-    for rows, kind in (("rows(...)", read), ("rows().lazy()", scan), ("read()", frame)):
+    if hasattr(read, name):
+        return f" Use rows(...).{name}(...)."
+    return read_hint(name, members, scan=scan, frame=frame, calls=("rows().lazy()", "read()"))
+
+
+def read_hint(
+    name: str,
+    members: Iterable[str],
+    *,
+    scan: type,
+    frame: type,
+    calls: tuple[str, str] = ("lazy()", "read()"),
+) -> str:
+    """Return what to use instead of a name that rows do not have: of a lazy frame or a frame, or a similar one."""
+    for rows, kind in zip(calls, (scan, frame), strict=True):
         if hasattr(kind, name):
             arguments = "(...)" if callable(getattr(kind, name)) else ""
             return f" Use {rows}.{name}{arguments}."
@@ -565,7 +583,7 @@ def unknown_keyword(
         shares = ", ".join(f'"{key.removesuffix("_size")}": {value}' for key, value in unknown.items())
         hint = f" Write {call.__name__}({{{shares}}})."
     else:
-        hint = _keyword_hint(call.__name__, name, known)
+        hint = _keyword_hint(call.__qualname__, name, known)
     return TypeError(f"{call.__qualname__}() got an unexpected keyword argument {name!r}.{hint}")
 
 
@@ -598,8 +616,13 @@ def _quoted(text: str) -> str:
 def _keyword_hint(call: str, unknown: str, known: Sequence[str]) -> str:
     if unknown in _SEEDS and "sample" in known:
         return _SEED
+    if call.startswith("Read.") and unknown in _OF_READS:
+        return f" Pass it to Table.rows: rows({unknown}=...).{call.removeprefix('Read.')}(...)."
+    if unknown in _RESOURCES:
+        value = "..." if unknown == "resources" else f"qbeast.Resources({unknown}=...)"
+        return f" Write resources={value}." if "resources" in known else f" {_KEEPS.format(value)}"
     usual = usual_arguments(unknown, known)
-    if call == "optimize" and "columns" in (unknown, *usual):
+    if call == "Table.optimize" and "columns" in (unknown, *usual):
         return _CLUSTERS
     return did_you_mean([next((name for name in usual if name in known), unknown)], known, _SIMILAR_CALL)
 
