@@ -233,7 +233,7 @@ _USER_STATISTICS: Final = ("columnStats", "columnstats")
 
 
 class _TableState(Interface):
-    """The part of a snapshot that a commit is built on.
+    """The part of a snapshot that a commit is built on. A table that is not there yet has version -1.
 
     Columns of `files`: `path`, `size_bytes`, `revision`, `blocks`, `deletion_vector`, `base_row_id`,
     `default_row_commit_version`.
@@ -271,8 +271,8 @@ class Rebased:
 def rebase(
     intent: WriteIntent,
     *,
-    base: Metadata | None,
-    head: _TableState | None,
+    base: Metadata,
+    head: _TableState,
     now_ms: int,
     live: LiveFiles | None = None,
 ) -> Rebased | str:
@@ -280,7 +280,7 @@ def rebase(
     metadata = _metadata(intent, base, head)
     if isinstance(metadata, str):
         return metadata
-    dialect = found_dialect(intent, metadata, None if head is None else head.logged_files)
+    dialect = found_dialect(intent, metadata, head.logged_files)
     outdated = _outdated_files(intent, metadata, dialect) or _outdated_rows(intent, base, head)
     if outdated is not None:
         return outdated
@@ -294,7 +294,7 @@ def rebase(
     metadata = _with_min_reader(metadata)
     protocol = required_protocol(
         metadata.schema_string,
-        current=None if head is None else head.protocol,
+        current=head.protocol,
         is_mapped=_maps_now(metadata, head),
         constrained=_has_new_constraint(metadata, head),
         feeds_changes=_is_enabled_now(CHANGE_FEED, metadata, head),
@@ -302,9 +302,10 @@ def rebase(
     )
     protocol = with_features(protocol, intent.features)
     actions: list[Action] = []
-    if head is None or protocol != head.protocol:
+    is_new = head.version < 0
+    if is_new or protocol != head.protocol:
         actions.append(protocol)
-    if head is None or metadata != head.metadata:
+    if is_new or metadata != head.metadata:
         actions.append(metadata)
     if intent.txn is not None:
         actions.append(intent.txn.model_copy(update={"last_updated": now_ms}))
@@ -315,13 +316,13 @@ def rebase(
     return Rebased(changes, number, metadata, protocol, preserves)
 
 
-def found_dialect(intent: WriteIntent, metadata: Metadata, files: pl.DataFrame | None) -> BlocksDialect:
+def found_dialect(intent: WriteIntent, metadata: Metadata, files: pl.DataFrame) -> BlocksDialect:
     """Return the dialect to write blocks in: the dialect of live tags, else the table's key, else the intent."""
     # Live tags come first: a JVM may append to a table of ours without setting our key, and it fails on blocks in
     # the other dialect.
     if intent.mode in ("overwrite", "create") and intent.dialect is not None:
         return intent.dialect
-    tags = pl.Series(dtype=pl.String) if files is None else files["blocks"]
+    tags = files["blocks"]
     texts = (tags.drop_nulls() if tags.null_count() else tags).head(_MAX_TAGS).to_list()
     dialects: set[BlocksDialect] = {dialect for dialect in map(blocks_dialect, texts) if dialect is not None}
     if len(dialects) == 1:
@@ -354,20 +355,20 @@ def _outdated_files(intent: WriteIntent, metadata: Metadata, dialect: BlocksDial
     return None
 
 
-def _has_new_constraint(metadata: Metadata, head: _TableState | None) -> bool:
+def _has_new_constraint(metadata: Metadata, head: _TableState) -> bool:
     """Return whether a commit adds a check constraint: only then it needs the feature."""
-    before = set[str]() if head is None else set(head.metadata.configuration)
-    return any(key.startswith(CONSTRAINT) for key in set(metadata.configuration) - before)
+    new = metadata.configuration.keys() - head.metadata.configuration.keys()
+    return any(key.startswith(CONSTRAINT) for key in new)
 
 
-def _is_enabled_now(key: str, metadata: Metadata, head: _TableState | None) -> bool:
+def _is_enabled_now(key: str, metadata: Metadata, head: _TableState) -> bool:
     """Return whether a commit sets a property to true: only then it needs the feature of the property."""
-    return is_true(metadata, key) and (head is None or not is_true(head.metadata, key))
+    return is_true(metadata, key) and not is_true(head.metadata, key)
 
 
-def _outdated_rows(intent: WriteIntent, base: Metadata | None, head: _TableState | None) -> str | None:
+def _outdated_rows(intent: WriteIntent, base: Metadata, head: _TableState) -> str | None:
     """Return why the new rows may break rules that the table has now; None if they keep them."""
-    if base is None or head is None or base == head.metadata or intent.brings != "rows" or not intent.adds:
+    if base == head.metadata or intent.brings != "rows" or not intent.adds:
         return None
     planned, now = (declared_rules(metadata, head.protocol) for metadata in (base, head.metadata))
     if not (planned or NO_RULES).same_checks(now or NO_RULES):
@@ -385,7 +386,7 @@ def _changed(before: DeclaredRules | None, after: DeclaredRules | None) -> set[I
     return set() if after is None else {*after.identities}.difference((before or NO_RULES).identities)
 
 
-def _excluded_dialect(metadata: Metadata, head: _TableState | None) -> str | None:
+def _excluded_dialect(metadata: Metadata, head: _TableState) -> str | None:
     """Return why the dialect and the rest of the metadata exclude each other; None if they do not."""
     configuration = metadata.configuration
     if configuration.get(BLOCKS_DIALECT) != "qbeast-spark":
@@ -399,7 +400,7 @@ def _excluded_dialect(metadata: Metadata, head: _TableState | None) -> str | Non
     elif SAMPLE_BY in configuration:
         other = "a sampling key"
     elif is_true(metadata, DELETION_VECTORS) and not (
-        head is not None and is_true(head.metadata, DELETION_VECTORS) and dialect_of(head) == "qbeast-spark"
+        is_true(head.metadata, DELETION_VECTORS) and dialect_of(head) == "qbeast-spark"
     ):  # as earlier versions allowed, and other writers do
         other = "deletion vectors"
     elif (
@@ -412,10 +413,9 @@ def _excluded_dialect(metadata: Metadata, head: _TableState | None) -> str | Non
     return f"the dialect qbeast-spark and {other} exclude each other, and another writer chose one of them"
 
 
-def _maps_now(metadata: Metadata, head: _TableState | None) -> bool:
+def _maps_now(metadata: Metadata, head: _TableState) -> bool:
     """Return whether a commit makes the table map columns."""
-    before = "none" if head is None else mapping_mode(head.metadata.configuration)
-    return before == "none" != mapping_mode(metadata.configuration)
+    return mapping_mode(head.metadata.configuration) == "none" != mapping_mode(metadata.configuration)
 
 
 def _with_min_reader(metadata: Metadata) -> Metadata:
@@ -428,13 +428,13 @@ def _with_min_reader(metadata: Metadata) -> Metadata:
     return metadata.model_copy(update={"configuration": {**configuration, **entry}})
 
 
-def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | None) -> Metadata | str:
+def _metadata(intent: WriteIntent, base: Metadata, head: _TableState) -> Metadata | str:
     """Return the metadata to publish, still without our revision."""
-    if head is None:
+    if head.version < 0:
         return intent.metadata or "the table does not exist any more"
     if intent.metadata is None:
         metadata = head.metadata
-    elif base is None or base == head.metadata:
+    elif base == head.metadata:
         metadata = intent.metadata
     else:
         merged = merge_metadata(base=base, ours=intent.metadata, theirs=head.metadata)
@@ -442,8 +442,7 @@ def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | No
             return merged
         metadata = merged
     # The data files are written already: they have to fit the schema that the table has by now.
-    written_for = intent.metadata or base
-    return metadata if written_for is None else _misfit(intent, written_for, metadata) or metadata
+    return _misfit(intent, intent.metadata or base, metadata) or metadata
 
 
 def _misfit(intent: WriteIntent, written_for: Metadata, metadata: Metadata) -> str | None:
@@ -469,7 +468,7 @@ def _sampling_key(metadata: Metadata) -> str | None:
 
 
 def _indexed(
-    intent: WriteIntent, metadata: Metadata, head: _TableState | None, dialect: BlocksDialect
+    intent: WriteIntent, metadata: Metadata, head: _TableState, dialect: BlocksDialect
 ) -> tuple[int | None, Metadata] | str:
     """Return the number that our revision has or gets, None without a revision, and the metadata with it."""
     if intent.revision is None:
@@ -486,13 +485,13 @@ def _indexed(
     if isinstance(chosen, str):
         return chosen
     revision, metadata = chosen
-    if intent.drops_unused and head is not None:
+    if intent.drops_unused:
         metadata = _without_unused(metadata, intent, head, newest=revision)
     return revision.revision_id, metadata
 
 
 def _revision(
-    intent: WriteIntent, ours: Revision, metadata: Metadata, head: _TableState | None, dialect: BlocksDialect
+    intent: WriteIntent, ours: Revision, metadata: Metadata, head: _TableState, dialect: BlocksDialect
 ) -> tuple[Revision, Metadata] | str:
     """Return our revision under the number it has or gets, and the metadata that holds it."""
     config = TableConfig.from_configuration(metadata.configuration)
@@ -542,17 +541,17 @@ def _without_unused(
     return metadata.model_copy(update={"configuration": kept})
 
 
-def _free_id(config: TableConfig, head: _TableState | None) -> int:
+def _free_id(config: TableConfig, head: _TableState) -> int:
     """Return a revision number without references: files may name a revision that the configuration lost."""
     # Larger ids are damage: new ids are not counted from them.
     named = pl.col("revision").filter(pl.col("revision") <= MAX_REVISION_ID)
-    tagged = None if head is None else head.logged_files.select(named.max()).item()
+    tagged = head.logged_files.select(named.max()).item()
     return config.free_revision_id(tagged if isinstance(tagged, int) else 0)
 
 
 def _files(
     intent: WriteIntent,
-    head: _TableState | None,
+    head: _TableState,
     live: LiveFiles | None,
     *,
     number: int | None,
@@ -562,7 +561,7 @@ def _files(
     """Return the files to remove and to add."""
     removes, adds = list(intent.removes), [_tagged(add, number, dialect) for add in intent.adds]
     renamed: list[RemoveFile] = []
-    if intent.mode == "overwrite" and head is not None:
+    if intent.mode == "overwrite":
         # All that is live now, not when the overwrite was planned: files that came since are replaced too.
         removes += removes_of(head.logged_files, StoredColumns.of(head.metadata), data_change=True)
         removes += [remove_of(add, data_change=True) for add in (live.unlisted if live else ())]
@@ -584,15 +583,14 @@ def _files(
 
 
 def _with_features(
-    adds: list[AddFile], protocol: Protocol, metadata: Metadata, head: _TableState | None
+    adds: list[AddFile], protocol: Protocol, metadata: Metadata, head: _TableState
 ) -> tuple[list[AddFile], list[DomainMetadata]]:
     """Return the new files with the fields that features of the table need, and the domains that change."""
     if is_clustered(protocol):
         adds = [_with_provider(add) for add in adds]
     if not _assigns_row_ids(protocol, metadata):
         return adds, []
-    version, domains = (0, {}) if head is None else (head.version + 1, head.domains)
-    return with_row_ids(adds, domains, version=version)
+    return with_row_ids(adds, head.domains, version=head.version + 1)
 
 
 def _preserves_row_ids(intent: WriteIntent, protocol: Protocol, metadata: Metadata) -> bool | None:

@@ -188,10 +188,9 @@ class CommitOutcome:
 
 def commit(
     store: Store,
-    snapshot: Snapshot | None,
+    snapshot: Snapshot,
     intent: WriteIntent,
     *,
-    storage_options: Mapping[str, str] | None = None,
     clock: Callable[[], int] = now_ms,
     ids: Callable[[], str] = new_id,
     sleep: Callable[[float], None] = time.sleep,
@@ -204,25 +203,24 @@ def commit(
     Each attempt is based on the newest version. After an interrupt (Ctrl-C) it is unknown whether the version was
     written: do not delete the data files then.
     """
-    options = snapshot.storage_options if snapshot is not None else dict(storage_options or {})
-    refuse_unsafe_locking(store.uri, options)
-    if intent.mode == "create" and snapshot is not None:
+    refuse_unsafe_locking(store.uri, snapshot.storage_options)
+    if intent.mode == "create" and not snapshot.is_new:
         raise _table_exists(store.uri)
-    base = None if snapshot is None else snapshot.metadata
+    base = snapshot.metadata
     txn_id, head, fitted = ids(), snapshot, intent
-    if snapshot is not None and _has_progress(snapshot, intent):
+    if _has_progress(snapshot, intent):
         return _applied(refresh(snapshot))
     for attempt in range(1, max_attempts + 1):
         now = clock()
         rebased = rebase(fitted, base=base, head=head, now_ms=now, live=files_for(intent, head))
         if isinstance(rebased, str):
-            raise _conflict(store.uri, _version(head), attempt, rebased)
-        if intent.mode == "metadata" and head is not None and not rebased.actions:
+            raise _conflict(store.uri, head.version, attempt, rebased)
+        if intent.mode == "metadata" and not rebased.actions:
             return _applied(head)
         check_writable(
             rebased.protocol, rebased.metadata, mode=intent.mode, path=store.uri, brings=intent.brings
         )
-        version = _version(head) + 1
+        version = head.version + 1
         info = _commit_info(fitted, rebased, head, txn_id=txn_id, now_ms=now)
         put = put_commit(store, version, dump_commit([info, *rebased.actions]), txn_id)
         if put == "won":
@@ -230,7 +228,7 @@ def commit(
             return CommitOutcome(
                 version=version,
                 attempts=attempt,
-                snapshot=_after(store, head, rebased, info, options),
+                snapshot=_after(store, head, rebased, info),
                 revision_id=rebased.revision_id,
                 staged_files=sum(add.blocks is None for add in fitted.adds),
             )
@@ -241,22 +239,19 @@ def commit(
             if applied:
                 return _applied(head, attempt)
             fitted = fit_blocks(with_new_names(intent, base, head), head)
-    raise _conflict(store.uri, _version(head), max_attempts, "other writers committed first each time")
+    raise _conflict(store.uri, head.version, max_attempts, "other writers committed first each time")
 
 
 def publish(
-    store: Store,
-    snapshot: Snapshot | None,
+    snapshot: Snapshot,
     intent: WriteIntent,
     *,
-    storage_options: Mapping[str, str] | None = None,
     conflict_with: Callable[[Snapshot], str | None] | None = None,
 ) -> CommitOutcome:
     """Commit data files. Delete files that no version will name."""
+    store = snapshot.store
     with discarding(store, intent.new_paths):
-        outcome = commit(
-            store, snapshot, intent, storage_options=storage_options, conflict_with=conflict_with
-        )
+        outcome = commit(store, snapshot, intent, conflict_with=conflict_with)
     if outcome.already_applied:
         delete_files(store, intent.new_paths)
     return outcome
@@ -329,10 +324,6 @@ def _applied(head: Snapshot, attempts: int = 0) -> CommitOutcome:
     return CommitOutcome(version=head.version, attempts=attempts, snapshot=head, already_applied=True)
 
 
-def _version(head: Snapshot | None) -> int:
-    return -1 if head is None else head.version
-
-
 def _has_progress(snapshot: Snapshot, intent: WriteIntent) -> bool:
     if intent.txn is None:
         return False
@@ -340,17 +331,15 @@ def _has_progress(snapshot: Snapshot, intent: WriteIntent) -> bool:
     return stored is not None and stored >= intent.txn.version
 
 
-def _after(
-    store: Store, head: Snapshot | None, rebased: Rebased, info: CommitInfo, options: Mapping[str, str]
-) -> Snapshot | None:
+def _after(store: Store, head: Snapshot, rebased: Rebased, info: CommitInfo) -> Snapshot | None:
     """Return the version of the commit, or None if it cannot be loaded. Write a checkpoint if one is due.
 
     The commit is complete, so a failure is a warning.
     """
-    version = _version(head) + 1
+    version = head.version + 1
     try:
-        if head is None:
-            newest = load_snapshot(store.uri, storage_options=options)
+        if head.is_new:
+            newest = load_snapshot(head.location)
         else:  # the version after an append is derived from the one before, without reading the log
             newest = _after_append(head, rebased.actions, info) or refresh(head)
     except QbeastError as error:
@@ -363,14 +352,14 @@ def _after(
 
 def _catch_up(
     store: Store,
-    head: Snapshot | None,
+    head: Snapshot,
     intent: WriteIntent,
     *,
     attempt: int,
     conflict_with: Callable[[Snapshot], str | None] | None,
 ) -> tuple[Snapshot, bool]:
     """Return the newest snapshot, and whether a commit since `head` contains `intent`. Raise on a conflict."""
-    if head is None:
+    if head.is_new:
         raise _table_exists(store.uri)
     newest, log = follow(head)
     reason: str | None = None
@@ -408,7 +397,7 @@ def _table_exists(uri: str) -> TableExistsError:
 
 
 def _commit_info(
-    intent: WriteIntent, rebased: Rebased, head: Snapshot | None, *, txn_id: str, now_ms: int
+    intent: WriteIntent, rebased: Rebased, head: Snapshot, *, txn_id: str, now_ms: int
 ) -> CommitInfo:
     """Return the provenance of one attempt."""
     adds = rebased.adds
@@ -418,8 +407,8 @@ def _commit_info(
     info |= {"timestamp": now_ms, "operation": intent.operation or _OPERATIONS[intent.mode]}
     if in_commit_timestamps(rebased.protocol, rebased.metadata):
         # Timestamps increase with versions even if the clocks of writers differ.
-        info["inCommitTimestamp"] = now_ms if head is None else max(now_ms, head.timestamp_ms + 1)
-    if head is not None:
+        info["inCommitTimestamp"] = max(now_ms, head.timestamp_ms + 1)
+    if not head.is_new:
         info["readVersion"] = head.version
     if rebased.preserves_row_ids is not None:
         info["tags"] = {PRESERVED: str(rebased.preserves_row_ids).lower()}

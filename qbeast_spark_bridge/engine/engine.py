@@ -20,10 +20,11 @@ from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.actions import AddFile
 from qbeast_core.support.process import ProgressCallback
 from qbeast_core.support.sizing import sizing
+from qbeast_core.table.data.files import FileTarget, RowShape
 from qbeast_core.table.data.frames import SparkFrame, is_spark_frame
 from qbeast_core.table.data.rules import refuse_exhausted
 from qbeast_core.table.engine.distributed import DistributedRows
-from qbeast_core.table.engine.engine import AnswerT, FileTarget, ItemT, ResultT, Rows, RowShape, Source
+from qbeast_core.table.engine.engine import AnswerT, ItemT, ResultT, Rows, Source
 from qbeast_core.table.engine.files import PlacedFile, PlaceTask, PlainTask, SummaryTask
 from qbeast_core.table.engine.row_change import AddedRows
 from qbeast_core.table.engine.sources import FilesSource, RowsLike, all_rows, needs_row_ids, open_source
@@ -84,16 +85,17 @@ class SparkSource:
 
     # From a classic session or Spark Connect.
     df: DataFrame
+    drawn: tuple[Identity, ...] = ()
+    reserved: int | None = None
 
     @property
     def empty(self) -> pl.DataFrame:
         """See `Source`."""
         return empty_frame(self.df.schema)
 
-    def numbered(self, identities: Sequence[Identity]) -> tuple[Source, int]:
-        """Return the rows with numbers in identity columns, and how many numbers they use up."""
-        rows, count = _with_numbers(self.df, identities)
-        return SparkSource(rows), count
+    def numbered(self, drawn: tuple[Identity, ...]) -> SparkSource:
+        """See `NumberingSource`."""
+        return SparkSource(*_with_numbers(self.df, drawn))
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
         """Raise: only executors read these rows."""
@@ -356,19 +358,22 @@ def _with_computed(df: DataFrame, names: Sequence[str], shape: RowShape) -> Data
     return decimals_as_longs(numbered(used), decimals).mapInArrow(call, types).toDF(*names)
 
 
-def _with_numbers(df: DataFrame, identities: Sequence[Identity]) -> tuple[DataFrame, int]:
-    """Return the rows with numbers in identity columns, and how many numbers they use up.
+def _with_numbers(
+    df: DataFrame, identities: tuple[Identity, ...]
+) -> tuple[DataFrame, tuple[Identity, ...], int]:
+    """Return the rows with numbers in identity columns, these columns, and how many numbers they use up.
 
     Row i of partition p gets number i * partitions + p, so that tasks draw numbers without each other.
     """
-    rows = df.groupBy(F.spark_partition_id().alias("part")).count()
-    counted = rows.agg(F.max("part"), F.max("count")).first()
+    counts = df.groupBy(F.spark_partition_id().alias("part")).count()
+    counted = counts.agg(F.max("part"), F.max("count")).first()
     partitions, most = (0, 0) if counted is None or counted[0] is None else (counted[0] + 1, counted[1])
     for identity in identities:
         refuse_exhausted(identity, partitions * most)
     number = _number(partitions, most)
     columns = {identity.column: number * identity.step + identity.first for identity in identities}
-    return df.select("*", *(column.alias(name) for name, column in columns.items())), partitions * most
+    rows = df.select("*", *(column.alias(name) for name, column in columns.items()))
+    return rows, identities, partitions * most
 
 
 def _number(partitions: int, most: int) -> Column:

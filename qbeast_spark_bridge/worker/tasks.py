@@ -26,9 +26,8 @@ from qbeast_core.space.hashes import spark_hash
 from qbeast_core.space.values import I32Array, I64Array, NumberColumn, U64Array
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.files import delete_data_files
+from qbeast_core.table.data.files import RowShape, delete_data_files
 from qbeast_core.table.dml.tasks import FitRows, Outside
-from qbeast_core.table.engine.engine import RowShape
 from qbeast_core.table.engine.files import (
     AppendedPart,
     AppendTask,

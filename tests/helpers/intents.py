@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from qbeast_core.io.location import open_store
+from qbeast_core.io.location import Location, open_store
 from qbeast_core.io.store import Store
 from qbeast_core.log.actions import AddFile, Metadata, file_stats
 from qbeast_core.log.protocol import WriteIntent
@@ -76,7 +76,7 @@ def create(root: Path | str, **changes: object) -> Snapshot:
     store = open_store(str(root))
     fields = {"adds": (data_file(store, "first.parquet"),), "revision": revision(), "new_revision": True}
     intent = WriteIntent(**{"mode": "create", "metadata": METADATA, **fields, **changes})
-    outcome = commit(store, None, intent)
+    outcome = commit(store, Snapshot.empty(Location.of(root)), intent)
     assert outcome.snapshot is not None
     return outcome.snapshot
 

@@ -12,8 +12,9 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
+from qbeast_core.table.data.files import FileTarget
 from qbeast_core.table.engine.distributed import DistributedRows
-from qbeast_core.table.engine.engine import FileTarget, Source
+from qbeast_core.table.engine.engine import Source
 from qbeast_core.table.engine.files import PlacedFile, PlaceTask, PlainTask, SummaryTask, write_file
 from qbeast_core.table.engine.row_change import NO_ROWS
 from qbeast_core.table.engine.sources import FilesSource

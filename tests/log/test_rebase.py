@@ -45,6 +45,9 @@ class State:
         return self.files
 
 
+NO_TABLE = State(METADATA.model_copy(update={"schema_string": '{"fields":[]}'}), version=-1)
+
+
 def files(*rows: tuple[str, int | None, str | None, str | None]) -> pl.DataFrame:
     listed = [(path, 10, number, blocks, vector, None, None) for path, number, blocks, vector in rows]
     return pl.DataFrame(listed, schema=NO_FILES.schema, orient="row")
@@ -63,8 +66,8 @@ def append(**fields: object) -> WriteIntent:
     return WriteIntent(**{"mode": "append", "adds": (new_file(),), "revision": revision(), **fields})
 
 
-def on(state: State | None, intent: WriteIntent, base: Metadata | None = None) -> Rebased:
-    done = rebase(intent, base=base or (state and state.metadata), head=state, now_ms=9)
+def on(state: State, intent: WriteIntent, base: Metadata | None = None) -> Rebased:
+    done = rebase(intent, base=base or state.metadata, head=state, now_ms=9)
     assert isinstance(done, Rebased), done
     return done
 
@@ -93,7 +96,8 @@ def test_caller_tags_and_unindexed_files_are_kept() -> None:
 
 def test_first_revision_adds_staging_and_dialect() -> None:
     done = on(
-        None, WriteIntent(mode="create", metadata=METADATA, revision=revision(number=7), adds=(new_file(),))
+        NO_TABLE,
+        WriteIntent(mode="create", metadata=METADATA, revision=revision(number=7), adds=(new_file(),)),
     )
     config = published(done)
     assert (list(config.revisions), config.last_revision_id, config.dialect) == ([0, 1], 1, "documented")
@@ -203,8 +207,8 @@ def test_properties_merge_unless_writers_set_the_same() -> None:
 
 def test_timestamp_ntz_upgrades_the_protocol() -> None:
     ntz = METADATA.model_copy(update={"schema_string": schema_to_delta(pl.Schema({"t": pl.Datetime("us")}))})
-    for head in (None, State()):
-        done = on(head, WriteIntent(mode="create" if head is None else "metadata", metadata=ntz))
+    for head in (NO_TABLE, State()):
+        done = on(head, WriteIntent(mode="create" if head is NO_TABLE else "metadata", metadata=ntz))
         assert [action for action in done.actions if isinstance(action, Protocol)] == [done.protocol]
         assert "timestampNtz" in (done.protocol.writer_features or ())
 
@@ -215,7 +219,7 @@ def test_progress_gets_a_timestamp() -> None:
 
 
 def test_append_without_table_fails() -> None:
-    assert isinstance(rebase(append(), base=METADATA, head=None, now_ms=9), str)
+    assert isinstance(rebase(append(), base=METADATA, head=NO_TABLE, now_ms=9), str)
 
 
 def test_live_files_are_planned_on_newest_state() -> None:

@@ -317,4 +317,4 @@ def test_empty_azure_path_uses_storage_options(azure: str, monkeypatch: pytest.M
     # Unlike those of S3, such a place cannot be opened without an account.
     options = {"azure_storage_account_name": "someone", "azure_storage_account_key": "a2V5"}
     options |= {"azure_storage_endpoint": azure, "azure_allow_http": "true"}
-    assert find_target(Location.of("az://container/table", options), "append") is None
+    assert find_target(Location.of("az://container/table", options), "append").is_new

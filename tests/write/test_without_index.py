@@ -18,7 +18,7 @@ import qbeast
 from qbeast_core.io.location import Location
 from qbeast_core.log.columns import StoredColumns
 from qbeast_core.log.schema import schema_to_delta
-from qbeast_core.table.engine.engine import FileTarget, RowShape
+from qbeast_core.table.data.files import FileTarget, RowShape
 from qbeast_core.table.engine.files import PlainTask
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.examples import examples
@@ -209,12 +209,14 @@ def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
 def test_files_hold_rows_of_one_partition(max_bytes: int, tmp_path: Path) -> None:
     rows = pl.DataFrame({"p": np.arange(300) % 4, "q": [None, "x", "y"] * 100, "v": range(300)})
     schema = schema_to_delta(rows.schema)
-    target = FileTarget.of(
-        Location.of(tmp_path),
-        RowShape(schema, rows.schema, merge=False),
-        {},
+    columns = StoredColumns({}, partitions=("p", "q"))
+    target = FileTarget(
+        location=Location.of(tmp_path),
+        shape=RowShape(schema, rows.schema, merge=False, partitions=columns.partitions),
+        configuration={},
         dialect="documented",
-        columns=StoredColumns({}, partitions=("p", "q")),
+        columns=columns,
+        time_ms=1,
     )
     task = pickle.loads(pickle.dumps(PlainTask(target=target, max_bytes=max_bytes)))  # noqa: S301
     adds = task.write([rows[:100], rows[100:]])

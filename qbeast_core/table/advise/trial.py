@@ -16,6 +16,7 @@ import polars as pl
 
 from qbeast_core.io.encode import encode_data_file
 from qbeast_core.io.footer import cuts_of, parse_tail
+from qbeast_core.log.protocol import Codec, codec_of
 from qbeast_core.plan.bounds import Statistics, coordinate_intervals, evaluate
 from qbeast_core.plan.nodes import Atom, Node, column_of
 from qbeast_core.space.coordinates import fitted_steps, step_edges, widen
@@ -24,7 +25,7 @@ from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.spec.revision import ColumnSpec, Revision, Transformation, TransformerKind
 from qbeast_core.support.frames import own_column
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.files import FileSettings
+from qbeast_core.table.data.files import choose_encodings
 from qbeast_core.tree.build import assign_rows
 from qbeast_core.tree.files import pack_cubes, rows_by_file, rows_per_file
 from qbeast_core.tree.fit import IndexWish, default_cube_size, first_revision
@@ -287,17 +288,17 @@ class RowSizes:
 class Encoder:
     """Encodes rows as the files of a table would be."""
 
-    settings: FileSettings
+    dictionary: list[str]
+    levels: dict[str, int]
+    codec: Codec
 
     @staticmethod
     def of(
         rows: pl.DataFrame, configuration: Mapping[str, str], *, size_bytes: float, table_rows: int
     ) -> Encoder:
         """Choose the encodings for a table of such rows and this size in memory."""
-        settings = FileSettings.of(
-            rows, (), configuration, dialect="documented", size_bytes=int(size_bytes), table_rows=table_rows
-        )
-        return Encoder(settings)
+        codec, grain = codec_of(configuration), Grain.of(table_rows)
+        return Encoder(*choose_encodings(rows, codec, grain, size_bytes=size_bytes), codec)
 
     def encode(
         self, rows: pl.DataFrame, placed: Arrangement, table: SimulatedTable, *, file_rows: float
@@ -309,9 +310,9 @@ class Encoder:
             weights=shape.row_weights(),
             cuts=cuts_of(shape.band_rows, shape.page_rows),
             statistics=list(table.sample.spaces),
-            dictionary=self.settings.dictionary,
-            levels=self.settings.levels,
-            codec=self.settings.codec,
+            dictionary=self.dictionary,
+            levels=self.levels,
+            codec=self.codec,
         )
         if not encoded.tail_bytes:  # its pages cannot be read alone
             in_files = encoded.size_bytes / rows.height

@@ -1,15 +1,14 @@
-"""One data file: how it is encoded, and what the log says about it."""
+"""New data files: their target, the shape of their rows, how they are encoded, and their entries in the log."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from threading import BoundedSemaphore
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
@@ -25,9 +24,10 @@ from qbeast_core.io.encode import (
     used_values,
 )
 from qbeast_core.io.footer import cuts_of
+from qbeast_core.io.location import Location
 from qbeast_core.io.store import Store
 from qbeast_core.log.actions import STATS_COLUMNS, AddFile, CdcFile, file_stats, leaves_of, stats_columns
-from qbeast_core.log.columns import PLAIN, StoredColumns, sample_column_of
+from qbeast_core.log.columns import StoredColumns, without_values
 from qbeast_core.log.protocol import Codec, codec_of
 from qbeast_core.log.rebase import hidden_columns
 from qbeast_core.log.replay import RULES, RULES_TAG, FileIndex, dump_copy
@@ -37,11 +37,15 @@ from qbeast_core.space.values import I32Array, U32Array, sample_values
 from qbeast_core.spec.blocks import BlocksDialect, FilePath, Layout, dump_layout
 from qbeast_core.support.process import Progress, ProgressCallback, new_id
 from qbeast_core.support.sizing import sizing
+from qbeast_core.table.data.frames import FrameLike, to_frame
+from qbeast_core.table.data.rules import RowRules
 from qbeast_core.table.data.scan import encode_rows
+from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.tree.files import RowNumbers
 from qbeast_core.tree.grid import grid_columns, thread_pool
 from qbeast_core.tree.keys import KEYS_TAG, dump_keys, keys_of_file
 from qbeast_core.tree.pages import FileShape, Grain, arrange
+from qbeast_core.tree.summary import with_stored_values
 
 if TYPE_CHECKING:
     from qbeast_core.tree.files import IndexPlan
@@ -59,48 +63,112 @@ _SAMPLE_LEVEL: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class FileSettings:
-    """What all files of a write share."""
+class RowShape:
+    """Schema that rows are converted to, as Delta schema and as Polars schema. `merge`: columns may be missing."""
 
+    schema_json: str
+    schema: pl.Schema
+    merge: bool
+    # Column whose values are computed when files are written: rows need not have it.
+    sample_column: str | None = None
+    # Rules of the table for new rows. None: it has none, or the rows are in the table already.
+    rules: RowRules | None = field(default=None, repr=False)
+    # Partition columns, whose values become the values that Delta stores: the empty text becomes null.
+    partitions: tuple[str, ...] = ()
+
+    def fit(self, rows: FrameLike) -> pl.DataFrame:
+        """Return the rows with the columns and types of the table. Raise if they break a rule of the table."""
+        frame = without_values(to_frame(rows), self.sample_column)
+        if self.rules is None:
+            return self._stored(fit_frame(frame, self.schema_json, self.schema, merge=self.merge))
+        rules = self.rules.on_new(frame.columns)
+        computed = {column.name for column in rules.generated}
+        types = pl.Schema({name: dtype for name, dtype in self.schema.items() if name not in computed})
+        fitted = fit_frame(rules.fill(frame), self.schema_json, types, merge=self.merge)
+        if computed:
+            fitted = fit_frame(rules.compute(fitted), self.schema_json, self.schema, merge=self.merge)
+        fitted = self._stored(fitted)
+        rules.check(fitted)
+        return fitted
+
+    def _stored(self, fitted: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows as Delta stores them, where a partition column may have more nulls."""
+        rows = with_stored_values(fitted, self.partitions)
+        return fit_frame(rows, self.schema_json, self.schema, merge=self.merge) if self.partitions else rows
+
+    def of_columns(self, names: Sequence[str]) -> RowShape:
+        """Return the shape of some columns, and of columns that they are computed from. It checks no rules."""
+        needed, rules = set(names), self.rules
+        if rules is not None:
+            needed |= rules.sources_of(names)
+            rules = rules.for_columns(names)
+        schema = pl.Schema({name: dtype for name, dtype in self.schema.items() if name in needed})
+        # Rows may have none of the columns, and have another column then, which counts them.
+        return replace(
+            self, schema=schema, merge=self.merge or rules is not None, rules=rules, sample_column=None
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileTarget:
+    """Target of the new files of a table. Picklable."""
+
+    # Location of the table.
+    location: Location
+    shape: RowShape
+    # The ``delta.`` properties of the table, and the name of its sample column.
+    configuration: Mapping[str, str]
+    # Dialect of the table: qbeast-spark may read files without the schema of the table.
+    dialect: BlocksDialect
+    # How files store the columns.
+    columns: StoredColumns
+    # Paths of columns that need statistics because the table is clustered by them.
+    clustered_by: tuple[tuple[str, ...], ...] = ()
+    # Sampling key. Empty: the weight of a row is the hash of the indexed columns.
+    sample_by: tuple[str, ...] = ()
+    # How much narrower than others the pages of an indexed column are, by name in files; 1 if it is missing.
+    importance: Mapping[str, float] = field(default_factory=dict[str, float])
+    # Rows of the table before the write, as far as they are counted.
+    table_rows: int = 0
+    # Modification time of the files. Optimize keeps files of one time together: they divide one space.
+    time_ms: int
+
+    @property
+    def store(self) -> Store:
+        """Store of the table's folder."""
+        return self.location.store
+
+    @property
+    def hides_weights(self) -> bool:
+        """Whether files have the hidden column of weights; a sample column replaces it."""
+        return self.dialect != "qbeast-spark" and self.shape.sample_column is None
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """What all files of a write share: their target, and what is chosen by their rows."""
+
+    target: FileTarget
     dictionary: list[str]
     # Levels of zstd of columns that need another one; 0: uncompressed.
     levels: dict[str, int]
     codec: Codec
+    # Columns with statistics of their pages, and leaves with statistics in the log.
     statistics: tuple[str, ...]
     stats_columns: list[tuple[str, ...]]
-    # Column to compute from the weights. Files of tables with one have no hidden weights.
-    sample_column: str | None
-    hidden_weights: bool
-    # How files store the columns.
-    columns: StoredColumns
     # Whether the rows have the hidden columns of row tracking.
     row_ids: bool
-    # Whether rows of a key are scattered, because the table has a sampling key.
-    is_scattered: bool
     grain: Grain
-    # How much narrower than others the pages of an indexed column are, by name; 1 if it is missing.
-    importance: Mapping[str, float]
-    # Modification time of the files.
-    time_ms: int
 
     @staticmethod
     def of(
-        frame: pl.DataFrame,
-        indexed: tuple[str, ...],
-        configuration: Mapping[str, str],
-        *,
-        dialect: BlocksDialect,
-        columns: StoredColumns = PLAIN,
-        clustered_by: Sequence[tuple[str, ...]] = (),
-        size_bytes: int | None = None,
-        is_scattered: bool = False,
-        importance: Mapping[str, float] = MappingProxyType({}),
-        table_rows: int = 0,
-        time_ms: int = 0,
+        target: FileTarget, frame: pl.DataFrame, indexed: tuple[str, ...], *, size_bytes: int | None = None
     ) -> FileSettings:
-        """Derive the settings from the rows and the table; of many rows, some are encoded to see what shrinks."""
-        sample_column = sample_column_of(configuration, frame.schema, columns)
+        """Choose the settings of files for such rows, which have `size_bytes` in memory."""
+        columns, configuration = target.columns, target.configuration
+        sample_column = target.shape.sample_column
         refuse_huge_values(frame)
+        table_rows = max(target.table_rows, frame.height)
         frame = frame.select(columns.in_files(frame.columns))
         indexed = tuple(columns.in_files(indexed))
         hidden = hidden_columns(configuration).intersection(frame.columns)
@@ -109,33 +177,29 @@ class FileSettings:
         computed = () if sample_column is None else (sample_column,)
         # A table that names columns may hide the values of others.
         bounded = computed if STATS_COLUMNS in configuration else (*indexed, *computed)
-        needed = [*clustered_by, *((name,) for name in bounded)]
+        needed = [*target.clustered_by, *((name,) for name in bounded)]
         known = {leaf for leaf, _ in leaves_of(visible)}
         listed += [leaf for leaf in dict.fromkeys(needed) if leaf not in listed and leaf in known]
         frame = frame.drop(computed)  # its values are not known yet
-        dictionary, codec = choose_dictionary(frame), codec_of(configuration)
-        levels, grain = dict.fromkeys(computed, _SAMPLE_LEVEL), Grain.of(table_rows)
-        large = (frame.estimated_size() if size_bytes is None else size_bytes) > sizing().min_trial_bytes
-        if large and codec != "none":
-            page_rows = round(grain.page_rows)
-            sample = _like_pages(frame, page_rows)
-            stored = choose_uncompressed(sample, page_rows=page_rows, dictionary=dictionary, codec=codec)
-            levels |= dict.fromkeys(stored, 0)
-        return FileSettings(
-            dictionary,
-            levels,
-            codec,
-            (*indexed, *computed),
-            listed,
-            sample_column,
-            hidden_weights=dialect != "qbeast-spark" and sample_column is None,
-            columns=columns,
-            row_ids=bool(hidden),
-            is_scattered=is_scattered,
-            grain=grain,
-            importance=importance,
-            time_ms=time_ms,
-        )
+        codec, grain = codec_of(configuration), Grain.of(table_rows)
+        dictionary, levels = choose_encodings(frame, codec, grain, size_bytes=size_bytes)
+        levels |= dict.fromkeys(computed, _SAMPLE_LEVEL)
+        statistics = (*indexed, *computed)
+        return FileSettings(target, dictionary, levels, codec, statistics, listed, bool(hidden), grain)
+
+
+def choose_encodings(
+    frame: pl.DataFrame, codec: Codec, grain: Grain, *, size_bytes: float | None = None
+) -> tuple[list[str], dict[str, int]]:
+    """Return the columns with a dictionary, and those to leave uncompressed; of many rows, some are encoded to see."""
+    dictionary, levels = choose_dictionary(frame), dict[str, int]()
+    large = (frame.estimated_size() if size_bytes is None else size_bytes) > sizing().min_trial_bytes
+    if large and codec != "none":
+        page_rows = round(grain.page_rows)
+        sample = _like_pages(frame, page_rows)
+        stored = choose_uncompressed(sample, page_rows=page_rows, dictionary=dictionary, codec=codec)
+        levels |= dict.fromkeys(stored, 0)
+    return dictionary, levels
 
 
 def _like_pages(frame: pl.DataFrame, page_rows: int) -> pl.DataFrame:
@@ -173,20 +237,20 @@ def arrange_rows(
     if weights is None or not rows.height:
         shape = FileShape.plain(settings.grain.page_rows_of(rows.height), rows.height)
         return ArrangedRows(rows, weights, _within(shape, rows), [])
-    revision = None if index is None else index.revision
+    target, revision = settings.target, None if index is None else index.revision
     cells = [] if revision is None else grid_columns(rows, revision)
-    names = [] if revision is None else map(settings.columns.stored_name, revision.columns)
-    importance = [settings.importance.get(name, 1.0) for name in names]
+    names = [] if revision is None else map(target.columns.stored_name, revision.columns)
+    importance = [target.importance.get(name, 1.0) for name in names]
     grain = settings.grain.limited(page_rows_within(rows, round(settings.grain.page_rows)))
-    placed = arrange(weights, cells, grain, importance=importance, is_scattered=settings.is_scattered)
+    placed = arrange(weights, cells, grain, importance=importance, is_scattered=bool(target.sample_by))
     weights, columns = weights[placed.order], rows.get_columns()[::-1]
     # The type by which Polars takes rows: converted once, and not for each column.
     places = pl.Series(placed.order.astype(np.uint32))
     del rows
     # By brackets: `gather` is a query, which costs more than to take some thousand values.
     rows = pl.DataFrame([columns.pop()[places] for _ in range(len(columns))])
-    if settings.sample_column is not None:
-        rows = rows.with_columns(pl.Series(settings.sample_column, sample_values(weights)))
+    if target.shape.sample_column is not None:
+        rows = rows.with_columns(pl.Series(target.shape.sample_column, sample_values(weights)))
     return ArrangedRows(
         rows, weights, _within(placed.shape, rows), [column[placed.order] for column in cells]
     )
@@ -202,21 +266,20 @@ def store_file(
     index: FileIndex | None = None,
 ) -> tuple[AddFile, SentT]:
     """Encode rows and `put` the file, which repeats its index. Return it without blocks, and what `put` returns."""
-    rows, weights, shape, columns = arranged.rows, arranged.weights, arranged.shape, settings.columns
+    rows, weights, shape, target = arranged.rows, arranged.weights, arranged.shape, settings.target
+    columns, hides_weights = target.columns, target.hides_weights and arranged.weights is not None
     partition = partition_values(rows, columns)
     rows = rows.select(columns.in_files(rows.columns))
     path = path if columns.mode != "none" else f"{folder_of(partition)}{path}"
     keys, layout, metadata = "", None, dict[str, str]()
     if weights is not None:
-        keys = dump_keys(*keys_of_file(weights, is_scattered=settings.is_scattered)) if len(weights) else ""
-        layout = shape.layout(
-            arranged.cells, tail_bytes=_UNKNOWN_TAIL, hidden_weights=settings.hidden_weights
-        )
+        keys = dump_keys(*keys_of_file(weights, is_scattered=bool(target.sample_by))) if len(weights) else ""
+        layout = shape.layout(arranged.cells, tail_bytes=_UNKNOWN_TAIL, hidden_weights=hides_weights)
         metadata = {} if index is None else dump_copy(index, layout, columns)
     encoded = encode_rows(
         rows,
         columns,
-        weights=shape.row_weights() if settings.hidden_weights and weights is not None else None,
+        weights=shape.row_weights() if hides_weights else None,
         cuts=cuts_of(shape.band_rows, shape.page_rows),
         statistics=settings.statistics,
         dictionary=settings.dictionary,
@@ -228,11 +291,11 @@ def store_file(
     add = AddFile(
         path=FilePath(path).encoded,
         size=encoded.size_bytes,
-        modification_time=settings.time_ms,
+        modification_time=target.time_ms,
         stats=file_stats(rows, columns=settings.stats_columns, few=values, named=columns.stored_leaf),
         tags=None if weights is None else _tags(keys, layout, tail_bytes=encoded.tail_bytes),
         partition_values=partition,
-        has_hidden_weights=settings.hidden_weights and weights is not None,
+        has_hidden_weights=hides_weights,
         has_row_ids=settings.row_ids,
     )
     return add, put(path, encoded.data)
@@ -259,7 +322,6 @@ def write_data_files(
     source: CodedRows,
     plan: IndexPlan,
     *,
-    store: Store,
     settings: FileSettings,
     writers: int = 1,
     progress: ProgressCallback | None = None,
@@ -269,8 +331,8 @@ def write_data_files(
     Files are encoded by `writers` at a time, while as many others are on their way to the store, so memory beyond the
     source is that of some files. If one fails, the written ones are deleted as far as the store allows.
     """
+    store, done = settings.target.store, 0
     paths = [f"{new_id()}.parquet" for _ in range(plan.file_count)]
-    done = 0
     with (
         thread_pool(writers, rows=source.height, calls=plan.file_count) as senders,
         thread_pool(writers, rows=source.height, calls=plan.file_count) as pool,
@@ -350,7 +412,7 @@ class CodedRows:
         self._values: dict[str, pl.Series] = {}
         # Pages of indexed columns need bounds of their values, which codes do not have. Few rows are taken at once.
         # Files are named by the values of their partition columns.
-        kept = {*settings.statistics, *settings.columns.partitions}
+        kept = {*settings.statistics, *settings.target.columns.partitions}
         names = set(settings.dictionary).difference(kept).intersection(frame.columns)
         for name in names if frame.height > sizing().chunk_rows else ():
             column = frame[name]

@@ -6,7 +6,7 @@ The files of the feed are written after the new data files, and published by the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Final, Literal, cast
@@ -40,7 +40,7 @@ from qbeast_core.support.process import (
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import Condition, Predicate, Value, condition_of, value_of
 from qbeast_core.table.data.files import delete_data_files, delete_files_named
-from qbeast_core.table.data.rules import RowRules, refuse_new_numbers, rules_of
+from qbeast_core.table.data.rules import RowRules, refuse_new_numbers
 from qbeast_core.table.data.schema import CHANGE_TYPE, refuse_sample_column
 from qbeast_core.table.dml.plan import (
     NO_MATCHES,
@@ -66,6 +66,7 @@ from qbeast_core.table.rewrite.replace import (
 )
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh, with_schema
 from qbeast_core.table.write.options import check_txn, is_applied, metadata_of
+from qbeast_core.table.write.prepare import rules_of_version
 
 _AT_ONCE: Final = 2
 _SMALL_FILE_BYTES: Final = 4 << 20
@@ -305,11 +306,6 @@ def assignments_of(
     ]
     applied = None if rules is None else rules.on_changed(values)
     return Assignments(tuple(compiled), required_columns(snapshot) & frozenset(values), argument, applied)
-
-
-def rules_of_version(snapshot: Snapshot, *, present: Collection[str] = ()) -> RowRules | None:
-    """Return the rules of a table for its rows, see `rules_of`. None: it has none."""
-    return rules_of(snapshot.metadata, snapshot.protocol, snapshot.schema, path=snapshot.uri, present=present)
 
 
 def required_columns(snapshot: Snapshot) -> frozenset[str]:

@@ -18,7 +18,7 @@ from qbeast_core.log.schema import merged_schema
 from qbeast_core.space.values import BoolArray
 from qbeast_core.table.data.rules import RowRules, drawn_for
 from qbeast_core.table.data.schema import case_problems, name_problems, refuse_sample_column
-from qbeast_core.table.dml.change import Change, assignments_of, required_columns, rules_of_version
+from qbeast_core.table.dml.change import Change, assignments_of, required_columns
 from qbeast_core.table.dml.merge_rules import Clauses, MergeRules, fit_source, fitted_columns
 from qbeast_core.table.dml.merge_sources import MergeMatches, MergeSource, local_merge_source
 from qbeast_core.table.dml.plan import ChangedBy, ChangePlan, FileMatches, live_rows
@@ -28,6 +28,7 @@ from qbeast_core.table.engine.local import LocalEngine
 from qbeast_core.table.engine.sources import RowsLike, open_source
 from qbeast_core.table.rewrite.replace import Replacement
 from qbeast_core.table.snapshot.snapshot import Snapshot, with_schema
+from qbeast_core.table.write.prepare import rules_of_version
 
 _RENAMED: Final = {
     "numCopiedRows": "numTargetRowsCopied",

@@ -9,9 +9,8 @@ from typing import ClassVar, Final, Protocol, cast
 
 import orjson
 
-from qbeast_core.errors import InvalidColumnsError, TableExistsError, invalid_argument
+from qbeast_core.errors import InvalidColumnsError, invalid_argument
 from qbeast_core.io.location import Location
-from qbeast_core.log.rules import with_high_water_marks
 from qbeast_core.table.data.expressions import Predicate, condition_of
 from qbeast_core.table.dml.change import ChangeOptions, Delete, run_change
 from qbeast_core.table.dml.plan import ChangedBy, ChangePlan, ChangeResult
@@ -26,13 +25,13 @@ from qbeast_core.table.engine.row_change import (
     StoredPart,
     as_bytes,
 )
-from qbeast_core.table.engine.sources import FrameSource, required_columns
+from qbeast_core.table.engine.sources import FrameSource, marked_table, numbered_source, required_columns
 from qbeast_core.table.index.counts import counts_of
 from qbeast_core.table.index.revision import resolve_specs
-from qbeast_core.table.snapshot.snapshot import Snapshot, with_metadata
-from qbeast_core.table.write.options import WriteOptions, check_options, find_target_once_created
-from qbeast_core.table.write.prepare import PreparedTable, prepare
-from qbeast_core.table.write.write import MAX_CREATIONS, WriteResult, with_numbers_of_table, write_rows
+from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.write.options import WriteOptions
+from qbeast_core.table.write.prepare import prepare
+from qbeast_core.table.write.write import WriteResult, on_table, write_rows
 
 # Copies of the rows in memory: as given, fitted, written.
 _COPIES: Final = 4
@@ -93,22 +92,21 @@ class ReplaceWhere(Delete):
 
     def with_new_columns(self, snapshot: Snapshot) -> Snapshot:
         """Return the version with the columns that the rows add."""
-        return with_metadata(snapshot, self._planned(self.source, snapshot).metadata)
+        return prepare(self.source.empty, snapshot, self.options).table
 
     def plan(self, snapshot: Snapshot, engine: Engine) -> ChangePlan:
         """See `Change`."""
-        source, drawn, _ = with_numbers_of_table(self.source, snapshot, self.options)
-        shape = self._planned(source, snapshot).target(snapshot.location, self.options).shape
-        added, outside = self.keeper.kept(
-            source, FitRows(shape, self.condition(snapshot), snapshot.copied_schema)
-        )
+        prepared = prepare(self.source.empty, snapshot, self.options)
+        source = numbered_source(self.source, prepared.drawn)
+        fit = FitRows(prepared.target.shape, self.condition(snapshot), snapshot.copied_schema)
+        added, outside = self.keeper.kept(source, fit)
         outside.refuse(self.predicate)
         plan = super().plan(snapshot, engine)
         columns = orjson.dumps(list(snapshot.metadata.partition_columns)).decode()
         return replace(
             plan,
             replacement=replace(plan.replacement, added=added, keeps_keys=False),
-            schema_json=with_high_water_marks(snapshot.schema_json, drawn, added.height) if drawn else None,
+            schema_json=marked_table(source, snapshot, added.height).schema_json,
             parameters={
                 "mode": "Overwrite",
                 "partitionBy": columns,
@@ -116,9 +114,6 @@ class ReplaceWhere(Delete):
             },
             counts={**plan.counts, "numOutputRows": added.height},
         )
-
-    def _planned(self, source: Source, snapshot: Snapshot) -> PreparedTable:
-        return prepare(source.empty, snapshot, self.options)
 
 
 def replace_where(
@@ -130,38 +125,30 @@ def replace_where(
     keeper: RowKeeper,
 ) -> WriteResult:
     """Replace the rows that match `options.where`; see `qbeast.write_table`. A missing table is created."""
-    check_options(options)
-    location = Location.of(path, options.storage_options)
-    for left in reversed(range(MAX_CREATIONS)):
-        target = find_target_once_created(location, "overwrite")
-        if target is not None:
-            return _replaced(source, target, options, engine, keeper)
-        try:
-            return _created(source, location, options, engine, keeper)
-        except TableExistsError:
-            if not left:
-                raise
-    raise AssertionError  # the last round returns or raises
+
+    def attempt(before: Snapshot) -> WriteResult:
+        write = _created if before.is_new else _replaced
+        return write(source, before, options, engine, keeper)
+
+    return on_table(path, options, attempt)
 
 
 def _created(
-    source: Source, location: Location, options: WriteOptions, engine: Engine, keeper: RowKeeper
+    source: Source, before: Snapshot, options: WriteOptions, engine: Engine, keeper: RowKeeper
 ) -> WriteResult:
     """Create the table with the rows."""
     new = replace(options, where=None, mode="error")
-    prepared = prepare(source.empty, None, new, required=required_columns(source))
-    condition = condition_of(options.where, prepared.schema)
-    rows, outside = keeper.checked(
-        source, FitRows(prepared.target(location, new).shape, condition, prepared.schema)
-    )
+    shape = prepare(source.empty, before, new, required=required_columns(source)).target.shape
+    fit = FitRows(shape, condition_of(options.where, shape.schema), shape.schema)
+    rows, outside = keeper.checked(source, fit)
     outside.refuse(options.where)
-    return write_rows(rows, location, new, engine=engine)
+    return write_rows(rows, before.location, new, engine=engine)
 
 
 def _replaced(
-    source: Source, target: Snapshot, options: WriteOptions, engine: Engine, keeper: RowKeeper
+    source: Source, before: Snapshot, options: WriteOptions, engine: Engine, keeper: RowKeeper
 ) -> WriteResult:
-    _refuse_new_index(target, options)
+    _refuse_new_index(before, options)
     # Only the columns, the schema and settings of the table are checked again.
     options = replace(options, mode="append", columns=None, cube_size=None)
     change = ReplaceWhere(cast("Predicate", options.where), source, options, keeper)
@@ -171,8 +158,8 @@ def _replaced(
         commit_metadata=options.commit_metadata,
         progress=options.progress,
     )
-    result, newest = run_change(target, change, common, engine=engine)
-    return _written(result, newest or target, options)
+    result, newest = run_change(before, change, common, engine=engine)
+    return _written(result, newest or before, options)
 
 
 def _written(result: ChangeResult, newest: Snapshot, options: WriteOptions) -> WriteResult:

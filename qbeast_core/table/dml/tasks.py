@@ -26,11 +26,11 @@ from qbeast_core.support.frames import own_column
 from qbeast_core.support.process import new_id
 from qbeast_core.support.text import reason_of
 from qbeast_core.table.data.expressions import Condition, evaluating
+from qbeast_core.table.data.files import FileTarget, RowShape
 from qbeast_core.table.data.frames import FrameLike, within
 from qbeast_core.table.data.rules import AppliedRules
 from qbeast_core.table.data.scan import FileScan, TableFiles, encode_rows
 from qbeast_core.table.data.schema import CHANGE_TYPE
-from qbeast_core.table.engine.engine import FileTarget, RowShape
 from qbeast_core.table.engine.row_change import NO_ROWS, AddedRows, RowChange, RowImages, UniformChange
 from qbeast_core.table.read.tasks import RowFilter, read_scans
 from qbeast_core.tree.grid import frame_weights

@@ -17,8 +17,8 @@ from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT, I32Array, I64Array, U32Array, U64Array, distinct
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import Progress, ProgressCallback, report
-from qbeast_core.table.data.files import delete_data_files
-from qbeast_core.table.engine.engine import FileTarget, Rows, WritePlan, guess_row_bytes, unindexed_plan
+from qbeast_core.table.data.files import FileTarget, delete_data_files
+from qbeast_core.table.engine.engine import Rows, WritePlan, guess_row_bytes, unindexed_plan
 from qbeast_core.table.engine.files import (
     PlacedFile,
     PlaceTask,

@@ -27,13 +27,14 @@ from qbeast_core.support.process import new_id
 from qbeast_core.table.data.files import (
     CodedRows,
     FileSettings,
+    FileTarget,
+    RowShape,
     arrange_rows,
     delete_data_files,
     store_file,
     write_data_files,
 )
 from qbeast_core.table.data.frames import ArrowStream, FrameLike
-from qbeast_core.table.engine.engine import FileTarget, RowShape
 from qbeast_core.table.read.tasks import ScanTask
 from qbeast_core.tree.build import ExistingTree, partitions_of
 from qbeast_core.tree.files import plan_index, rows_per_file
@@ -193,31 +194,7 @@ class SummariseTask:
         return merge_summaries(parts)
 
 
-def settings_for(
-    target: FileTarget,
-    rows: pl.DataFrame,
-    indexed: tuple[str, ...],
-    *,
-    size_bytes: int | None = None,
-) -> FileSettings:
-    """Choose the settings of files for such rows; see `FileSettings.of`."""
-    return FileSettings.of(
-        rows,
-        indexed,
-        target.configuration,
-        dialect=target.dialect,
-        columns=target.columns,
-        clustered_by=target.clustered_by,
-        size_bytes=size_bytes,
-        is_scattered=bool(target.sample_by),
-        importance=target.importance,
-        table_rows=max(target.table_rows, rows.height),
-        time_ms=target.time_ms,
-    )
-
-
 def store_arranged(
-    target: FileTarget,
     rows: pl.DataFrame,
     weights: I32Array | None,
     settings: FileSettings,
@@ -227,7 +204,7 @@ def store_arranged(
 ) -> AddFile:
     """Write a file, which repeats its index; see `arrange_rows`. Return it without blocks."""
     arranged = arrange_rows(lambda: rows, weights, settings, index)
-    return store_file(arranged, put=target.store.put, path=path, settings=settings, index=index)[0]
+    return store_file(arranged, put=settings.target.store.put, path=path, settings=settings, index=index)[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -299,8 +276,8 @@ def _rows_per_file(frames: list[pl.DataFrame]) -> int:
 
 
 def _store(target: FileTarget, rows: pl.DataFrame) -> AddFile:
-    settings = settings_for(target, rows, ())
-    return store_arranged(target, rows, None, settings, path=f"{new_id()}.parquet")
+    settings = FileSettings.of(target, rows, ())
+    return store_arranged(rows, None, settings, path=f"{new_id()}.parquet")
 
 
 # Returns the rows at some places, with some columns.
@@ -369,7 +346,7 @@ def rows_of_files(task: PlaceTask, take: Take, keys: U64Array, places: I64Array)
 
 def store_placed(task: PlaceTask, file: RowsOfFile, *, settings: FileSettings | None = None) -> PlacedFile:
     """Write a file with a new name."""
-    settings = settings or settings_for(task.target, file.rows, task.revision.columns)
+    settings = settings or FileSettings.of(task.target, file.rows, task.revision.columns)
     index = FileIndex(task.revision, _planned_blocks(file.blocks, task.outline))
     path = f"{new_id()}.parquet"
     arranged = arrange_rows(file.pop_rows, file.weights, settings, index)
@@ -508,7 +485,7 @@ class AppendTask:
             adds = tuple(PlainTask(target=self.target, max_bytes=_ALL_BYTES).write([data]))
             return AppendedPart(self.version, None, (), adds, rows_of(adds))
         frame = self.target.shape.fit(data)
-        settings = settings_for(self.target, frame, self.indexed)
+        settings = FileSettings.of(self.target, frame, self.indexed)
         revision = self.revision
         outside = np.ones(frame.height, np.bool_) if revision is None else rows_outside(frame, revision)
         written: list[AddFile] = []
@@ -535,9 +512,7 @@ class AppendTask:
             trees=partitions.numbers(frame),
         )
         writers = min(_MAX_WRITERS, os.cpu_count() or 1)
-        return write_data_files(
-            CodedRows(frame, settings), plan, store=self.target.store, settings=settings, writers=writers
-        )
+        return write_data_files(CodedRows(frame, settings), plan, settings=settings, writers=writers)
 
     def _stage(self, frame: pl.DataFrame, settings: FileSettings, written: list[AddFile]) -> None:
         """Write rows without index, the lowest weights first, so that samples can skip some of these files."""
@@ -555,7 +530,7 @@ class AppendTask:
             if len(rows):
                 sorted_rows = frame[pl.Series(rows)]
                 path = f"{new_id()}.parquet"
-                add = store_arranged(self.target, sorted_rows, weights[rows], settings, path=path)
+                add = store_arranged(sorted_rows, weights[rows], settings, path=path)
                 written.append(add.without_index())
 
 

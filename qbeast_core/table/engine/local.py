@@ -27,11 +27,10 @@ from qbeast_core.support.process import (
     spill_folder_of,
 )
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.files import CodedRows, FileSettings, write_data_files
+from qbeast_core.table.data.files import CodedRows, FileSettings, FileTarget, write_data_files
 from qbeast_core.table.engine.engine import (
     AnswerT,
     Budget,
-    FileTarget,
     ItemT,
     ResultT,
     Rows,
@@ -40,7 +39,7 @@ from qbeast_core.table.engine.engine import (
     bytes_of_text,
     unindexed_plan,
 )
-from qbeast_core.table.engine.files import PlainTask, settings_for
+from qbeast_core.table.engine.files import PlainTask
 from qbeast_core.table.engine.sources import FilesSource, FrameSource, OneShotSource, drain, rows_and_bytes
 from qbeast_core.table.engine.spill import Spill, SpillFolder, spill_rows, spool
 from qbeast_core.tree.build import ExistingTree, partitions_of
@@ -155,7 +154,6 @@ class _MemoryRows:
                 write_data_files,
                 source,
                 plan,
-                store=self.target.store,
                 settings=settings,
                 writers=self.writers,
                 progress=self.progress,
@@ -170,7 +168,7 @@ class _MemoryRows:
 
     def _coded(self, revision: Revision) -> tuple[FileSettings, CodedRows]:
         """Choose the encodings of the files, and encode columns of few values as numbers."""
-        settings = settings_for(self.target, self.in_memory_rows, revision.columns)
+        settings = FileSettings.of(self.target, self.in_memory_rows, revision.columns)
         return settings, CodedRows(self.in_memory_rows, settings)
 
 

@@ -23,10 +23,10 @@ from qbeast_core.spec.blocks import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.frames import own_column
 from qbeast_core.support.process import new_id
+from qbeast_core.table.data.files import FileSettings, FileTarget
 from qbeast_core.table.data.rules import with_numbers
 from qbeast_core.table.data.scan import FileScan, TableFiles
-from qbeast_core.table.engine.engine import FileTarget
-from qbeast_core.table.engine.files import settings_for, store_arranged
+from qbeast_core.table.engine.files import store_arranged
 from qbeast_core.table.read.tasks import RowFilter, read_scans
 from qbeast_core.tree.build import blocks_of_rows
 from qbeast_core.tree.grid import frame_weights, grid_columns, lowest_by_node
@@ -151,9 +151,9 @@ class ChangeFile:
         if blocks is None:
             return rows if self.returns_rows else None
         path = f"{self.operation}.{new_id()}.parquet"
-        settings = settings_for(replace(self.target, time_ms=file.time_ms), rows, self.revision.columns)
+        settings = FileSettings.of(replace(self.target, time_ms=file.time_ms), rows, self.revision.columns)
         index = FileIndex(self.revision, blocks)
-        add = store_arranged(self.target, rows, weights, settings, path=path, index=index)
+        add = store_arranged(rows, weights, settings, path=path, index=index)
         return add.model_copy(update={"blocks": blocks})
 
 

@@ -18,10 +18,16 @@ from pyroaring import BitMap64
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.io.footer import Unreadable, read_footer
+from qbeast_core.log.columns import sample_column_of
 from qbeast_core.log.deletion_vectors import rows_in
 from qbeast_core.log.rebase import dialect_of
+from qbeast_core.log.rules import Identity, with_high_water_marks
 from qbeast_core.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.values import I64Array
+from qbeast_core.spec.blocks import BlocksDialect
+from qbeast_core.spec.table_config import SAMPLE_COLUMN
+from qbeast_core.support.process import now_ms
+from qbeast_core.table.data.files import FileTarget, RowShape
 from qbeast_core.table.data.frames import (
     ArrowStream,
     FrameLike,
@@ -36,12 +42,13 @@ from qbeast_core.table.data.frames import (
     to_frame,
     within,
 )
+from qbeast_core.table.data.rules import with_numbers
 from qbeast_core.table.data.scan import FileScan
-from qbeast_core.table.engine.engine import FileTarget, RowShape, Source, guess_row_bytes
+from qbeast_core.table.engine.engine import Source, guess_row_bytes
 from qbeast_core.table.engine.row_change import NO_ROWS, AddedRows, MoveChange, RowChange, RowFunction
 from qbeast_core.table.read.planner import Planner, file_at, scan_of_rows
 from qbeast_core.table.read.tasks import RowFilter, read_scans
-from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.snapshot import Snapshot, with_schema
 
 
 @runtime_checkable
@@ -63,14 +70,37 @@ RowsLike: TypeAlias = FrameLike | ArrowDataset | Iterator[FrameLike]
 
 _NO_COLUMNS: Final[frozenset[str]] = frozenset()
 _HEAD_ROWS: Final = 16
+# Size of the batches of rows that can be read once. They are cut again where they are stored.
+_BATCH_BYTES: Final = 16 << 20
 _SLICE_BATCHES: Final = 4  # batches per slice: a slice of a row group reads the row group up to it
+
+
+@runtime_checkable
+class NumberingSource(Protocol):
+    """A source that numbers its rows."""
+
+    @property
+    def drawn(self) -> tuple[Identity, ...]:
+        """Identity columns whose numbers it draws."""
+        ...
+
+    @property
+    def reserved(self) -> int | None:
+        """How many numbers it uses up. None: one for each row."""
+        ...
+
+    def numbered(self, drawn: tuple[Identity, ...]) -> Source:
+        """Return the rows with numbers in identity columns."""
+        ...
 
 
 class FrameSource:
     """Rows in memory. Converted to a frame at the first use."""
 
-    def __init__(self, data: FrameLike) -> None:
-        self._data = data
+    reserved = None
+
+    def __init__(self, data: FrameLike, drawn: tuple[Identity, ...] = ()) -> None:
+        self._data, self.drawn = data, drawn
 
     @cached_property
     def frame(self) -> pl.DataFrame:
@@ -86,6 +116,10 @@ class FrameSource:
     def required(self) -> frozenset[str]:
         """The columns whose fields in Arrow allow no nulls."""
         return _required(self._data)
+
+    def numbered(self, drawn: tuple[Identity, ...]) -> FrameSource:
+        """See `NumberingSource`."""
+        return FrameSource(with_numbers(self.frame, drawn), drawn)
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
         """See `Source`."""
@@ -201,9 +235,15 @@ class _Dataset:
 class OneShotSource:
     """Rows of a reader, a cursor or an iterator, which can be read only once."""
 
-    def __init__(self, frames: Iterator[FrameLike], reader: pa.RecordBatchReader | None = None) -> None:
-        self._frames = frames
-        self._reader = reader
+    reserved = None
+
+    def __init__(
+        self,
+        frames: Iterator[FrameLike],
+        reader: pa.RecordBatchReader | None = None,
+        drawn: tuple[Identity, ...] = (),
+    ) -> None:
+        self._frames, self._reader, self.drawn = frames, reader, drawn
         self._first: pl.DataFrame | None = None
         self._required = _NO_COLUMNS
 
@@ -231,10 +271,59 @@ class OneShotSource:
             _refuse_other_columns(frame.schema, schema)
             yield from within(frame if columns is None else frame.select(columns), size_bytes)
 
+    def numbered(self, drawn: tuple[Identity, ...]) -> OneShotSource:
+        """See `NumberingSource`."""
+        rows = _NumberedBatches(self, drawn)
+        return OneShotSource(chain([rows.empty], rows.batches(None, size_bytes=_BATCH_BYTES)), drawn=drawn)
+
     def close(self) -> None:
         """Close the reader."""
         if self._reader is not None:
             self._reader.close()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _NumberedBatches:
+    """Rows in batches, with numbers. Each read counts from the first row."""
+
+    source: Source
+    drawn: tuple[Identity, ...]
+    reserved: int | None = None
+
+    def numbered(self, drawn: tuple[Identity, ...]) -> Source:
+        """See `NumberingSource`."""
+        return replace(self, drawn=drawn)
+
+    @property
+    def empty(self) -> pl.DataFrame:
+        """See `Source`."""
+        return with_numbers(self.source.empty, self.drawn)
+
+    def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
+        """See `Source`."""
+        drawn, read = [identity.column for identity in self.drawn], None
+        if columns is not None:
+            read = [name for name in columns if name not in drawn] or self.source.empty.columns[:1]
+        first_row = 0
+        for rows in self.source.batches(read, size_bytes=size_bytes):
+            frame = with_numbers(rows, self.drawn, first_row)
+            yield frame if columns is None else frame.select(columns)
+            first_row += rows.height
+
+
+def numbered_source(source: Source, drawn: tuple[Identity, ...]) -> Source:
+    """Return the rows with numbers in identity columns."""
+    if not drawn:
+        return source
+    return source.numbered(drawn) if isinstance(source, NumberingSource) else _NumberedBatches(source, drawn)
+
+
+def marked_table(source: Source, table: Snapshot, rows: int) -> Snapshot:
+    """Return the table after its identity columns drew the numbers of a source with this number of rows."""
+    if not isinstance(source, NumberingSource) or not source.drawn:
+        return table
+    count = rows if source.reserved is None else source.reserved
+    return with_schema(table, with_high_water_marks(table.schema_json, source.drawn, count))
 
 
 def _arrow_batches(reader: Any) -> Iterator[FrameLike]:
@@ -267,6 +356,28 @@ _FOOTERS_AT_ONCE: Final = 16
 _UNPACKED: Final = 4  # bytes in memory per byte stored, for files whose rows the log does not count
 
 
+def target_of(
+    table: Snapshot, shape: RowShape, *, dialect: BlocksDialect, table_rows: int, time_ms: int | None = None
+) -> FileTarget:
+    """Return the target of new files of a table, by default with the time of now."""
+    prefixes, columns, location = ("delta.", SAMPLE_COLUMN), table.columns, table.location
+    configuration = table.metadata.configuration
+    sample_column = sample_column_of(configuration, shape.schema, columns)
+    return FileTarget(
+        # New files are below the root, also of a table with absolute paths.
+        location=replace(location, trusts_absolute=False) if location.trusts_absolute else location,
+        shape=replace(shape, sample_column=sample_column, partitions=columns.partitions),
+        configuration={key: text for key, text in configuration.items() if key.startswith(prefixes)},
+        dialect=dialect,
+        columns=columns,
+        clustered_by=table.clustered_by,
+        sample_by=table.config.sample_by,
+        importance=table.config.importance,
+        table_rows=table_rows,
+        time_ms=now_ms() if time_ms is None else time_ms,
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FilesSource:
     """The changed rows of live files, then added rows."""
@@ -292,18 +403,9 @@ class FilesSource:
     def target(self) -> FileTarget:
         """Target of the files that replace these."""
         snapshot = self.snapshot
-        return FileTarget.of(
-            snapshot.location,
-            RowShape(snapshot.schema_json, snapshot.copied_schema, merge=False),
-            snapshot.metadata.configuration,
-            clustered_by=snapshot.clustered_by,
-            dialect=dialect_of(snapshot),
-            columns=snapshot.columns,
-            sample_by=snapshot.config.sample_by,
-            importance=snapshot.config.importance,
-            table_rows=snapshot.counted_rows,
-            time_ms=self.time_ms,
-        )
+        shape = RowShape(snapshot.schema_json, snapshot.copied_schema, merge=False)
+        dialect, rows = dialect_of(snapshot), snapshot.counted_rows
+        return target_of(snapshot, shape, dialect=dialect, table_rows=rows, time_ms=self.time_ms)
 
     def by_change(self) -> Iterator[tuple[RowFunction | None, I64Array]]:
         """Yield the files to read, grouped by the change of their rows."""

@@ -28,10 +28,10 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.space.values import I64Array, U64Array, distinct
 from qbeast_core.support.process import Progress, ProgressCallback, report
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.files import FileSettings, delete_data_files
+from qbeast_core.table.data.files import FileSettings, FileTarget, delete_data_files
 from qbeast_core.table.data.frames import has_any_width, within
 from qbeast_core.table.engine.distributed import DistributedRows
-from qbeast_core.table.engine.engine import Budget, FileTarget, Rows, Source
+from qbeast_core.table.engine.engine import Budget, Rows, Source
 from qbeast_core.table.engine.files import (
     PlacedFile,
     PlaceTask,
@@ -39,7 +39,6 @@ from qbeast_core.table.engine.files import (
     RowsOfFile,
     SummaryTask,
     rows_of_files,
-    settings_for,
     store_placed,
 )
 from qbeast_core.table.engine.row_change import as_bytes
@@ -513,7 +512,7 @@ class _ThreadPasses:
         )
         rows = task.target.shape.fit(pl.concat([*map(pl.read_ipc, sample)] or [self.stream.empty]))
         size_bytes = int(task.rows * self.row_bytes)
-        settings = settings_for(task.target, rows, task.revision.columns, size_bytes=size_bytes)
+        settings = FileSettings.of(task.target, rows, task.revision.columns, size_bytes=size_bytes)
         return _Files(task, self.spill, settings, written, is_spooled), ranges
 
     @property

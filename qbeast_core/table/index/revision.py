@@ -356,9 +356,9 @@ def fit_blocks(intent: WriteIntent, snapshot: Snapshot) -> WriteIntent:
     return replace(intent, adds=tuple(fitted.get(add.path, add) for add in intent.adds))
 
 
-def with_new_names(intent: WriteIntent, base: Metadata | None, snapshot: Snapshot) -> WriteIntent:
+def with_new_names(intent: WriteIntent, base: Metadata, snapshot: Snapshot) -> WriteIntent:
     """Return an intent with the names that columns have in `snapshot`, which may be newer than its plan."""
-    if intent.revision is None or base is None or base.schema_string == snapshot.schema_json:
+    if intent.revision is None or base.schema_string == snapshot.schema_json:
         return intent
     stored = stored_revision(intent.revision, StoredColumns.of(base))
     return replace(intent, revision=named_revision(stored, snapshot.columns))

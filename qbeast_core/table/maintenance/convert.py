@@ -89,11 +89,11 @@ def _convert(
 ) -> ConvertResult:
     store, uri = location.store, location.uri
     refuse_unsafe_locking(uri, location.storage_options)
-    table: Snapshot | None = None
     rows: int | None
     try:
         snapshot = load_snapshot(location)
     except TableNotFoundError as error:
+        snapshot = Snapshot.empty(location)
         if log_instead(uri) is not None:
             raise  # its checkpoints are Parquet files
         paths, in_files, partitions = find_parquet(store, error)
@@ -106,7 +106,6 @@ def _convert(
         rows = sum(int(orjson.loads(add.stats or "{}")["numRecords"]) for add in adds)
         intent = WriteIntent(mode="create", adds=adds)
     else:
-        table = snapshot
         plain, schema, sizes = snapshot.metadata, snapshot.schema, snapshot.files["size_bytes"].to_list()
         counts: pl.Series = snapshot.files["num_records"]
         rows = None if counts.null_count() else int(counts.sum())
@@ -117,14 +116,13 @@ def _convert(
         _refuse_stored_columns(snapshot, specs, options)
         intent = WriteIntent(mode="metadata", brings="settings")
     metadata = indexed_metadata(plain, schema, specs, options, uri=uri, rows=rows)
-    version = -1 if table is None else table.version
-    result = _result(metadata, version, sizes, rows, dry_run=options.dry_run)
+    result = _result(metadata, snapshot.version, sizes, rows, dry_run=options.dry_run)
     if options.dry_run:
         return result
     columns = {"columnsToIndex": ",".join(column_texts(options.columns or ()))}
     info = {**options.commit_metadata, "operationParameters": columns}
     intent = replace(intent, metadata=metadata, operation="CONVERT", commit_info=info)
-    outcome = commit(store, table, intent, storage_options=location.storage_options)
+    outcome = commit(store, snapshot, intent)
     return replace(result, version=outcome.version, committed=True)
 
 

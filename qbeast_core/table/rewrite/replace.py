@@ -551,7 +551,7 @@ def publish_replaced(
     with discarding(snapshot.store, intent.new_paths):
         marked, path = _write_vectors(snapshot, replaced.hidden)
     intent = replace(intent, marked=marked, vector_files=() if path is None else (path,))
-    outcome = publish(snapshot.store, base, intent, conflict_with=conflict_with)
+    outcome = publish(base, intent, conflict_with=conflict_with)
     warn_of_added_columns(base, snapshot.schema)
     if intent.brings == "rows" and outcome.snapshot is not None:
         warn_if_growing(snapshot.files, outcome.snapshot.files, snapshot.config.latest)

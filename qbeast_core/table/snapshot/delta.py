@@ -85,7 +85,8 @@ class DeltaSource:
     """A table of `deltalake`. Snapshots refreshed from each other share it. Safe to share between threads."""
 
     location: Location
-    table: DeltaTable
+    # None: there is no table yet.
+    table: DeltaTable | None = None
     copy: LogCopy | None = None
     lock: Lock = field(default_factory=Lock)
 
@@ -141,6 +142,8 @@ class DeltaSource:
         It does not see commits of this process by itself.
         """
         with self.lock, delta_errors(self.store.uri):
+            if self.table is None:
+                raise NoDeltaTableError(self.store.uri)
             if version is None or self.table.version() < version:
                 if self.copy is not None and version is not None:
                     self.copy.update()

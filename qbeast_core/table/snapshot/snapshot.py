@@ -63,7 +63,7 @@ from qbeast_core.plan.blocks import BlockTable
 from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.spec.table_config import TableConfig
-from qbeast_core.support.process import LOG, caller_stacklevel, new_id, refuse_forked
+from qbeast_core.support.process import LOG, caller_stacklevel, new_id, now_ms, refuse_forked
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.scan import TableFiles
 from qbeast_core.table.data.schema import visible_columns
@@ -159,6 +159,29 @@ class Snapshot:
     copies: CopiedRows = field(default=NO_COPIES, repr=False)
     # Deletion vectors that were read.
     vectors: VectorCache = field(default_factory=VectorCache, repr=False)
+
+    @staticmethod
+    def empty(location: Location) -> Snapshot:
+        """Return a table that is not there yet: version -1, without columns and files."""
+        metadata = Metadata(id=new_id(), schema_string=_NO_COLUMNS, created_time=now_ms())
+        return Snapshot(
+            version=-1,
+            timestamp_ms=0,
+            metadata=metadata,
+            protocol=_FIRST_PROTOCOL,
+            config=TableConfig.from_configuration({}),
+            columns=StoredColumns.of(metadata),
+            schema=pl.Schema(),
+            schema_json=_NO_COLUMNS,
+            files=pl.DataFrame(schema=_NO_FILES),
+            source=DeltaSource(location),
+            fingerprint=None,
+        )
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the table is not there yet, see `empty`."""
+        return self.version < 0
 
     @property
     def logged_files(self) -> pl.DataFrame:
@@ -322,8 +345,19 @@ class Snapshot:
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return the transaction version of an application, at this version or later. None: there is none."""
-        return self.source.transaction_version(app_id, version=self.version)
+        return None if self.is_new else self.source.transaction_version(app_id, version=self.version)
 
+
+# The columns of `Snapshot.files` that writes use, of a table that is not there yet.
+_NO_FILES: Final = pl.Schema(
+    {
+        **{name: pl.String() for name in ("path", "blocks", "keys", "state", "deletion_vector")},
+        **{name: pl.Int64() for name in ("size_bytes", "modification_time", "num_records", "revision")},
+        "has_deletion_vector": pl.Boolean(),
+    }
+)
+_NO_COLUMNS: Final = '{"type":"struct","fields":[]}'
+_FIRST_PROTOCOL: Final = Protocol(min_reader_version=1, min_writer_version=2)
 
 # Newest known versions of local tables, with all values that reads derived from them.
 _NEWEST: Final = LruCache[object, Snapshot](_CACHED_TABLES, lambda snapshot: snapshot.size_bytes)
@@ -544,10 +578,8 @@ def _log_of(snapshot: Snapshot) -> LogState:
         raise StorageError(message, path=snapshot.uri) from error
 
 
-def files_for(intent: WriteIntent, head: Snapshot | None) -> LiveFiles | None:
+def files_for(intent: WriteIntent, head: Snapshot) -> LiveFiles | None:
     """Return the files of the newest version if a change needs them, because reading them takes time."""
-    if head is None:
-        return None
     replaces_all = intent.mode == "overwrite" and has_old_layout(head)
     return read_live_files(head) if intent.files is not None or replaces_all else None
 

@@ -24,7 +24,6 @@ from qbeast_core.io.address import refuse_unsafe_locking
 from qbeast_core.io.location import Location
 from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.columns import StoredColumns, stored_revision, stored_specs
-from qbeast_core.log.rules import declared_rules
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import ColumnSpec, parse_column_spec, staging_revision
 from qbeast_core.spec.table_config import (
@@ -41,7 +40,6 @@ from qbeast_core.support.process import now_ms
 from qbeast_core.table.commit import CommitOutcome, commit, discarding
 from qbeast_core.table.data.files import delete_files
 from qbeast_core.table.data.frames import to_frame
-from qbeast_core.table.data.rules import drawn_for
 from qbeast_core.table.data.schema import refuse_names
 from qbeast_core.table.engine.files import AppendedPart, AppendTask
 from qbeast_core.table.index.counts import warn_if_growing, warn_if_small
@@ -57,7 +55,7 @@ from qbeast_core.table.write.options import (
     sampling_key,
     with_sampling_key,
 )
-from qbeast_core.table.write.prepare import prepare, rows_intent
+from qbeast_core.table.write.prepare import PreparedTable, prepare, rows_intent
 from qbeast_core.tree.fit import IndexWish, default_cube_size
 
 _DEFAULT: Final[BlocksDialect] = "documented"
@@ -79,7 +77,7 @@ def indexed_metadata(
         return plain.model_copy(update={"configuration": unindexed.to_configuration()})
     size = options.cube_size or default_cube_size(rows or 0)
     dialect = options.dialect or _DEFAULT
-    sample_by = sampling_key(options.sample_by, schema, now=None, may_change=True, dialect=dialect)
+    sample_by = sampling_key(options.sample_by, schema, now=(), may_change=True, dialect=dialect)
     partition_columns(None, schema, now=plain.partition_columns, may_change=False, dialect=dialect)
     names = [spec.name for spec in specs]
     staging = staging_revision(names, timestamp_ms=now_ms(), table_id=uri, cube_size=size)
@@ -115,7 +113,7 @@ def begin_append(
 ) -> AppendTask:
     """Read the table, and plan what tasks need to append to it."""
     location = Location.of(path, storage_options)
-    if find_target(location, "append") is None:
+    if find_target(location, "append").is_new:
         msg = (
             f"no table found at {location.uri!r}. Create it with qbeast_spark_bridge.write_table(df, path, "
             "columns=[...])."
@@ -127,38 +125,35 @@ def begin_append(
 def begin_write(location: Location, empty: pl.DataFrame, options: WriteOptions) -> AppendTask:
     """Read the table, if there is one, and plan what tasks need to append to it, or to create or replace it."""
     check_options(options)
-    snapshot = find_target_once_created(location, options.mode)
+    before = find_target_once_created(location, options.mode)
     refuse_unsafe_locking(location.uri, location.storage_options)
-    appends = snapshot is not None and options.mode == "append"
-    if snapshot is None and options.columns is None:
+    if before.is_new and options.columns is None:
         msg = (
             f"no table found at {location.uri!r}, and a new one needs columns to index: "
             '.option("columnsToIndex", "user,price"), and .option("cubeSize", 100000) for other cubes.'
         )
         raise InvalidInputError(msg, argument="columnsToIndex")
-    if snapshot is not None:
-        _refuse_drawn(snapshot, empty.columns)
-        options = _without_index_of_table(snapshot, options)
-    prepared = prepare(to_frame(empty), snapshot, options)
+    if not before.is_new:
+        options = _without_index_of_table(before, options)
+    prepared = prepare(to_frame(empty), before, options)
+    _refuse_drawn(prepared)
     # The rows that replace others go to the space and the tree of these.
-    state = Index(snapshot) if snapshot is not None and options.columns is None else None
-    current = None if state is None or options.schema_mode == "overwrite" else state.newest
+    keeps = options.columns is None and options.schema_mode != "overwrite"
+    index = prepared.index or Index(before)
+    revision = index.newest if keeps else None
     task = AppendTask(
-        target=prepared.target(location, options),
-        version=-1 if snapshot is None else snapshot.version,
+        target=prepared.target,
+        version=before.version,
         indexed=tuple(prepared.wish.names),
-        revision=current,
-        tree=None if state is None or current is None else state.tree(current),
+        revision=revision,
+        tree=None if revision is None else index.tree(revision),
     )
-    if appends:
+    if prepared.index is not None:
         return task
     options = replace(options, storage_options=None)  # the target has them
-    return replace(
-        task,
-        begins=_NewTable(
-            prepared.metadata, prepared.schema, prepared.wish, options, location.uri, waits=current is None
-        ),
-    )
+    metadata, schema = prepared.table.metadata, prepared.target.shape.schema
+    waits = revision is None
+    return replace(task, begins=_NewTable(metadata, schema, prepared.wish, options, location.uri, waits))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,17 +206,16 @@ def _agree(specs: Sequence[ColumnSpec], listed: Sequence[str]) -> bool:
     )
 
 
-def _refuse_drawn(snapshot: Snapshot, columns: Sequence[str]) -> None:
+def _refuse_drawn(prepared: PreparedTable) -> None:
     """Raise if tasks would draw numbers of identity columns: they could draw the same numbers."""
-    rules = declared_rules(snapshot.metadata, snapshot.protocol)
-    drawn = () if rules is None else drawn_for(rules.identities, columns, "df")
+    uri, drawn = prepared.table.uri, [identity.column for identity in prepared.drawn]
     if drawn:
         msg = (
-            f"tasks cannot append to {snapshot.uri!r}: it draws the numbers of {[column.column for column in drawn]}, "
+            f"tasks cannot append to {uri!r}: it draws the numbers of {drawn}, "
             "and tasks would draw the same ones. Use qbeast_spark_bridge.write_table(df, path, "
             'mode="append"), for a stream in foreachBatch.'
         )
-        raise UnsupportedTableError(msg, path=snapshot.uri, feature="identityColumns")
+        raise UnsupportedTableError(msg, path=uri, feature="identityColumns")
 
 
 def publish_parts(
@@ -245,8 +239,7 @@ def publish_parts(
         return None
     target = task.target
     options = WriteOptions(mode="append", txn=txn, commit_metadata=dict(info))
-    rows = sum(part.rows for part in parts)
-    intent = rows_intent("append", adds, rows, options, operation=operation)
+    intent = rows_intent("append", adds, options, operation=operation)
     revisions = [part.revision for part in parts if part.indexed]
     with discarding(target.store, intent.new_paths):
         # What the oldest part was planned on: later commits are checked against it.
@@ -292,20 +285,24 @@ def _publish_table(
 ) -> CommitOutcome:
     """Commit a new table, or the rows that replace all others."""
     target, adds = task.target, _files_of(parts)
-    rows = sum(part.rows for part in parts)
     options = WriteOptions(mode="overwrite", txn=txn, commit_metadata=dict(info))
+    is_new = task.version < 0
     intent = replace(
-        rows_intent("create" if task.version < 0 else "overwrite", adds, rows, options, operation=operation),
+        rows_intent("create" if is_new else "overwrite", adds, options, operation=operation),
         metadata=metadata,
         dialect=target.dialect,
     )
     with discarding(target.store, intent.new_paths):
-        base = None if task.version < 0 else load_snapshot(target.location, version=task.version)
-        if base is not None and task.revision is not None:
+        base = (
+            Snapshot.empty(target.location)
+            if is_new
+            else load_snapshot(target.location, version=task.version)
+        )
+        if task.revision is not None:
             # In the order of the tree that tasks placed rows by; the commit removes the live files.
             fitted = fit_blocks(replace(intent, mode="append", metadata=None, revision=task.revision), base)
             intent = replace(fitted, mode="overwrite", metadata=metadata)
-        outcome = commit(target.store, base, intent, storage_options=target.location.storage_options)
+        outcome = commit(target.store, base, intent)
     if outcome.already_applied:
         delete_files(target.store, intent.new_paths)
     return outcome

@@ -53,14 +53,14 @@ _PAUSE_S: Final = 0.05
 Mode: TypeAlias = Literal["error", "append", "overwrite", "ignore"]
 
 
-def find_target(location: Location, mode: Mode) -> Snapshot | None:
-    """Return the table that a write of this mode works on; None: it creates one."""
+def find_target(location: Location, mode: Mode) -> Snapshot:
+    """Return the table that a write of this mode works on. A write to an empty table creates it."""
     uri = location.uri
     try:
         snapshot = newest_snapshot(location)
     except TableNotFoundError as error:
         _refuse_what_is_there(location, error)
-        return None
+        return Snapshot.empty(location)
     if mode == "error":
         cure = 'Use mode="append", mode="overwrite" or mode="ignore", or choose another path.'
         msg = f"a table is at {uri!r} already. {cure}"
@@ -78,7 +78,7 @@ def find_target(location: Location, mode: Mode) -> Snapshot | None:
     return snapshot
 
 
-def find_target_once_created(location: Location, mode: Mode) -> Snapshot | None:
+def find_target_once_created(location: Location, mode: Mode) -> Snapshot:
     """Return the table that a write works on, as `find_target` does, but wait for one that is being created.
 
     The files of a first write are in the folder before its log is, and look like those of a writer that died. So
@@ -172,17 +172,17 @@ def sampling_key(
     requested: SampleBy | None,
     schema: pl.Schema,
     *,
-    now: tuple[str, ...] | None,
+    now: tuple[str, ...],
     may_change: bool,
     dialect: BlocksDialect,
     sample_column: str | None = None,
 ) -> tuple[str, ...]:
     """Return the sampling key of a table of these columns after a write. Empty: the indexed columns.
 
-    `now` is that of the table, None for a new table. Without a request, a table keeps its sampling key.
+    `now` is that of the table. Without a request, a table keeps its sampling key.
     """
-    names = (now or ()) if requested is None else listed_names(requested, _SAMPLE_BY)
-    if now is not None and names != now and not may_change:
+    names = now if requested is None else listed_names(requested, _SAMPLE_BY)
+    if names != now and not may_change:
         has = f"has the sampling key {list(now)}" if now else "has no sampling key"
         msg = (
             f"the table {has}, not {list(names)}. Leave `{_SAMPLE_BY}` out, or replace the rows with "
@@ -265,16 +265,16 @@ def partition_columns(
     requested: PartitionBy | None,
     schema: pl.Schema,
     *,
-    now: tuple[str, ...] | None,
+    now: tuple[str, ...],
     may_change: bool,
     dialect: BlocksDialect,
 ) -> tuple[str, ...]:
     """Return the partition columns of a table of these columns after a write.
 
-    `now` are those of the table, None for a new table. Without a request, a table keeps its partition columns.
+    `now` are those of the table. Without a request, a table keeps its partition columns.
     """
-    names = (now or ()) if requested is None else listed_names(requested, _PARTITION_BY)
-    if now is not None and names != now and not may_change:
+    names = now if requested is None else listed_names(requested, _PARTITION_BY)
+    if names != now and not may_change:
         has = f"is partitioned by {list(now)}" if now else "has no partitions"
         msg = (
             f"the table {has}, not by {list(names)}. Leave `{_PARTITION_BY}` out, or replace the table with "

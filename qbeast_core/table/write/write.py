@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, Protocol, TypeAlias, runtime_checkable
+from typing import Final, TypeVar
 
 import polars as pl
 
 from qbeast_core.errors import TableExistsError
 from qbeast_core.io.address import refuse_unsafe_locking
 from qbeast_core.io.location import Location
-from qbeast_core.log.actions import AddFile
+from qbeast_core.io.store import Store
+from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.protocol import WriteIntent, WriteMode
-from qbeast_core.log.rules import Identity, declared_rules, with_high_water_marks
 from qbeast_core.results import FilesResult
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import LOG, Progress, now_ms, refuse_forked, report
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.commit import CommitOutcome, publish
 from qbeast_core.table.data.files import delete_data_files
-from qbeast_core.table.data.rules import drawn_for, with_numbers
-from qbeast_core.table.engine.engine import Engine, FileTarget, Rows, Source, WritePlan
+from qbeast_core.table.engine.engine import Engine, Rows, Source, WritePlan
 from qbeast_core.table.engine.files import rows_of
 from qbeast_core.table.engine.local import MEMORY
-from qbeast_core.table.engine.sources import FrameSource, OneShotSource, required_columns
+from qbeast_core.table.engine.sources import marked_table, numbered_source, required_columns
 from qbeast_core.table.index.counts import (
     KeyCounts,
     count_keys,
@@ -51,7 +50,7 @@ def _hint_of_first_write(
     prepared: PreparedTable, chosen: ChosenRevision, rows: int, design_effect: float | None
 ) -> str | None:
     """Return what to know about the index of a new table. None: all is well, or a warning was given."""
-    if not rows or prepared.wish.dialect != "documented" or prepared.metadata.partition_columns:
+    if not rows or prepared.wish.dialect != "documented" or prepared.target.columns.partitions:
         return None
     pages = -(-rows // sizing().min_page_rows)
     if pages <= _FEW_PAGES:
@@ -74,143 +73,120 @@ def _hint_of_first_write(
     )
 
 
-# Identity columns that draw numbers, and how many they reserved; None: as many as there are rows.
-_Numbers: TypeAlias = tuple[Sequence[Identity], int | None]
-
 # How often a write may find no table and lose the race to create it: between two times, the table vanished.
-MAX_CREATIONS: Final = 5
+_MAX_CREATIONS: Final = 5
 
-# Size of the batches of rows that can be read once. They are cut again where they are stored.
-_BATCH_BYTES: Final = 16 << 20
+ResultT = TypeVar("ResultT")
 
 
 def write_rows(
     source: Source, path: str | os.PathLike[str] | Location, options: WriteOptions, *, engine: Engine = MEMORY
 ) -> WriteResult:
     """Write the rows of a source; see `qbeast.write_table` for the options and errors."""
+
+    def attempt(before: Snapshot) -> WriteResult:
+        if not before.is_new and (options.mode == "ignore" or is_applied(before, options.txn)):
+            effect = counts_of(before).design_effect
+            result = WriteResult.of(before.config.latest, version=before.version, design_effect=effect)
+            return replace(result, skipped=True, dry_run=options.dry_run)
+        report(options.progress, Progress("read"))
+        return _write(source, before, options, engine)
+
+    return on_table(path, options, attempt)
+
+
+def on_table(
+    path: str | os.PathLike[str] | Location, options: WriteOptions, attempt: Callable[[Snapshot], ResultT]
+) -> ResultT:
+    """Write to the table at a path, or create it. Write again if another writer creates it first."""
     check_options(options)
     location = Location.of(path, options.storage_options)
     refuse_forked(location.uri)
-    for left in reversed(range(MAX_CREATIONS)):
-        target = find_target_once_created(location, options.mode)
-        if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
-            effect = counts_of(target).design_effect
-            latest = target.config.latest
-            result = WriteResult.of(latest, version=target.version, design_effect=effect)
-            return replace(result, skipped=True, dry_run=options.dry_run)
-        report(options.progress, Progress("read"))
+    for left in reversed(range(_MAX_CREATIONS)):
+        before = find_target_once_created(location, options.mode)
         try:
-            return _write(source, target, options, location=location, engine=engine)
+            return attempt(before)
         except TableExistsError:
-            if not left or target is not None or options.mode == "error":
+            if not (left and before.is_new) or options.mode == "error":
                 raise
     raise AssertionError  # the last round returns or raises
 
 
-def _write(
-    source: Source, target: Snapshot | None, options: WriteOptions, *, location: Location, engine: Engine
-) -> WriteResult:
+def _write(source: Source, before: Snapshot, options: WriteOptions, engine: Engine) -> WriteResult:
     """Plan, write the files, and commit."""
-    uri = location.uri
-    required = required_columns(source)
-    source, drawn, reserved = with_numbers_of_table(source, target, options)
-    prepared = prepare(source.empty, target, options, required=required)
-    files = prepared.target(location, options)
-    refuse_unsafe_locking(uri, location.storage_options)
-    rows = engine.open(source, files, options.progress)
-    chosen = _choose(prepared, rows, uri)
+    prepared = prepare(source.empty, before, options, required=required_columns(source))
+    source = numbered_source(source, prepared.drawn)
+    refuse_unsafe_locking(before.uri, before.storage_options)
+    rows = engine.open(source, prepared.target, options.progress)
+    chosen = _choose(prepared, rows)
     revision = None if chosen is None else chosen.revision
-    state = None if chosen is None or chosen.is_new else prepared.state
-    plan = rows.plan(revision, None if state is None or revision is None else state.tree(revision))
+    index = None if chosen is None or chosen.is_new else prepared.index
+    plan = rows.plan(revision, None if index is None or revision is None else index.tree(revision))
     if chosen is not None:
-        LOG.debug("plans %d rows for %s: %d files", chosen.rows, uri, plan.file_count)
-    stays = target if options.mode == "append" else None
+        LOG.debug("plans %d rows for %s: %d files", chosen.rows, before.uri, plan.file_count)
+    # The files beside which the new ones stay.
+    stays = before if prepared.index is not None else None
     if options.dry_run:
-        return _with_hint(_dry_result(target, stays, plan, chosen, rows), target, prepared, chosen)
-    adds = _written(plan, files, options)
+        return _with_hint(_dry_result(before, stays, plan, chosen, rows), prepared, chosen)
+    adds = _written(plan, before.store, options)
     count = rows_of(adds)
-    prepared = _with_marks(prepared, (drawn, reserved), count)
-    intent = _intent(target, prepared, options, adds, rows=count)
+    intent = _intent(before, marked_table(source, prepared.table, count).metadata, prepared, options, adds)
     intent = replace(intent, revision=revision, new_revision=chosen is not None and chosen.is_new)
-    outcome = publish(files.store, target, intent, storage_options=files.location.storage_options)
+    outcome = publish(before, intent)
     report(options.progress, Progress("done", len(adds), len(adds), count))
     if outcome.already_applied:
         return replace(WriteResult.of(revision, version=outcome.version), skipped=True)
     if chosen is None:
         return replace(_done(WriteResult.of(None, rows=count), adds, outcome), staged_files=0)
     if stays is not None:
-        warn_of_added_columns(stays, prepared.schema)
+        warn_of_added_columns(stays, prepared.target.shape.schema)
     if outcome.snapshot is not None:
         warn_if_small(stays, outcome.snapshot)
-    before, counts = with_write(_others(stays, outcome, adds), keys_of_write(adds, plan.design_effect))
-    effects, own = (before, counts.lower_bound), plan.design_effect
+    earlier, counts = with_write(_others(stays, outcome, adds), keys_of_write(adds, plan.design_effect))
+    effects, own = (earlier, counts.lower_bound), plan.design_effect
     warn_if_clustered(effects, chosen.revision, rows.in_memory_rows, own_effect=own)
     if stays is None:
         warn_if_one_key(chosen.revision, count, own)
     result = WriteResult.of(revision, rows=count, design_effect=counts.design_effect)
     result = _done(replace(result, new_revision=chosen.is_new), adds, outcome)
-    return _with_hint(result, target, prepared, chosen)
+    return _with_hint(result, prepared, chosen)
 
 
-def _choose(prepared: PreparedTable, rows: Rows, uri: str) -> ChosenRevision | None:
+def _choose(prepared: PreparedTable, rows: Rows) -> ChosenRevision | None:
     """Return the revision for the rows. None: the table has no index."""
-    if not prepared.has_index:
+    wish, index = prepared.wish, prepared.index
+    if not wish.specs:
         return None
-    summary_of = partial(rows.summary, cube_size=prepared.cube_size)
-    return choose_revision(prepared.wish, summary_of, prepared.state, uri=uri, now_ms=now_ms())
+    newest = None if index is None else index.newest
+    cube_size = wish.cube_size or (None if newest is None else newest.desired_cube_size)
+    summary_of = partial(rows.summary, cube_size=cube_size)
+    return choose_revision(wish, summary_of, index, uri=prepared.table.uri, now_ms=now_ms())
 
 
 def _intent(
-    target: Snapshot | None,
+    before: Snapshot,
+    metadata: Metadata,
     prepared: PreparedTable,
     options: WriteOptions,
     adds: Sequence[AddFile],
-    *,
-    rows: int,
 ) -> WriteIntent:
     """Return the intent of a write, without the revision of its files."""
-    mode: WriteMode = "create" if target is None else "overwrite" if options.mode == "overwrite" else "append"
+    mode: WriteMode = "append" if prepared.index else "create" if before.is_new else "overwrite"
     return replace(
-        rows_intent(mode, adds, rows, options),
-        metadata=None if target is not None and prepared.metadata == target.metadata else prepared.metadata,
+        rows_intent(mode, adds, options),
+        metadata=None if metadata == before.metadata else metadata,
         dialect=prepared.wish.dialect,
     )
 
 
-def with_numbers_of_table(
-    source: Source, target: Snapshot | None, options: WriteOptions
-) -> tuple[Source, Sequence[Identity], int | None]:
-    """Return the rows with numbers in identity columns that they lack, these columns, and the count of numbers."""
-    if target is None or options.schema_mode == "overwrite":
-        return source, (), None
-    rules = declared_rules(target.metadata, target.protocol)
-    if rules is None or not rules.identities:
-        return source, (), None
-    drawn = drawn_for(rules.identities, source.empty.columns, "df")
-    if not drawn:
-        return source, (), None
-    rows, count = _numbered(source, drawn)
-    return rows, drawn, count
-
-
-def _with_marks(prepared: PreparedTable, numbers: _Numbers, rows: int) -> PreparedTable:
-    """Return the table after identity columns drew numbers, as many as there are rows if no count is known."""
-    drawn, reserved = numbers
-    if not drawn:
-        return prepared
-    count = rows if reserved is None else reserved
-    schema = with_high_water_marks(prepared.metadata.schema_string, drawn, count)
-    return replace(prepared, metadata=prepared.metadata.model_copy(update={"schema_string": schema}))
-
-
-def _written(plan: WritePlan, files: FileTarget, options: WriteOptions) -> list[AddFile]:
+def _written(plan: WritePlan, store: Store, options: WriteOptions) -> list[AddFile]:
     """Write all files; if that fails, delete the written ones as far as the store allows."""
     adds: list[AddFile] = []
     try:
         adds += plan.write()
         report(options.progress, Progress("commit", len(adds), len(adds), rows_of(adds)))
     except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
-        delete_data_files(files.store, adds)
+        delete_data_files(store, adds)
         raise
     return adds
 
@@ -241,17 +217,15 @@ def _done(result: WriteResult, adds: Sequence[AddFile], outcome: CommitOutcome) 
     )
 
 
-def _with_hint(
-    result: WriteResult, target: Snapshot | None, prepared: PreparedTable, chosen: ChosenRevision | None
-) -> WriteResult:
+def _with_hint(result: WriteResult, prepared: PreparedTable, chosen: ChosenRevision | None) -> WriteResult:
     """Add the hint of the write that makes a table."""
-    if target is not None or chosen is None:
+    if not prepared.table.is_new or chosen is None:
         return result
     return replace(result, hint=_hint_of_first_write(prepared, chosen, result.rows, result.design_effect))
 
 
 def _dry_result(
-    target: Snapshot | None,
+    before: Snapshot,
     stays: Snapshot | None,
     plan: WritePlan,
     chosen: ChosenRevision | None,
@@ -267,7 +241,7 @@ def _dry_result(
         result = replace(result, new_revision=chosen.is_new, cubes=plan.cube_count)
     return replace(
         result,
-        version=-1 if target is None else target.version,
+        version=before.version,
         dry_run=True,
         files=plan.file_count,
     )
@@ -348,54 +322,3 @@ class WriteResult(FilesResult):
             transformers=revision.transformer_kinds,
             cube_size=revision.desired_cube_size,
         )
-
-
-@runtime_checkable
-class NumberingSource(Protocol):
-    """A source that numbers its rows itself."""
-
-    def numbered(self, identities: Sequence[Identity]) -> tuple[Source, int]:
-        """Return the rows with numbers, and how many numbers they use up."""
-        ...
-
-
-def _numbered(source: Source, identities: Sequence[Identity]) -> tuple[Source, int | None]:
-    """Return the rows with numbers, and how many numbers they use up. None: one per row."""
-    if isinstance(source, NumberingSource):
-        return source.numbered(identities)
-    if isinstance(source, FrameSource):
-        return FrameSource(with_numbers(source.frame, identities)), None
-    rows = _Numbered(source, tuple(identities))
-    if isinstance(source, OneShotSource):
-        return OneShotSource(rows.with_empty()), None
-    return rows, None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Numbered:
-    """Rows in batches, with numbers. Each read counts from the first row."""
-
-    source: Source
-    identities: tuple[Identity, ...]
-
-    @property
-    def empty(self) -> pl.DataFrame:
-        """See `Source`."""
-        return with_numbers(self.source.empty, self.identities)
-
-    def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
-        """See `Source`."""
-        drawn = [identity.column for identity in self.identities]
-        read = None
-        if columns is not None:
-            read = [name for name in columns if name not in drawn] or self.source.empty.columns[:1]
-        first_row = 0
-        for rows in self.source.batches(read, size_bytes=size_bytes):
-            frame = with_numbers(rows, self.identities, first_row)
-            yield frame if columns is None else frame.select(columns)
-            first_row += rows.height
-
-    def with_empty(self) -> Iterator[pl.DataFrame]:
-        """Yield a frame without rows, then all rows."""
-        yield self.empty
-        yield from self.batches(None, size_bytes=_BATCH_BYTES)

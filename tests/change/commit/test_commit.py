@@ -315,7 +315,7 @@ def test_append_uses_the_existing_dialect(tmp_path: Path) -> None:
 def test_second_creator_sees_the_existing_table(tmp_path: Path) -> None:
     snapshot = create(tmp_path)
     store = LocalStore(tmp_path)
-    for existing in (None, snapshot):
+    for existing in (Snapshot.empty(snapshot.location), snapshot):
         with pytest.raises(TableExistsError, match="nothing of this write is visible"):
             commit(store, existing, WriteIntent(mode="create", metadata=METADATA))
 

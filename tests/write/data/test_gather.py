@@ -9,7 +9,9 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.table.data.files import CodedRows, FileSettings, RowSource
+from qbeast_core.io.location import Location
+from qbeast_core.log.columns import PLAIN
+from qbeast_core.table.data.files import CodedRows, FileSettings, FileTarget, RowShape, RowSource
 from tests.helpers.examples import examples
 from tests.helpers.strategies import VALUES, frames_of
 
@@ -32,10 +34,21 @@ def test_gathered_rows_equal_polars(data):
     assert taken.equals(frame[pl.Series(rows, dtype=pl.UInt32)])
 
 
+def target(frame: pl.DataFrame) -> FileTarget:
+    return FileTarget(
+        location=Location.of("folder"),
+        shape=RowShape("{}", frame.schema, merge=False),
+        configuration={},
+        dialect="documented",
+        columns=PLAIN,
+        time_ms=1,
+    )
+
+
 def test_rising_numbers_are_not_compressed_for_nothing():
     random = np.random.default_rng(5)
     frame = pl.DataFrame({"id": np.arange(300_000), "price": random.random(300_000), "flat": 7})
-    settings = FileSettings.of(frame, ("price",), {}, dialect="documented", table_rows=frame.height)
+    settings = FileSettings.of(target(frame), frame, ("price",))
     assert settings.levels.get("id") == 0, "random rows of a page differ by random numbers"
     assert "flat" in settings.dictionary
 
@@ -51,7 +64,7 @@ def test_low_cardinality_columns_are_gathered_by_position():
             "n": np.arange(height),
         }
     )
-    expected = FileSettings.of(frame, ("key",), {}, dialect="documented")
+    expected = FileSettings.of(target(frame), frame, ("key",))
     source = CodedRows(frame, expected)
     for first, last in [(0, 30_000), (40_000, 60_000), (50_000, 70_000)]:
         rows = np.arange(first, last, 2, dtype=np.uint32)

@@ -43,6 +43,16 @@ def test_numbers_follow_start_step_and_mark(notes: dict[str, int], wanted: list[
     assert high_water_mark(path, "id") == wanted[-1]
 
 
+@pytest.mark.parametrize("engine", ["memory", "spill"])
+def test_rows_that_replace_others_draw_numbers(engine: Any, tmp_path: Path) -> None:
+    path = table(tmp_path / "t")
+    qbeast.write_table(keys(0, 3), path, mode="append")
+    new, resources = keys(2, 2).iter_slices(1), qbeast.Resources(engine=engine)
+    qbeast.write_table(new, path, mode="overwrite", where="key >= 2", resources=resources)
+    assert qbeast.read_table(path).sort("key").rows() == [(1, 0), (2, 1), (4, 2), (5, 3)]
+    assert high_water_mark(path, "id") == 5
+
+
 def test_explicit_numbers_need_permission(tmp_path: Path) -> None:
     given = keys(0, 2).with_columns(id=pl.Series([7, 8]))
     always = table(tmp_path / "always")
