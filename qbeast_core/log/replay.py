@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 import polars as pl
@@ -598,15 +598,6 @@ _REVISION, _BLOCKS, _LAYOUT = "revision", "blocks", "qbeast.layout"
 _DIGEST: Final = "qbeast.revision"
 
 
-class FileIndex(NamedTuple):
-    """The index of a file that is about to be written."""
-
-    # Its number may change at the commit.
-    revision: Revision
-    # In the order of the file. Their thresholds may change too.
-    blocks: Sequence[Block]
-
-
 @dataclass(frozen=True, slots=True)
 class TagCopy:
     """The copy of a file's tags."""
@@ -618,21 +609,23 @@ class TagCopy:
     layout: Layout
 
 
-def dump_copy(index: FileIndex, layout: Layout, columns: StoredColumns) -> dict[str, str]:
-    """Return the key-value metadata of a file.
+def dump_copy(
+    revision: Revision, blocks: Sequence[Block], layout: Layout, columns: StoredColumns
+) -> dict[str, str]:
+    """Return the key-value metadata of a file. `blocks` are in the order of the file.
 
     >>> from qbeast_core.log.columns import PLAIN
     >>> from qbeast_core.spec.blocks import Layout
     >>> from qbeast_core.spec.revision import staging_revision
     >>> revision = staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500).with_id(1)
     >>> layout = Layout(tail_bytes=41234, bands=((7, 7, -9),), box=((0, 1),), boxes=bytes(2))
-    >>> dump_copy(FileIndex(revision, [Block("", -9, 2147483647, 7)]), layout, PLAIN)["blocks"]
+    >>> dump_copy(revision, [Block("", -9, 2147483647, 7)], layout, PLAIN)["blocks"]
     '[["",-9,7]]'
     """
     return {
-        _REVISION: str(index.revision.revision_id),
-        _DIGEST: digest_of(index.revision, columns),
-        _BLOCKS: pack_blocks(index.blocks),
+        _REVISION: str(revision.revision_id),
+        _DIGEST: digest_of(revision, columns),
+        _BLOCKS: pack_blocks(blocks),
         RULES_TAG: RULES,
         _LAYOUT: dump_shape(layout),
     }

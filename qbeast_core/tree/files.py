@@ -209,19 +209,9 @@ def upper_cubes(
 _PAGES_OF_APPENDED_BLOCK: Final = 8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FilePlan:
-    """One file to write."""
-
-    # Ascending.
-    rows: RowNumbers
-    weights: I32Array
-    blocks: tuple[Block, ...]
-
-
 @dataclass(frozen=True, eq=False)
 class IndexPlan:
-    """The files of a write; `file` returns the plan of one file."""
+    """The files of a write."""
 
     revision: Revision
     weights: I32Array
@@ -238,8 +228,8 @@ class IndexPlan:
         """Return the rows of one file, ascending."""
         return self.rows_by_file[self.packed.file_starts[number] : self.packed.file_starts[number + 1]]
 
-    def file(self, number: int) -> FilePlan:
-        """Return the plan of one file, 0 <= `number` < `file_count`."""
+    def file(self, number: int) -> tuple[RowNumbers, I32Array, tuple[Block, ...]]:
+        """Return the rows of one file, 0 <= `number` < `file_count`, ascending, their weights, and its blocks."""
         packed, rows = self.packed, self.rows_of(number)
         weights = self.weights[rows]
         blocks = slice(*packed.file_first_block[number : number + 2].tolist())
@@ -249,7 +239,7 @@ class IndexPlan:
         place[cubes] = np.arange(len(cubes))
         lowest = lowest_by_node(weights, place[self.assignment.row_cube[rows]], len(cubes))
         columns = (column.tolist() for column in (cubes, lowest, self.assignment.thresholds[cubes], counts))
-        return FilePlan(
+        return (
             rows,
             weights,
             tuple(

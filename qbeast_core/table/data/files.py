@@ -30,11 +30,12 @@ from qbeast_core.log.actions import STATS_COLUMNS, AddFile, CdcFile, file_stats,
 from qbeast_core.log.columns import StoredColumns, without_values
 from qbeast_core.log.protocol import Codec, codec_of
 from qbeast_core.log.rebase import hidden_columns
-from qbeast_core.log.replay import RULES, RULES_TAG, FileIndex, dump_copy
+from qbeast_core.log.replay import RULES, RULES_TAG, dump_copy
 from qbeast_core.log.schema import statistics_schema
 from qbeast_core.log.values import folder_of, partition_values
 from qbeast_core.space.values import I32Array, U32Array, sample_values
-from qbeast_core.spec.blocks import BlocksDialect, FilePath, Layout, dump_layout
+from qbeast_core.spec.blocks import Block, BlocksDialect, FilePath, Layout, dump_layout
+from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import Progress, ProgressCallback, new_id
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.frames import FrameLike, to_frame
@@ -208,74 +209,44 @@ def _like_pages(frame: pl.DataFrame, page_rows: int) -> pl.DataFrame:
     numbers = np.random.default_rng(0).choice(frame.height, some, replace=False)
     numbers = numbers[np.lexsort((numbers, np.arange(some) // page_rows))]
     rows, order = np.unique(numbers, return_inverse=True)
-    return RowSource(frame).take(rows)[pl.Series(order)]
+    return RowTaker(frame).take(rows)[pl.Series(order)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ArrangedRows:
-    """The rows of a file, in its order."""
+@dataclass(slots=True, eq=False)
+class NewFile:
+    """A file in the making: its rows, in the order of the input, their weights and their blocks."""
 
     rows: pl.DataFrame
     # None: rows without an index or samples, whose file has no tags.
-    weights: I32Array | None
-    shape: FileShape
-    # Cells of the rows, one array per dimension. Empty: the file has bands, but no order within them.
-    cells: list[U32Array]
+    weights: I32Array | None = None
+    # Its number may change at the commit. None: the file is not indexed.
+    revision: Revision | None = None
+    # In the order of the file. Their thresholds may change too.
+    blocks: tuple[Block, ...] = ()
+    # Values of columns of codes, by name.
+    values: dict[str, pl.Series] = field(default_factory=dict[str, pl.Series])
 
 
-def arrange_rows(
-    take: Callable[[], pl.DataFrame],
-    weights: I32Array | None,
-    settings: FileSettings,
-    index: FileIndex | None = None,
-) -> ArrangedRows:
-    """Put the rows of a file in order; without weights they keep their order.
-
-    If nothing else holds the rows that `take` returns, each of their columns is freed once it is in order.
-    """
-    rows = take()
-    if weights is None or not rows.height:
-        shape = FileShape.plain(settings.grain.page_rows_of(rows.height), rows.height)
-        return ArrangedRows(rows, weights, _within(shape, rows), [])
-    target, revision = settings.target, None if index is None else index.revision
-    cells = [] if revision is None else grid_columns(rows, revision)
-    names = [] if revision is None else map(target.columns.stored_name, revision.columns)
-    importance = [target.importance.get(name, 1.0) for name in names]
-    grain = settings.grain.limited(page_rows_within(rows, round(settings.grain.page_rows)))
-    placed = arrange(weights, cells, grain, importance=importance, is_scattered=bool(target.sample_by))
-    weights, columns = weights[placed.order], rows.get_columns()[::-1]
-    # The type by which Polars takes rows: converted once, and not for each column.
-    places = pl.Series(placed.order.astype(np.uint32))
-    del rows
-    # By brackets: `gather` is a query, which costs more than to take some thousand values.
-    rows = pl.DataFrame([columns.pop()[places] for _ in range(len(columns))])
-    if target.shape.sample_column is not None:
-        rows = rows.with_columns(pl.Series(target.shape.sample_column, sample_values(weights)))
-    return ArrangedRows(
-        rows, weights, _within(placed.shape, rows), [column[placed.order] for column in cells]
-    )
+def store_file(file: NewFile, settings: FileSettings, *, operation: str = "") -> AddFile:
+    """Write a file with a new name, which begins with the id of an operation. Return it with its blocks."""
+    return send_file(file, settings, f"{operation}{new_id()}.parquet", settings.target.store.put)[0]
 
 
-def store_file(
-    arranged: ArrangedRows,
-    *,
-    put: Callable[[str, bytes], SentT],
-    path: str,
-    settings: FileSettings,
-    values: Mapping[str, pl.Series] | None = None,
-    index: FileIndex | None = None,
+def send_file(
+    file: NewFile, settings: FileSettings, path: str, put: Callable[[str, bytes], SentT]
 ) -> tuple[AddFile, SentT]:
-    """Encode rows and `put` the file, which repeats its index. Return it without blocks, and what `put` returns."""
-    rows, weights, shape, target = arranged.rows, arranged.weights, arranged.shape, settings.target
-    columns, hides_weights = target.columns, target.hides_weights and arranged.weights is not None
+    """Order and encode the rows, and `put` the file, which repeats its index. Return it and what `put` returns."""
+    rows, weights, shape, cells = _arranged(file, settings)
+    target, revision = settings.target, file.revision
+    columns, hides_weights = target.columns, target.hides_weights and weights is not None
     partition = partition_values(rows, columns)
     rows = rows.select(columns.in_files(rows.columns))
     path = path if columns.mode != "none" else f"{folder_of(partition)}{path}"
     keys, layout, metadata = "", None, dict[str, str]()
     if weights is not None:
         keys = dump_keys(*keys_of_file(weights, is_scattered=bool(target.sample_by))) if len(weights) else ""
-        layout = shape.layout(arranged.cells, tail_bytes=_UNKNOWN_TAIL, hidden_weights=hides_weights)
-        metadata = {} if index is None else dump_copy(index, layout, columns)
+        layout = shape.layout(cells, tail_bytes=_UNKNOWN_TAIL, hidden_weights=hides_weights)
+        metadata = {} if revision is None else dump_copy(revision, file.blocks, layout, columns)
     encoded = encode_rows(
         rows,
         columns,
@@ -285,20 +256,51 @@ def store_file(
         dictionary=settings.dictionary,
         levels=settings.levels,
         codec=settings.codec,
-        values=values,
+        values=file.values,
         metadata=metadata,
     )
     add = AddFile(
         path=FilePath(path).encoded,
         size=encoded.size_bytes,
         modification_time=target.time_ms,
-        stats=file_stats(rows, columns=settings.stats_columns, few=values, named=columns.stored_leaf),
+        stats=file_stats(rows, columns=settings.stats_columns, few=file.values, named=columns.stored_leaf),
         tags=None if weights is None else _tags(keys, layout, tail_bytes=encoded.tail_bytes),
         partition_values=partition,
         has_hidden_weights=hides_weights,
         has_row_ids=settings.row_ids,
+        blocks=None if revision is None else file.blocks,
     )
     return add, put(path, encoded.data)
+
+
+def _arranged(
+    file: NewFile, settings: FileSettings
+) -> tuple[pl.DataFrame, I32Array | None, FileShape, list[U32Array]]:
+    """Return rows, weights, shape and cells in the order of the file; without weights, rows keep their order.
+
+    Cells are one array per dimension. Without an index there are none: the file has bands, but no order within them.
+    If nothing else holds the rows, each of their columns is freed once it is in order.
+    """
+    rows, file.rows = file.rows, file.rows.clear()
+    weights, revision, target = file.weights, file.revision, settings.target
+    if weights is None or not rows.height:
+        shape = FileShape.plain(settings.grain.page_rows_of(rows.height), rows.height)
+        return rows, weights, _within(shape, rows), []
+    cells = [] if revision is None else grid_columns(rows, revision)
+    names = [] if revision is None else map(target.columns.stored_name, revision.columns)
+    importance = [target.importance.get(name, 1.0) for name in names]
+    grain = settings.grain.limited(page_rows_within(rows, round(settings.grain.page_rows)))
+    placed = arrange(weights, cells, grain, importance=importance, is_scattered=bool(target.sample_by))
+    shape, order = placed.shape, placed.order
+    weights, columns = weights[order], rows.get_columns()[::-1]
+    # The type by which Polars takes rows: converted once, and not for each column.
+    places = pl.Series(order.astype(np.uint32))
+    del rows
+    # By brackets: `gather` is a query, which costs more than to take some thousand values.
+    rows = pl.DataFrame([columns.pop()[places] for _ in range(len(columns))])
+    if target.shape.sample_column is not None:
+        rows = rows.with_columns(pl.Series(target.shape.sample_column, sample_values(weights)))
+    return rows, weights, _within(shape, rows), [column[order] for column in cells]
 
 
 def _tags(keys: str, layout: Layout | None, *, tail_bytes: int) -> dict[str, str]:
@@ -388,11 +390,9 @@ class _Sender:
 def _write_one(
     source: CodedRows, plan: IndexPlan, number: int, path: str, *, put: _Sender, settings: FileSettings
 ) -> tuple[AddFile, Future[None]]:
-    file = plan.file(number)
-    index, values = FileIndex(plan.revision, file.blocks), dict[str, pl.Series]()
-    arranged = arrange_rows(lambda: source.take(file.rows, values), file.weights, settings, index)
-    add, sent = store_file(arranged, put=put, path=path, settings=settings, values=values, index=index)
-    return add.model_copy(update={"blocks": file.blocks}), sent
+    (numbers, weights, blocks), values = plan.file(number), dict[str, pl.Series]()
+    file = NewFile(source.take(numbers, values), weights, plan.revision, blocks, values)
+    return send_file(file, settings, path, put)
 
 
 def delete_files(store: Store, paths: Iterable[str]) -> None:
@@ -419,7 +419,7 @@ class CodedRows:
             coded = place_values(column, column.gather_every(max(frame.height // _TRIED_ROWS, 1)))
             if coded is not None:
                 self._codes[name], self._values[name] = coded
-        self._others = RowSource(frame.drop(self._codes))
+        self._others = RowTaker(frame.drop(self._codes))
 
     def take(self, rows: RowNumbers, used: dict[str, pl.Series]) -> pl.DataFrame:
         """Return some rows, given in ascending order, with columns of codes; add the values of these to `used`."""
@@ -433,7 +433,7 @@ class CodedRows:
         return taken.hstack(columns).select(self._names)
 
 
-class RowSource:
+class RowTaker:
     """A frame to take rows from, many times and by several threads.
 
     Random access to a large frame waits for memory at every value, and the longer where the frame came in
@@ -441,7 +441,7 @@ class RowSource:
     from at once.
 
     >>> joined = pl.concat([pl.DataFrame({"a": [1, 2]}), pl.DataFrame({"a": [3]})], rechunk=False)
-    >>> RowSource(joined).take(np.array([0, 2], np.uint32))["a"].to_list()
+    >>> RowTaker(joined).take(np.array([0, 2], np.uint32))["a"].to_list()
     [1, 3]
     """
 

@@ -25,7 +25,7 @@ from qbeast_core.table.engine.files import (
     SpacePart,
     SummaryTask,
     sort_keys,
-    with_blocks,
+    with_final_thresholds,
 )
 from qbeast_core.tree.build import ExistingLevel, ExistingTree, TreeBuilder, partitions_of
 from qbeast_core.tree.files import pack_cubes, rows_per_file, smallest_block_rows
@@ -177,7 +177,7 @@ class DistributedRows:
             )
             raise InputChangedError(msg, rows_before=task.rows, rows_after=rows)
         report(self.progress, Progress("write", len(files), len(files), rows))
-        return with_blocks(files, task.outline)
+        return with_final_thresholds(files, task.outline)
 
 
 def _share(summary: IndexSummary) -> float:

@@ -18,18 +18,16 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError
 from qbeast_core.log.actions import AddFile, Metadata
-from qbeast_core.log.replay import FileIndex
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.space.values import MAX_WEIGHT, BoolArray, I32Array, I64Array, U64Array, distinct
 from qbeast_core.spec.blocks import Block
 from qbeast_core.spec.revision import Revision
-from qbeast_core.support.process import new_id
 from qbeast_core.table.data.files import (
     CodedRows,
     FileSettings,
     FileTarget,
+    NewFile,
     RowShape,
-    arrange_rows,
     delete_data_files,
     store_file,
     write_data_files,
@@ -194,19 +192,6 @@ class SummariseTask:
         return merge_summaries(parts)
 
 
-def store_arranged(
-    rows: pl.DataFrame,
-    weights: I32Array | None,
-    settings: FileSettings,
-    *,
-    path: str,
-    index: FileIndex | None = None,
-) -> AddFile:
-    """Write a file, which repeats its index; see `arrange_rows`. Return it without blocks."""
-    arranged = arrange_rows(lambda: rows, weights, settings, index)
-    return store_file(arranged, put=settings.target.store.put, path=path, settings=settings, index=index)[0]
-
-
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PlainTask:
     """Writes rows to files of one partition each. Picklable."""
@@ -264,7 +249,8 @@ class _Files:
         rows = pl.concat(held)
         count = max(round(rows.height / _rows_per_file(held)), 1)
         for places in np.array_split(np.arange(rows.height), min(count, rows.height)) if rows.height else ():
-            self.adds.append(_store(self.target, rows.slice(int(places[0]), len(places))))
+            part = rows.slice(int(places[0]), len(places))
+            self.adds.append(store_file(NewFile(part), FileSettings.of(self.target, part, ())))
 
 
 def _size_bytes(frames: list[pl.DataFrame]) -> int:
@@ -275,51 +261,23 @@ def _rows_per_file(frames: list[pl.DataFrame]) -> int:
     return rows_per_file(_size_bytes(frames) / max(sum(frame.height for frame in frames), 1))
 
 
-def _store(target: FileTarget, rows: pl.DataFrame) -> AddFile:
-    settings = FileSettings.of(target, rows, ())
-    return store_arranged(rows, None, settings, path=f"{new_id()}.parquet")
-
-
 # Returns the rows at some places, with some columns.
 Take: TypeAlias = Callable[[I64Array, Sequence[str]], pl.DataFrame]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FileBlocks:
-    """The blocks of a file. `nodes` are indexes of the outline; `children` are codes, 0 for none."""
-
-    nodes: I32Array
-    children: I64Array
-    min_weights: I32Array
-    counts: I64Array
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class PlacedFile:
-    """A data file and its blocks."""
+    """A data file, whose blocks have the thresholds of the outline, see `with_final_thresholds`."""
 
     add: AddFile
-    blocks: FileBlocks
+    # Node of the outline of each block; of a child, which is not a node, the inverted bits of its parent.
+    nodes: I32Array
     weight_sum: int
 
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return int(self.blocks.counts.sum())
-
-
-@dataclass(slots=True, eq=False)
-class RowsOfFile:
-    """The rows of a data file to write, in the order of the input, and its blocks."""
-
-    rows: pl.DataFrame
-    weights: I32Array
-    blocks: FileBlocks
-
-    def pop_rows(self) -> pl.DataFrame:
-        """Return the rows without keeping them: they are freed once they are copied into the order of the file."""
-        rows, self.rows = self.rows, self.rows.clear()
-        return rows
+        return sum(block.element_count for block in self.add.blocks or ())
 
 
 def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U64Array]) -> list[PlacedFile]:
@@ -330,39 +288,53 @@ def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U6
     def take(places: I64Array, names: Sequence[str]) -> pl.DataFrame:
         return rows.select(names)[pl.Series(places)]
 
-    return [store_placed(task, file) for file in rows_of_files(task, take, all_keys, np.arange(rows.height))]
+    files = files_of_rows(task, take, all_keys, np.arange(rows.height))
+    return [store_placed(task, file, nodes) for file, nodes in files]
 
 
-def rows_of_files(task: PlaceTask, take: Take, keys: U64Array, places: I64Array) -> list[RowsOfFile]:
-    """Return the rows of one file, which are at some places of all rows. Too many rows are split into several files."""
+def files_of_rows(
+    task: PlaceTask, take: Take, keys: U64Array, places: I64Array
+) -> list[tuple[NewFile, I32Array]]:
+    """Return the file of the rows at some places, and the nodes of its blocks. Too many rows are split into several."""
     order, sorted_keys, children = _ordered(task, take, keys, places)
     height = len(order)
     pieces = max(round(height / task.file_rows), 1) if height > 2 * task.file_rows else 1
     cuts = [height * i // pieces for i in range(pieces + 1)]
     return [
-        _of_file(task, take, order[a:b], sorted_keys[a:b], children[a:b]) for a, b in pairwise(cuts) if a < b
+        _new_file(task, take, order[a:b], sorted_keys[a:b], children[a:b]) for a, b in pairwise(cuts) if a < b
     ]
 
 
-def store_placed(task: PlaceTask, file: RowsOfFile, *, settings: FileSettings | None = None) -> PlacedFile:
+def store_placed(
+    task: PlaceTask, file: NewFile, nodes: I32Array, *, settings: FileSettings | None = None
+) -> PlacedFile:
     """Write a file with a new name."""
     settings = settings or FileSettings.of(task.target, file.rows, task.revision.columns)
-    index = FileIndex(task.revision, _planned_blocks(file.blocks, task.outline))
-    path = f"{new_id()}.parquet"
-    arranged = arrange_rows(file.pop_rows, file.weights, settings, index)
-    put = task.target.store.put
-    add = store_file(arranged, put=put, path=path, settings=settings, index=index)[0]
-    return PlacedFile(add, file.blocks, int(file.weights.sum(dtype=np.int64)))
+    weight_sum = 0 if file.weights is None else int(file.weights.sum(dtype=np.int64))
+    return PlacedFile(store_file(file, settings), nodes, weight_sum)
 
 
-def _of_file(task: PlaceTask, take: Take, order: I64Array, keys: U64Array, children: I64Array) -> RowsOfFile:
-    """Return the rows of a file, given their places, keys and children in the order of blocks."""
+def _new_file(
+    task: PlaceTask, take: Take, order: I64Array, keys: U64Array, children: I64Array
+) -> tuple[NewFile, I32Array]:
+    """Return a file, given the places, keys and children of its rows in the order of blocks, and its blocks' nodes."""
     nodes, weights = _nodes_and_weights(task.outline, keys)
     begins: BoolArray = np.concatenate([[True], (nodes[1:] != nodes[:-1]) | (children[1:] != children[:-1])])
     starts = np.flatnonzero(begins)
-    blocks = FileBlocks(nodes[starts], children[starts], weights[starts], np.diff(starts, append=len(keys)))
+    counts = np.diff(starts, append=len(keys))
+    nodes, children = nodes[starts], children[starts]
+    highest = np.where(children > 0, MAX_WEIGHT, task.outline.thresholds[nodes])
+    columns = (column.tolist() for column in (weights[starts], highest, counts))
+    blocks = tuple(
+        Block(cube=cube, min_weight=low, max_weight=high, element_count=count)
+        for cube, low, high, count in zip(
+            encode_cubes(_cubes(task.outline, nodes, children)), *columns, strict=True
+        )
+    )
     by_place = np.argsort(order)
-    return RowsOfFile(take(order[by_place], list(task.target.shape.schema)), weights[by_place], blocks)
+    rows = take(order[by_place], list(task.target.shape.schema))
+    file = NewFile(rows, weights[by_place], task.revision, blocks)
+    return file, np.where(children > 0, ~nodes, nodes).astype(np.int32)
 
 
 def _ordered(
@@ -391,46 +363,25 @@ def _child_codes(task: PlaceTask, frame: pl.DataFrame, depths: npt.NDArray[np.ui
     return child_codes([cells >> shifts for cells in grid_columns(frame, task.revision)])
 
 
-def with_blocks(files: Sequence[PlacedFile], outline: Outline) -> list[AddFile]:
-    """Return the files with their blocks. Thresholds depend on the cubes that all files use."""
+def with_final_thresholds(files: Sequence[PlacedFile], outline: Outline) -> list[AddFile]:
+    """Return the files with the thresholds of their blocks, which depend on the cubes that all files use."""
     if not files:
         return []
-    of_files = [file.blocks for file in files]
-    nodes = np.concatenate([blocks.nodes for blocks in of_files])
-    children = np.concatenate([blocks.children for blocks in of_files])
+    nodes = np.concatenate([file.nodes for file in files])
+    is_child = nodes < 0
+    nodes = np.where(is_child, ~nodes, nodes)
     used = np.zeros(len(outline.thresholds), np.bool_)
     below = used.copy()
-    used[nodes[children == 0]] = True
-    below[nodes[children > 0]] = True
-    merged = FileBlocks(
-        nodes,
-        children,
-        np.concatenate([blocks.min_weights for blocks in of_files]),
-        np.concatenate([blocks.counts for blocks in of_files]),
-    )
-    blocks = _blocks(merged, outline, outline.max_weights(used, below))
-    ends = np.cumsum([len(blocks.nodes) for blocks in of_files]).tolist()
-    return [
-        file.add.model_copy(update={"blocks": blocks[end - len(file.blocks.nodes) : end]})
-        for file, end in zip(files, ends, strict=True)
-    ]
+    used[nodes[~is_child]] = True
+    below[nodes[is_child]] = True
+    highest = np.where(is_child, MAX_WEIGHT, outline.max_weights(used, below)[nodes])
+    of_files = np.split(highest, np.cumsum([len(file.nodes) for file in files])[:-1])
+    return [_with_thresholds(file.add, some.tolist()) for file, some in zip(files, of_files, strict=True)]
 
 
-def _planned_blocks(blocks: FileBlocks, outline: Outline) -> tuple[Block, ...]:
-    """Return the blocks of one file, before it is known which cubes the other files use."""
-    return _blocks(blocks, outline, outline.thresholds)
-
-
-def _blocks(blocks: FileBlocks, outline: Outline, max_weights: I32Array) -> tuple[Block, ...]:
-    """Return blocks, given the `maxWeight` of each node."""
-    highest = max_weights[blocks.nodes]
-    highest[blocks.children > 0] = MAX_WEIGHT
-    texts = encode_cubes(_cubes(outline, blocks.nodes, blocks.children))
-    columns = (column.tolist() for column in (blocks.min_weights, highest, blocks.counts))
-    return tuple(
-        Block(cube=cube, min_weight=low, max_weight=high, element_count=count)
-        for cube, low, high, count in zip(texts, *columns, strict=True)
-    )
+def _with_thresholds(add: AddFile, highest: Sequence[int]) -> AddFile:
+    pairs = zip(add.blocks or (), highest, strict=True)
+    return add.model_copy(update={"blocks": tuple(replace(block, max_weight=high) for block, high in pairs)})
 
 
 def _cubes(outline: Outline, nodes: I32Array, children: I64Array) -> Cubes:
@@ -454,15 +405,9 @@ class AppendedPart:
     # Version that the task was planned on.
     version: int
     revision: Revision | None
-    # Files with blocks, and files without index.
-    indexed: tuple[AddFile, ...]
-    staged: tuple[AddFile, ...]
+    # Files without blocks wait for an index.
+    files: tuple[AddFile, ...]
     rows: int
-
-    @property
-    def files(self) -> tuple[AddFile, ...]:
-        """All of the files."""
-        return self.indexed + self.staged
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -483,7 +428,7 @@ class AppendTask:
         """Write the rows of this task, planned without the rows of other tasks."""
         if not self.indexed:  # a table without index
             adds = tuple(PlainTask(target=self.target, max_bytes=_ALL_BYTES).write([data]))
-            return AppendedPart(self.version, None, (), adds, rows_of(adds))
+            return AppendedPart(self.version, None, adds, rows_of(adds))
         frame = self.target.shape.fit(data)
         settings = FileSettings.of(self.target, frame, self.indexed)
         revision = self.revision
@@ -493,12 +438,11 @@ class AppendTask:
             if revision is not None and not outside.all():
                 inside = frame.filter(pl.Series(~outside)) if outside.any() else frame
                 written += self._index(inside, revision, settings)
-            indexed = tuple(written)
             self._stage(frame.filter(pl.Series(outside)), settings, written)
         except BaseException:  # also after an interrupt or a panic of Rust
             delete_data_files(self.target.store, written)
             raise
-        return AppendedPart(self.version, revision, indexed, tuple(written[len(indexed) :]), frame.height)
+        return AppendedPart(self.version, revision, tuple(written), frame.height)
 
     def _index(self, frame: pl.DataFrame, revision: Revision, settings: FileSettings) -> list[AddFile]:
         weights = frame_weights(frame, revision.hashed)
@@ -528,10 +472,8 @@ class AppendTask:
         order = np.argsort(weights, kind="stable")
         for rows in np.array_split(order, max(-(-frame.height // _file_rows(frame)), 1)):
             if len(rows):
-                sorted_rows = frame[pl.Series(rows)]
-                path = f"{new_id()}.parquet"
-                add = store_arranged(sorted_rows, weights[rows], settings, path=path)
-                written.append(add.without_index())
+                file = NewFile(frame[pl.Series(rows)], weights[rows])
+                written.append(store_file(file, settings).without_index())
 
 
 def _file_rows(frame: pl.DataFrame) -> int:

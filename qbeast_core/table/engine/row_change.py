@@ -15,7 +15,6 @@ import polars as pl
 from qbeast_core.io.location import Location
 from qbeast_core.io.store import Store
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.replay import FileIndex
 from qbeast_core.log.rules import Identity
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.values import I32Array, I64Array
@@ -23,10 +22,9 @@ from qbeast_core.spec.blocks import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.frames import own_column
 from qbeast_core.support.process import new_id
-from qbeast_core.table.data.files import FileSettings, FileTarget
+from qbeast_core.table.data.files import FileSettings, FileTarget, NewFile, store_file
 from qbeast_core.table.data.rules import with_numbers
 from qbeast_core.table.data.scan import FileScan, TableFiles
-from qbeast_core.table.engine.files import store_arranged
 from qbeast_core.table.read.tasks import RowFilter, read_scans
 from qbeast_core.tree.build import blocks_of_rows
 from qbeast_core.tree.grid import frame_weights, grid_columns, lowest_by_node
@@ -150,11 +148,10 @@ class ChangeFile:
             blocks = _blocks_left(file.blocks, self.revision, rows, weights, height=first)
         if blocks is None:
             return rows if self.returns_rows else None
-        path = f"{self.operation}.{new_id()}.parquet"
         settings = FileSettings.of(replace(self.target, time_ms=file.time_ms), rows, self.revision.columns)
-        index = FileIndex(self.revision, blocks)
-        add = store_arranged(rows, weights, settings, path=path, index=index)
-        return add.model_copy(update={"blocks": blocks})
+        return store_file(
+            NewFile(rows, weights, self.revision, blocks), settings, operation=f"{self.operation}."
+        )
 
 
 def _in_order(rows: pl.DataFrame, change: RowFunction) -> tuple[pl.DataFrame, I64Array]:

@@ -25,10 +25,10 @@ from qbeast_core.errors import StorageError
 from qbeast_core.io.encode import refuse_huge_values, with_short_values
 from qbeast_core.io.machine import TemporaryFolder, give_back_memory
 from qbeast_core.log.actions import AddFile
-from qbeast_core.space.values import I64Array, U64Array, distinct
+from qbeast_core.space.values import I32Array, I64Array, U64Array, distinct
 from qbeast_core.support.process import Progress, ProgressCallback, report
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.files import FileSettings, FileTarget, delete_data_files
+from qbeast_core.table.data.files import FileSettings, FileTarget, NewFile, delete_data_files
 from qbeast_core.table.data.frames import has_any_width, within
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.engine import Budget, Rows, Source
@@ -36,9 +36,8 @@ from qbeast_core.table.engine.files import (
     PlacedFile,
     PlaceTask,
     PlainTask,
-    RowsOfFile,
     SummaryTask,
-    rows_of_files,
+    files_of_rows,
     store_placed,
 )
 from qbeast_core.table.engine.row_change import as_bytes
@@ -556,15 +555,15 @@ class _Files:
 
     def _write(self, part: SpilledRange, *, size_bytes: int | None) -> None:
         """Write the files of a range, in parts of `size_bytes` or at once. Frees the rows of each file early."""
-        ordered: list[RowsOfFile] = []
+        ordered: list[tuple[NewFile, I32Array]] = []
         for rows in part.loads(size_bytes=size_bytes):
             numbers = np.searchsorted(part.starts[1:], rows.keys, side="right")
             for number in distinct(numbers).tolist():
                 places = np.flatnonzero(numbers == number)
-                ordered += rows_of_files(self.task, rows.take, rows.keys, places)
+                ordered += files_of_rows(self.task, rows.take, rows.keys, places)
             del rows
             while ordered:
-                self.written.append(store_placed(self.task, ordered.pop(0), settings=self.settings))
+                self.written.append(store_placed(self.task, *ordered.pop(0), settings=self.settings))
         part.delete()
 
 

@@ -240,7 +240,7 @@ def publish_parts(
     target = task.target
     options = WriteOptions(mode="append", txn=txn, commit_metadata=dict(info))
     intent = rows_intent("append", adds, options, operation=operation)
-    revisions = [part.revision for part in parts if part.indexed]
+    revisions = [part.revision for part in parts if any(add.blocks for add in part.files)]
     with discarding(target.store, intent.new_paths):
         # What the oldest part was planned on: later commits are checked against it.
         oldest = min(part.version for part in parts)

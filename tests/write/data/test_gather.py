@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qbeast_core.io.location import Location
 from qbeast_core.log.columns import PLAIN
-from qbeast_core.table.data.files import CodedRows, FileSettings, FileTarget, RowShape, RowSource
+from qbeast_core.table.data.files import CodedRows, FileSettings, FileTarget, RowShape, RowTaker
 from tests.helpers.examples import examples
 from tests.helpers.strategies import VALUES, frames_of
 
@@ -29,7 +29,7 @@ def test_gathered_rows_equal_polars(data):
     count = data.draw(st.integers(0, frame.height))
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     rows = np.sort(rng.permutation(frame.height)[:count]).astype(np.uint32)
-    taken = RowSource(chunked).take(rows)
+    taken = RowTaker(chunked).take(rows)
     assert taken.schema == frame.schema
     assert taken.equals(frame[pl.Series(rows, dtype=pl.UInt32)])
 
