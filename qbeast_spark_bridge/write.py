@@ -21,7 +21,7 @@ from qbeast_core.table.data.files import delete_files
 from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.dml.replace_where import replace_where
-from qbeast_core.table.dml.tasks import FitRows, Outside
+from qbeast_core.table.dml.tasks import Fit, Outside
 from qbeast_core.table.engine.engine import Source
 from qbeast_core.table.engine.row_change import AddedFiles, AddedRows, StoredPart, stored_by
 from qbeast_core.table.index.revision import IndexColumns
@@ -60,12 +60,12 @@ class SparkKeeper:
     location: Location
     operation: str = field(default_factory=lambda: str(uuid.uuid4()), init=False)
 
-    def kept(self, source: Source, fit: FitRows) -> tuple[AddedRows, Outside]:
+    def kept(self, source: Source, fit: Fit) -> tuple[AddedRows, Outside]:
         """Store the rows; `clear` deletes them."""
         parts, outside = self._run(source, KeepPartition(fit, self.location, self.operation))
         return AddedFiles(self.location, parts), outside
 
-    def checked(self, source: Source, fit: FitRows) -> tuple[Source, Outside]:
+    def checked(self, source: Source, fit: Fit) -> tuple[Source, Outside]:
         """Check the rows without storing them."""
         _, outside = self._run(source, KeepPartition(fit, self.location, None))
         return source, outside

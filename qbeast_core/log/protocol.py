@@ -508,14 +508,6 @@ def interval_hours(text: str) -> float | None:
 _WHOLE: Final = ("schema_string", "name", "description", "partition_columns")
 
 
-@dataclass(frozen=True, slots=True)
-class MarkedFile:
-    """A live file that gets a new deletion vector."""
-
-    before: AddFile
-    after: AddFile
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteIntent:
     """One change to a table, for whichever version it becomes."""
@@ -532,8 +524,8 @@ class WriteIntent:
     adds: tuple[AddFile, ...] = ()
     # Live files to replace. The change fails if another writer changes one of them first.
     removes: tuple[RemoveFile, ...] = ()
-    # Live files whose deleted rows change. The change fails if another writer changes one of them first.
-    marked: tuple[MarkedFile, ...] = ()
+    # Live files before and after their deleted rows change. It fails if another writer changes one of them first.
+    marked: tuple[tuple[AddFile, AddFile], ...] = ()
     # Files with the new deletion vectors, by path in the table.
     vector_files: tuple[str, ...] = ()
     # New files of the change data feed.
@@ -576,7 +568,7 @@ def find_conflict(intent: WriteIntent, winner: Commit) -> str | None:
         return "another writer created a table at this place"
     # With its deletion vector a path names one set of rows: a new vector means that rows were deleted meanwhile,
     # and a rewrite planned before would bring them back.
-    olds: list[AddFile | RemoveFile] = [*intent.removes, *(marked.before for marked in intent.marked)]
+    olds: list[AddFile | RemoveFile] = [*intent.removes, *(before for before, _ in intent.marked)]
     replaced = {file_key(old.path, old.deletion_vector) for old in olds}
     changed = {file_key(add.path, add.deletion_vector) for add in winner.adds}
     changed |= {file_key(remove.path, remove.deletion_vector) for remove in winner.removes}

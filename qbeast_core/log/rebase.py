@@ -571,9 +571,9 @@ def _files(
         adds += change.adds
         renamed = [remove_of(add, data_change=False) for add in change.renamed]
     # The add of the same commit repeats the tags, which are most of its bytes.
-    marked = [remove_of(file.before, data_change=True) for file in intent.marked]
+    marked = [remove_of(before, data_change=True) for before, _ in intent.marked]
     removes += [remove.model_copy(update={"tags": None}) for remove in marked]
-    adds += [file.after for file in intent.marked]
+    adds += [after for _, after in intent.marked]
     dated = [(removes, now_ms), (renamed, NEVER_MS)]
     return [
         remove.model_copy(update={"deletion_timestamp": time_ms})

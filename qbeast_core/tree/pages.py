@@ -545,9 +545,10 @@ class Gain:
         """Return the runs of neighbours that are worth to be written together: starts, ends, and what they save."""
         opened = self.opened(boxes)
         starts, ends, saved = list[I64Array](), list[I64Array](), list[F64Array]()
-        sums = _Sums.of(np.vstack([opened, boxes.rows, np.where(is_free, 0.0, boxes.rows)]))
+        values = np.vstack([opened, boxes.rows, np.where(is_free, 0.0, boxes.rows)])
+        up_to = np.hstack([np.zeros((len(values), 1)), np.cumsum(values, axis=1)])
         for length, lowest, highest, largest in _unions(boxes, is_free):
-            *before, rows, moved = sums.of_length(length)
+            *before, rows, moved = up_to[:, length:] - up_to[:, :-length]
             files = np.ceil(np.maximum(rows / self.file_rows, 1.0))
             after = self.opened(Boxes(lowest, highest, rows, files))
             ratios = np.log(np.maximum(after, _NO_EXTENT) / np.maximum(before, _NO_EXTENT))
@@ -559,22 +560,6 @@ class Gain:
             ends.append(first + length)
             saved.append(value[first])
         return np.concatenate(starts), np.concatenate(ends), np.concatenate(saved)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sums:
-    """Sums of neighbours."""
-
-    up_to: F64Array
-
-    @staticmethod
-    def of(values: F64Array) -> _Sums:
-        return _Sums(np.hstack([np.zeros((len(values), 1)), np.cumsum(values, axis=1)]))
-
-    def of_length(self, length: int) -> F64Array:
-        """Return the sums of each run of a length, shape (rows of the values, runs)."""
-        sums: F64Array = self.up_to[:, length:] - self.up_to[:, :-length]
-        return sums
 
 
 def _unions(boxes: Boxes, is_free: BoolArray) -> Iterator[tuple[int, F64Array, F64Array, F64Array]]:

@@ -27,7 +27,7 @@ from qbeast_core.space.values import I32Array, I64Array, NumberColumn, U64Array
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.files import RowShape, delete_data_files
-from qbeast_core.table.dml.tasks import FitRows, Outside
+from qbeast_core.table.dml.tasks import Fit, Outside
 from qbeast_core.table.engine.files import (
     AppendedPart,
     AppendTask,
@@ -422,7 +422,7 @@ def write_plain_files(job: PlainTask, batches: Iterator[pa.RecordBatch]) -> Iter
 class KeepPartition:
     """Context of `keep_partition`."""
 
-    fit: FitRows
+    fit: Fit
     location: Location
     # A UUID that marks the stored files. None: the rows are only checked.
     operation: str | None

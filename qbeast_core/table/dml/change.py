@@ -138,7 +138,7 @@ def _call(snapshot: Snapshot, plan: ChangePlan, replaced: Replaced, engine: Engi
 def _parts(snapshot: Snapshot, plan: ChangePlan, file_bytes: int) -> list[FeedPart]:
     """Split the feed into tasks."""
     matches, added = plan.matches, plan.replacement.added
-    inserts = [FeedPart(added=piece) for piece in added.pieces(list(snapshot.schema), size_bytes=file_bytes)]
+    inserts = list[FeedPart](added.pieces(list(snapshot.schema), size_bytes=file_bytes))
     if matches.scan is None:
         return inserts
     planner, scan, hidden = Planner(snapshot), matches.scan, plan.replacement.hidden
@@ -149,7 +149,7 @@ def _parts(snapshot: Snapshot, plan: ChangePlan, file_bytes: int) -> list[FeedPa
     others = [file for file in matches.files.tolist() if file not in hidden]
     scans = dict(zip(others, scans_of(planner, scan, others), strict=True))
     scans |= {file: scan_of_rows(snapshot, file, rows_in(rows)) for file, rows in hidden.items()}
-    return [FeedPart(tuple(scans[file] for file in group)) for group in groups] + inserts
+    return [tuple(scans[file] for file in group) for group in groups] + inserts
 
 
 _NOTHING: Final = ChangePlan(matches=NO_MATCHES)

@@ -6,9 +6,10 @@ It is sent to workers: it can be pickled and does not open the log.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -237,31 +238,31 @@ class MergedPlaces(NamedTuple):
         return self.updated | self.deleted | self.not_matched
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MatchRows:
-    """Matches the rows of some files with the rows of a source."""
+def _match_rows(
+    scans: Sequence[FileScan],
+    *,
+    files: TableFiles,
+    keep: RowFilter,
+    source: pl.DataFrame,
+    clauses: Clauses,
+    conditions: MergeConditions,
+) -> tuple[I64Array, list[MergedPlaces]]:
+    """Return the source rows that match rows of some files, and the rows that change of each file.
 
-    files: TableFiles = field(repr=False)
-    # Selects the keys and the columns that the conditions use.
-    keep: RowFilter
-    source: pl.DataFrame = field(repr=False)
-    clauses: Clauses
-    conditions: MergeConditions
+    `keep` selects the keys and the columns that the conditions use.
+    """
+    keep = replace(keep, place_column=PLACE)
 
-    def __call__(self, scans: Sequence[FileScan]) -> tuple[I64Array, list[MergedPlaces]]:
-        """Return the source rows that match, and the rows that change of each file."""
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            frames = list(pool.map(self._read, range(len(scans)), scans))
-        rows = pl.concat(frames).with_row_index(ROW)
-        verdict = _judge(rows, self.source, self.clauses, self.conditions)
-        frames = [verdict.updated, verdict.deleted, verdict.not_matched]
-        by_kind = [_by_file(frame, len(scans)) for frame in frames]
-        return verdict.matched.to_numpy(), [MergedPlaces(*places) for places in zip(*by_kind, strict=True)]
-
-    def _read(self, number: int, scan: FileScan) -> pl.DataFrame:
-        keep = replace(self.keep, place_column=PLACE)
-        rows = pl.concat(list(read_scans([scan], keep, self.files)))
+    def read(number: int, scan: FileScan) -> pl.DataFrame:
+        rows = pl.concat(list(read_scans([scan], keep, files)))
         return rows.with_columns(pl.lit(number, dtype=pl.Int64).alias(_FILE))
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        frames = list(pool.map(read, range(len(scans)), scans))
+    verdict = _judge(pl.concat(frames).with_row_index(ROW), source, clauses, conditions)
+    frames = [verdict.updated, verdict.deleted, verdict.not_matched]
+    by_kind = [_by_file(frame, len(scans)) for frame in frames]
+    return verdict.matched.to_numpy(), [MergedPlaces(*places) for places in zip(*by_kind, strict=True)]
 
 
 def _by_file(rows: pl.DataFrame, count: int) -> list[BitMap64]:
@@ -379,10 +380,15 @@ class MergeRules:
         row = [pl.struct(pl.all()).alias(self.clauses.source_name)] if whole else []
         return source.select(*self.clauses.keys, *row).with_row_index(SOURCE_ROW)
 
-    def matching(self, files: TableFiles, keep: RowFilter, source: pl.DataFrame) -> MatchRows:
+    def matching(
+        self, files: TableFiles, keep: RowFilter, source: pl.DataFrame
+    ) -> Callable[[Sequence[FileScan]], tuple[I64Array, list[MergedPlaces]]]:
         """Return the task that matches rows of files with the source. `keep` reads `match_columns`."""
         numbered = self.numbered(source, whole=self.conditions.uses(self.clauses.source_name))
-        return MatchRows(files, keep, numbered, self.clauses, self.conditions)
+        clauses, conditions = self.clauses, self.conditions
+        return partial(
+            _match_rows, files=files, keep=keep, source=numbered, clauses=clauses, conditions=conditions
+        )
 
     def inserted(self, source: pl.DataFrame) -> pl.DataFrame:
         """Return the rows to insert, of the rows of the source without a match."""

@@ -311,11 +311,11 @@ class _Matching:
             rows = self._rules.fit(batch)
             hashes = key_hashes(rows, self._on)
             totals.append((rows.height, int(hashes.sum(dtype=np.int64))))
-            return PlacedBatch(rows, hashes.astype(np.uint64) % count)
+            return rows, hashes.astype(np.uint64) % count
 
         def keys_of(number: int) -> PlacedBatch:
             keys = self._keys_of(number)
-            return PlacedBatch(keys, key_hashes(keys, self._on).astype(np.uint64) % count)
+            return keys, key_hashes(keys, self._on).astype(np.uint64) % count
 
         budget, schema = self._spill.budget, self._rules.source_schema
         scatter, keys = self._spill.scatter, self._empty_keys.schema
@@ -377,14 +377,14 @@ class _Matching:
             bucket = self._keys.get(int(part.starts[0]))
             keys = self._empty_keys
             if bucket is not None:
-                keys = pl.concat([keys, *(batch.frame for batch in bucket.batches(size_bytes=batch_bytes))])
+                keys = pl.concat([keys, *(frame for frame, _ in bucket.batches(size_bytes=batch_bytes))])
                 bucket.delete()
             keys = keys.rename({self._spilled_file: _FILE})
             # A row is repeated for each file that it matches in: smaller slices keep the join within the budget.
             new_keys = NewKeys(self._rules)
             max_files = int(keys.group_by(self._on).len()["len"].to_numpy().max(initial=1))
-            for batch in part.batches(size_bytes=batch_bytes):
-                for source in batch.frame.iter_slices(max(batch.frame.height // max_files, 1)):
+            for batch, _ in part.batches(size_bytes=batch_bytes):
+                for source in batch.iter_slices(max(batch.height // max_files, 1)):
                     yield self._joined(source, keys, new_keys)
             self.doubled.append(new_keys.doubled)
             part.delete()
@@ -398,7 +398,7 @@ class _Matching:
         self._new.append(self._rules.new_rows(new))
         if sum(int(frame.estimated_size()) for frame in self._new) >= self._spill.budget.batch_bytes:
             self._store_new()
-        return PlacedBatch(pairs.select(source.columns), pairs[_FILE].to_numpy().astype(np.uint64))
+        return pairs.select(source.columns), pairs[_FILE].to_numpy().astype(np.uint64)
 
     def _store_new(self) -> None:
         if not self._new:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -16,7 +17,8 @@ from qbeast_core.results import RewriteResult
 from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.table.commit import CommitOutcome
 from qbeast_core.table.data.expressions import Condition
-from qbeast_core.table.dml.tasks import AT_ONCE, FindRows
+from qbeast_core.table.data.scan import FileScan
+from qbeast_core.table.dml.tasks import AT_ONCE, find_rows
 from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.read.planner import Planner, ScanPlan, scans_of
@@ -87,13 +89,14 @@ def find_matches(
         files = np.flatnonzero(candidates & (live != 0)) if condition.constant else np.zeros(0, np.int64)
         unknown = files[live[files] == UNKNOWN]
         plan = planner.plan(None, None)
-        call = FindRows(planner.files, planner.row_filter(plan, list(snapshot.schema)[:1]), None)
+        call = partial(find_rows, planner.files, planner.row_filter(plan, list(snapshot.schema)[:1]), None)
         for file, rows in _find(planner, plan, unknown, call, engine).items():
             live[file] = len(rows)
         return _matches(files, live[files], live, plan)
     plan = planner.plan(condition.expr, None)
     files = np.flatnonzero(plan.selection.opened & candidates)
-    call = FindRows(planner.files, planner.row_filter(plan, condition.columns[:1]), condition.text)
+    keep = planner.row_filter(plan, condition.columns[:1])
+    call = partial(find_rows, planner.files, keep, condition.text)
     found = _find(planner, plan, files, call, engine)
     counts = np.array([len(rows) for rows in found.values()], np.int64)
     return replace(_matches(files, counts, live, plan), found=found)
@@ -105,7 +108,7 @@ def _matches(files: I64Array, counts: I64Array, live: I64Array, plan: ScanPlan) 
 
 
 def _find(
-    planner: Planner, plan: ScanPlan, files: I64Array, call: FindRows, engine: Engine
+    planner: Planner, plan: ScanPlan, files: I64Array, call: Callable[[FileScan], BitMap64], engine: Engine
 ) -> dict[int, BitMap64]:
     numbers = files.tolist()
     opened = scans_of(planner, plan, numbers)

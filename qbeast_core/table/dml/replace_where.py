@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final, Protocol, cast
 
@@ -14,7 +15,7 @@ from qbeast_core.io.location import Location
 from qbeast_core.table.data.expressions import Predicate, condition_of
 from qbeast_core.table.dml.change import ChangeOptions, Delete, run_change
 from qbeast_core.table.dml.plan import ChangedBy, ChangePlan, ChangeResult
-from qbeast_core.table.dml.tasks import FitRows, Outside
+from qbeast_core.table.dml.tasks import Fit, Outside, fit_rows
 from qbeast_core.table.engine.engine import Engine, Source
 from qbeast_core.table.engine.local import LocalEngine
 from qbeast_core.table.engine.row_change import (
@@ -40,11 +41,11 @@ _COPIES: Final = 4
 class RowKeeper(Protocol):
     """Reads new rows, and keeps them where the change can read them several times."""
 
-    def kept(self, source: Source, fit: FitRows) -> tuple[AddedRows, Outside]:
+    def kept(self, source: Source, fit: Fit) -> tuple[AddedRows, Outside]:
         """Return the rows like rows of files, and those that do not match the condition."""
         ...
 
-    def checked(self, source: Source, fit: FitRows) -> tuple[Source, Outside]:
+    def checked(self, source: Source, fit: Fit) -> tuple[Source, Outside]:
         """Return the rows of a new table, and those that do not match the condition."""
         ...
 
@@ -55,7 +56,7 @@ class LocalKeeper:
 
     engine: LocalEngine
 
-    def kept(self, source: Source, fit: FitRows) -> tuple[AddedRows, Outside]:
+    def kept(self, source: Source, fit: Fit) -> tuple[AddedRows, Outside]:
         """See `RowKeeper`."""
         taken = self.engine.take(source, copies=_COPIES)
         if isinstance(taken, FrameSource):
@@ -71,7 +72,7 @@ class LocalKeeper:
             parts.append(StoredPart(path.name, rows.height, int(rows.estimated_size())))
         return AddedFiles(Location.of(spill.folder.path), tuple(parts)), outside
 
-    def checked(self, source: Source, fit: FitRows) -> tuple[Source, Outside]:
+    def checked(self, source: Source, fit: Fit) -> tuple[Source, Outside]:
         """See `RowKeeper`."""
         taken, outside = self.engine.take(source, copies=_COPIES), Outside()
         for batch in taken.batches(None, size_bytes=self.engine.budget.batch_bytes):
@@ -98,7 +99,7 @@ class ReplaceWhere(Delete):
         """See `Change`."""
         prepared = prepare(self.source.empty, snapshot, self.options)
         source = numbered_source(self.source, prepared.drawn)
-        fit = FitRows(prepared.target.shape, self.condition(snapshot), snapshot.copied_schema)
+        fit = partial(fit_rows, prepared.target.shape, self.condition(snapshot), snapshot.copied_schema)
         added, outside = self.keeper.kept(source, fit)
         outside.refuse(self.predicate)
         plan = super().plan(snapshot, engine)
@@ -139,7 +140,7 @@ def _created(
     """Create the table with the rows."""
     new = replace(options, where=None, mode="error")
     shape = prepare(source.empty, before, new, required=required_columns(source)).target.shape
-    fit = FitRows(shape, condition_of(options.where, shape.schema), shape.schema)
+    fit = partial(fit_rows, shape, condition_of(options.where, shape.schema), shape.schema)
     rows, outside = keeper.checked(source, fit)
     outside.refuse(options.where)
     return write_rows(rows, before.location, new, engine=engine)

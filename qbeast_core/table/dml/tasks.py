@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -31,7 +31,7 @@ from qbeast_core.table.data.frames import FrameLike, within
 from qbeast_core.table.data.rules import AppliedRules
 from qbeast_core.table.data.scan import FileScan, TableFiles, encode_rows
 from qbeast_core.table.data.schema import CHANGE_TYPE
-from qbeast_core.table.engine.row_change import NO_ROWS, AddedRows, RowChange, RowImages, UniformChange
+from qbeast_core.table.engine.row_change import AddedRows, RowChange, RowImages, UniformChange
 from qbeast_core.table.read.tasks import RowFilter, read_scans
 from qbeast_core.tree.grid import frame_weights
 
@@ -42,20 +42,15 @@ AT_ONCE: Final = 8
 PLACE: Final = own_column("place in file")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FindRows:
-    """Finds the rows of a file that pass a filter. Reads the file in parts."""
+def find_rows(files: TableFiles, keep: RowFilter, text: str | None, scan: FileScan) -> BitMap64:
+    """Return the indexes of the rows in the opened parts of a file that pass a filter, the condition `text`.
 
-    files: TableFiles = field(repr=False)
-    keep: RowFilter
-    text: str | None
-
-    def __call__(self, scan: FileScan) -> BitMap64:
-        """Return the indexes of the rows in the opened parts of one file. Raises the errors of `evaluating`."""
-        keep = replace(self.keep, place_column=PLACE)
-        with evaluating(self.text):
-            places = [frame[PLACE].to_numpy() for frame in read_scans([scan], keep, self.files)]
-        return row_set(np.concatenate([np.zeros(0, np.int64), *places]))
+    The file is read in parts. Raises the errors of `evaluating`.
+    """
+    keep = replace(keep, place_column=PLACE)
+    with evaluating(text):
+        places = [frame[PLACE].to_numpy() for frame in read_scans([scan], keep, files)]
+    return row_set(np.concatenate([np.zeros(0, np.int64), *places]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,33 +161,26 @@ class Outside(NamedTuple):
             raise InvalidInputError(msg, argument="where")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FitRows:
-    """Converts new rows to rows of the table. Picklable."""
+# Converts new rows to rows of the table, see `fit_rows`. Picklable.
+Fit: TypeAlias = Callable[[FrameLike], tuple[pl.DataFrame, Outside]]
 
-    shape: RowShape
-    condition: Condition
-    # Columns of rows in files.
-    schema: pl.Schema
 
-    def __call__(self, rows: FrameLike) -> tuple[pl.DataFrame, Outside]:
-        """Return the rows like rows of files, and those that do not match the condition."""
-        fitted = pl.concat([self.schema.to_frame(), self.shape.fit(rows)], how="diagonal")
-        others = fitted.filter(~self.condition.mask(fitted))
-        if not others.height:
-            return fitted, Outside()
-        return fitted, Outside(others.height, others.select(self.condition.columns).row(0, named=True))
+def fit_rows(
+    shape: RowShape, condition: Condition, schema: pl.Schema, rows: FrameLike
+) -> tuple[pl.DataFrame, Outside]:
+    """Return new rows like rows of files of this schema, and those that do not match a condition."""
+    fitted = pl.concat([schema.to_frame(), shape.fit(rows)], how="diagonal")
+    others = fitted.filter(~condition.mask(fitted))
+    if not others.height:
+        return fitted, Outside()
+    return fitted, Outside(others.height, others.select(condition.columns).row(0, named=True))
 
 
 _PAGE_ROWS: Final = 1 << 14
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FeedPart:
-    """Files with rows that change, or rows to insert."""
-
-    files: tuple[FileScan, ...] = ()
-    added: AddedRows = NO_ROWS
+# Files with rows that change, or rows to insert.
+FeedPart: TypeAlias = tuple[FileScan, ...] | AddedRows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -225,7 +213,12 @@ class WriteFeed:
         return written
 
     def _rows(self, part: FeedPart) -> Iterator[pl.DataFrame]:
-        for scan in part.files:
+        if not isinstance(part, tuple):
+            for frame in part.read():
+                for rows in within(frame, self.file_bytes):
+                    yield from _typed(self._new(rows.select(*self.target.columns.columns)), "insert")
+            return
+        for scan in part:
             change = None if self.change is None else self.change.of_file(scan.path)
             if change is None:
                 continue
@@ -235,9 +228,6 @@ class WriteFeed:
                     yield from _typed(images.before, "update_preimage")
                     yield from _typed(self._new(images.after), "update_postimage")
                     yield from _typed(images.deleted, "delete")
-        for frame in part.added.read():
-            for rows in within(frame, self.file_bytes):
-                yield from _typed(self._new(rows.select(*self.target.columns.columns)), "insert")
 
     def _new(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return new rows with the values of the sample column, which is computed when files are written."""

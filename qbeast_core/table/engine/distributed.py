@@ -13,7 +13,6 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError
 from qbeast_core.log.actions import AddFile
-from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT, I32Array, I64Array, U32Array, U64Array, distinct
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.process import Progress, ProgressCallback, report
@@ -22,7 +21,6 @@ from qbeast_core.table.engine.engine import Rows, WritePlan, guess_row_bytes, un
 from qbeast_core.table.engine.files import (
     PlacedFile,
     PlaceTask,
-    SpacePart,
     SummaryTask,
     sort_keys,
     with_final_thresholds,
@@ -76,8 +74,8 @@ class DistributedRows:
     row_bytes: float | None = None
     # Maximum number of rows per file.
     max_file_rows: int | None = None
-    # Part of the rows to place. None: all rows.
-    part: SpacePart | None = None
+    # See `PlaceTask`.
+    part: tuple[Revision, bool] | None = None
     summaries: dict[tuple[str, ...], IndexSummary] = field(
         default_factory=dict[tuple[str, ...], IndexSummary]
     )
@@ -114,8 +112,8 @@ class DistributedRows:
         if not inside.rows:
             return None, self
         return (
-            replace(self, part=SpacePart(revision, outside=False), summaries={names: inside}),
-            replace(self, part=SpacePart(revision, outside=True), summaries={names: outside}),
+            replace(self, part=(revision, False), summaries={names: inside}),
+            replace(self, part=(revision, True), summaries={names: outside}),
         )
 
     def plan(self, revision: Revision | None, tree: ExistingTree | None) -> WritePlan:
@@ -130,13 +128,13 @@ class DistributedRows:
         table_rows = max(self.target.table_rows, summary.rows)
         row_bytes = self.row_bytes or guess_row_bytes(self.target.shape.schema)
         file_rows = min(rows_per_file(row_bytes, table_rows), self.max_file_rows or summary.rows + 1)
-        cubes = _SampledCubes.of(keys, outline, share=_share(summary))
-        roots = _roots(outline, partitions.numbers(summary.partitions))
+        roots, share = _roots(outline, partitions.numbers(summary.partitions)), _share(summary)
+        starts, cube_count = _file_starts(keys, outline, tree, roots, file_rows=file_rows, share=share)
         task = PlaceTask(
             target=replace(self.target, table_rows=table_rows),
             revision=revision,
             outline=outline,
-            file_starts=cubes.file_starts(tree, roots, file_rows=file_rows),
+            file_starts=starts,
             file_rows=file_rows,
             rows=summary.rows,
             weight_sum=summary.weight_sum,
@@ -145,8 +143,8 @@ class DistributedRows:
         )
         return WritePlan(
             file_count=task.file_count,
-            cube_count=len(cubes.counts),
-            design_effect=design_effect(weights, share=cubes.share),
+            cube_count=cube_count,
+            design_effect=design_effect(weights, share=share),
             keys=lambda: KeySketch.of(np.sort(weights)),
             write=lambda: self._write(task),
         )
@@ -214,44 +212,36 @@ def _roots(outline: Outline, trees: I64Array | None) -> U64Array:
     return np.sort(outline.places_in_files[trees].astype(np.uint64)) << _WEIGHT_BITS
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _SampledCubes:
-    """The cubes of the sampled rows, in the order of data files."""
+def _file_starts(
+    keys: U64Array,
+    outline: Outline,
+    tree: ExistingTree | None,
+    roots: U64Array,
+    *,
+    file_rows: int,
+    share: float,
+) -> tuple[U64Array, int]:
+    """Return the first sort key of each file, and how many cubes have sampled rows, a share of all rows.
 
-    # Sort keys of the sampled rows, ascending.
-    keys: U64Array
-    # Number and sampled rows of each cube with rows, and the cube.
-    numbers: U64Array
-    counts: I64Array
-    cubes: Cubes
-    # Sampled rows, as a share of all rows.
-    share: float
-
-    @classmethod
-    def of(cls, keys: U64Array, outline: Outline, *, share: float) -> _SampledCubes:
-        numbers, counts = np.unique(keys >> _WEIGHT_BITS, return_counts=True)
-        cubes = outline.cubes.at(outline.nodes_in_files[numbers])
-        return cls(keys, numbers, counts.astype(np.int64), cubes, share)
-
-    def file_starts(self, tree: ExistingTree | None, roots: U64Array, *, file_rows: int) -> U64Array:
-        """Return the first sort key of each file. Files end at the end of a cube if one is near.
-
-        `roots` are the lowest keys of all trees with rows, including trees without sampled rows.
-        """
-        if not len(self.keys):
-            return np.zeros(0, np.uint64)
-        packed = pack_cubes(self.cubes, self.counts, tree, file_rows=file_rows, share=self.share)
-        cuts = packed.file_starts[:-1]
-        begins = np.cumsum(self.counts) - self.counts
-        index = np.minimum(np.searchsorted(begins, cuts), len(begins) - 1)
-        is_cube_start = begins[index] == cuts
-        # A cube that is not cut starts at its lowest key: rows outside the sample may have lower weights.
-        starts = np.where(is_cube_start, self.numbers[index] << _WEIGHT_BITS, self.keys[cuts])
-        # The first file of a tree begins at the root: rows outside the sample may be in higher cubes.
-        is_first = np.diff(np.searchsorted(roots, starts, side="right"), prepend=-1) != 0
-        starts = distinct(np.concatenate([starts[~is_first], roots]))
-        starts[0] = 0
-        return starts
+    Files end at the end of a cube if one is near. `keys` are those of the sampled rows, ascending, `roots` the lowest
+    keys of all trees with rows, including trees without sampled rows.
+    """
+    numbers, counts = np.unique(keys >> _WEIGHT_BITS, return_counts=True)
+    if not len(keys):
+        return np.zeros(0, np.uint64), 0
+    cubes = outline.cubes.at(outline.nodes_in_files[numbers])
+    packed = pack_cubes(cubes, counts.astype(np.int64), tree, file_rows=file_rows, share=share)
+    cuts = packed.file_starts[:-1]
+    begins = np.cumsum(counts) - counts
+    index = np.minimum(np.searchsorted(begins, cuts), len(begins) - 1)
+    is_cube_start = begins[index] == cuts
+    # A cube that is not cut starts at its lowest key: rows outside the sample may have lower weights.
+    starts = np.where(is_cube_start, numbers[index] << _WEIGHT_BITS, keys[cuts])
+    # The first file of a tree begins at the root: rows outside the sample may be in higher cubes.
+    is_first = np.diff(np.searchsorted(roots, starts, side="right"), prepend=-1) != 0
+    starts = distinct(np.concatenate([starts[~is_first], roots]))
+    starts[0] = 0
+    return starts, len(counts)
 
 
 def draw_outline(

@@ -89,8 +89,7 @@ class SummaryTask:
         frame = RowShape(_NO_RULES, self.read_schema, merge=False, partitions=partitions).fit(rows)
         if self.apart is None:
             return self._summarise(frame, first_row)
-        parts = [SpacePart(self.apart, outside).select(frame) for outside in (False, True)]
-        inside, outside = (self._summarise(part, first_row) for part in parts)
+        inside, outside = (self._summarise(part, first_row) for part in split_rows(frame, self.apart))
         return replace(inside, outside=outside)
 
     def _summarise(self, frame: pl.DataFrame, first_row: int) -> IndexSummary:
@@ -105,17 +104,10 @@ class SummaryTask:
         return replace(summary, weight_sum=int(frame_weights(frame, self.hashed).sum(dtype=np.int64)))
 
 
-@dataclass(frozen=True, slots=True)
-class SpacePart:
-    """The rows inside or outside the space of a revision."""
-
-    revision: Revision
-    outside: bool
-
-    def select(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows of the part."""
-        outside = pl.Series(rows_outside(rows, self.revision), dtype=pl.Boolean)
-        return rows.filter(outside if self.outside else ~outside)
+def split_rows(rows: pl.DataFrame, revision: Revision) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows inside, and those outside the space of a revision."""
+    outside = pl.Series(rows_outside(rows, revision), dtype=pl.Boolean)
+    return rows.filter(~outside), rows.filter(outside)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,8 +126,8 @@ class PlaceTask:
     weight_sum: int
     # Partitions of the table and of the summarised rows. Each has a tree in the outline.
     partitions: Partitions = NO_PARTITIONS
-    # Part of the rows to place. None: all rows.
-    part: SpacePart | None = None
+    # Revision whose space holds the rows to place, or not, if they are outside. None: all rows.
+    part: tuple[Revision, bool] | None = None
 
     @property
     def file_count(self) -> int:
@@ -145,7 +137,10 @@ class PlaceTask:
     def select(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows that this task places."""
         rows = with_stored_values(rows, self.target.columns.partitions)
-        return rows if self.part is None else self.part.select(rows)
+        if self.part is None:
+            return rows
+        revision, is_outside = self.part
+        return split_rows(rows, revision)[is_outside]
 
     def place(self, frame: pl.DataFrame) -> U64Array:
         """Return the sort key of each row. It defines the order of rows across and within files."""
@@ -176,20 +171,14 @@ def _nodes_and_weights(outline: Outline, keys: U64Array) -> tuple[I32Array, I32A
     return outline.nodes_in_files[keys >> _WEIGHT_BITS], weights.astype(np.int32)
 
 
-@dataclass(frozen=True, slots=True)
-class SummariseTask:
-    """Summarises some columns, by batches. Picklable."""
-
-    names: tuple[str, ...]
-
-    def __call__(self, item: tuple[int, ScanTask]) -> IndexSummary:
-        """Summarise the rows of a numbered task."""
-        number, task = item
-        row, parts = number * _ROWS_OF_TASK, list[IndexSummary]()
-        for frame in task.read():
-            parts.append(summarise(frame, self.names, first_row=row))
-            row += frame.height
-        return merge_summaries(parts)
+def summarise_task(names: Sequence[str], item: tuple[int, ScanTask]) -> IndexSummary:
+    """Summarise some columns of the rows of a numbered task, by batches."""
+    number, task = item
+    row, parts = number * _ROWS_OF_TASK, list[IndexSummary]()
+    for frame in task.read():
+        parts.append(summarise(frame, names, first_row=row))
+        row += frame.height
+    return merge_summaries(parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

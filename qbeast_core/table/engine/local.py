@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -39,12 +39,11 @@ from qbeast_core.table.engine.engine import (
     bytes_of_text,
     unindexed_plan,
 )
-from qbeast_core.table.engine.files import PlainTask
+from qbeast_core.table.engine.files import PlainTask, split_rows
 from qbeast_core.table.engine.sources import FilesSource, FrameSource, OneShotSource, drain, rows_and_bytes
 from qbeast_core.table.engine.spill import Spill, SpillFolder, spill_rows, spool
 from qbeast_core.tree.build import ExistingTree, partitions_of
 from qbeast_core.tree.files import IndexPlan, plan_index, rows_per_file
-from qbeast_core.tree.fit import rows_outside
 from qbeast_core.tree.grid import frame_weights, thread_pool
 from qbeast_core.tree.keys import KeySketch, KeyTotal, design_effect
 from qbeast_core.tree.summary import IndexSummary, summarise, with_stored_values
@@ -112,13 +111,12 @@ class _MemoryRows:
         return self._summaries[tuple(names)]
 
     def split(self, revision: Revision) -> tuple[Rows | None, Rows | None]:
-        outside = pl.Series(rows_outside(self.in_memory_rows, revision), dtype=pl.Boolean)
-        if not outside.any():
+        inside, outside = split_rows(self.in_memory_rows, revision)
+        if not outside.height:
             return self, None
-        if outside.all():
+        if not inside.height:
             return None, self
-        inside, others = (self.in_memory_rows.filter(mask) for mask in (~outside, outside))
-        return replace(self, in_memory_rows=inside), replace(self, in_memory_rows=others)
+        return replace(self, in_memory_rows=inside), replace(self, in_memory_rows=outside)
 
     def plan(self, revision: Revision | None, tree: ExistingTree | None) -> WritePlan:
         if revision is None:
@@ -201,6 +199,10 @@ def local_engine(resources: Resources | None) -> closing[LocalEngine]:
     return closing(LocalEngine(chosen.engine, budget_of(chosen), spill_folder_of(chosen)))
 
 
+# A source that can be read again, and the bytes of a row if its rows do not fit in memory.
+_Readable: TypeAlias = tuple[Source, float | None]
+
+
 class LocalEngine:
     """The engine of one call. Decides for each source whether its rows fit in memory; see `Engine`."""
 
@@ -220,11 +222,11 @@ class LocalEngine:
         # Decide once per source: some sources can be read only once.
         if self._decided is None or self._decided[0] is not source:
             self._decided = (source, self._decide(source))
-        rows = self._decided[1]
-        if rows.fits:
-            return self._memory.open(rows.source, target, progress)
+        readable, row_bytes = self._decided[1]
+        if row_bytes is None:
+            return self._memory.open(readable, target, progress)
         self.name = "spill"
-        return spill_rows(rows.source, target, self.spill, progress, row_bytes=rows.row_bytes)
+        return spill_rows(readable, target, self.spill, progress, row_bytes=row_bytes)
 
     def map(
         self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int
@@ -242,12 +244,12 @@ class LocalEngine:
 
         The rows in a `FrameSource` stay until the call ends: other steps have less memory.
         """
-        rows = self._decide(source, held=copies, read=copies)
-        if isinstance(rows.source, FrameSource) and rows.fits:
-            self._held_bytes = _HELD * int(rows.source.frame.estimated_size())
+        taken, row_bytes = self._decide(source, held=copies, read=copies)
+        if isinstance(taken, FrameSource) and row_bytes is None:
+            self._held_bytes = _HELD * int(taken.frame.estimated_size())
         else:
             self.name = "spill"
-        return rows.source
+        return taken
 
     @property
     def free(self) -> Budget:
@@ -283,7 +285,7 @@ class LocalEngine:
         match source:
             case FrameSource():
                 size_bytes, rows = int(source.frame.estimated_size()), source.frame.height
-                return _Readable(source, not self._spills(held * size_bytes), size_bytes / max(rows, 1))
+                return source, size_bytes / max(rows, 1) if self._spills(held * size_bytes) else None
             case FilesSource():
                 return self._decide_files(source)
             case _:
@@ -294,7 +296,7 @@ class LocalEngine:
         counts, sizes = rows_and_bytes(source)
         size_bytes = int(sizes.sum()) + source.added.size_bytes
         row_bytes = size_bytes / max(int(counts.sum()) + source.added.height, 1)
-        return _Readable(source, not self._spills(_READ * size_bytes), row_bytes)
+        return source, row_bytes if self._spills(_READ * size_bytes) else None
 
     def _spills(self, needed_bytes: int) -> bool:
         if self._choice == "auto":
@@ -313,22 +315,13 @@ class LocalEngine:
                 break
         else:
             if self._choice != "spill":
-                return _Readable(FrameSource(pl.concat([source.empty, *frames], rechunk=False)))
+                return FrameSource(pl.concat([source.empty, *frames], rechunk=False)), None
         row_bytes = size_bytes / max(sum(batch.height for batch in frames), 1)
         if isinstance(source, OneShotSource):
             spill = self.spill
             rows = chain(drain(frames), batches)
             source = spool(rows, source.empty, spill.folder, spill.report)
-        return _Readable(source, fits=False, row_bytes=row_bytes)
+        return source, row_bytes
 
     def _count(self, size_bytes: int) -> None:
         self.spilled_bytes += size_bytes
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Readable:
-    """A source that can be read again, and whether its rows fit in memory."""
-
-    source: Source
-    fits: bool = True
-    row_bytes: float = 0.0

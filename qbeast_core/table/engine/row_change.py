@@ -102,15 +102,9 @@ class UniformChange(RowChange, RowFunction):
         return self
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FileToChange:
-    """A live file."""
-
-    scan: FileScan
-    change: RowFunction
-    blocks: tuple[Block, ...]
-    # Modification time, which a new file keeps if its rows keep their places: it stays a part of its write.
-    time_ms: int
+# A live file, its change and its blocks, and its modification time, which a new file keeps if its rows keep their
+# places: it stays a part of its write.
+FileToChange: TypeAlias = tuple[FileScan, RowFunction, tuple[Block, ...], int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,10 +123,11 @@ class ChangeFile:
 
     def __call__(self, file: FileToChange) -> AddFile | pl.DataFrame | None:
         """Write the file. If a row does not keep its place, return the changed rows or None."""
+        scan, change, old_blocks, time_ms = file
         frames, first = list[pl.DataFrame](), 0
         stay = True
-        for rows in _first_alone(read_scans([file.scan], self.keep, self.files)):
-            changed, kept = _in_order(rows, file.change)
+        for rows in _first_alone(read_scans([scan], self.keep, self.files)):
+            changed, kept = _in_order(rows, change)
             placing = list(dict.fromkeys((*self.revision.key_columns, *self.target.columns.partitions)))
             stay = stay and changed.select(placing).equals(rows.select(placing)[pl.Series(kept)])
             if not (stay or self.returns_rows):
@@ -145,10 +140,10 @@ class ChangeFile:
         weights = frame_weights(rows, self.revision.hashed)
         blocks: tuple[Block, ...] | None = None
         if stay and rows.height:
-            blocks = _blocks_left(file.blocks, self.revision, rows, weights, height=first)
+            blocks = _blocks_left(old_blocks, self.revision, rows, weights, height=first)
         if blocks is None:
             return rows if self.returns_rows else None
-        settings = FileSettings.of(replace(self.target, time_ms=file.time_ms), rows, self.revision.columns)
+        settings = FileSettings.of(replace(self.target, time_ms=time_ms), rows, self.revision.columns)
         return store_file(
             NewFile(rows, weights, self.revision, blocks), settings, operation=f"{self.operation}."
         )

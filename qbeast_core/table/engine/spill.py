@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
@@ -104,12 +104,8 @@ FAST: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _SMALL: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PlacedBatch:
-    """Rows with their sort keys."""
-
-    frame: pl.DataFrame
-    keys: U64Array
+# Rows with their sort keys.
+PlacedBatch: TypeAlias = tuple[pl.DataFrame, U64Array]
 
 
 def identity(batch: PlacedBatch) -> PlacedBatch:
@@ -182,7 +178,7 @@ class SpilledRange:
     def batches(self, *, size_bytes: int) -> Iterator[PlacedBatch]:
         """Yield the rows as frames of about `size_bytes`."""
         for rows in self.loads(size_bytes=size_bytes):
-            yield PlacedBatch(_frame(rows.table, self.schema), rows.keys)
+            yield _frame(rows.table, self.schema), rows.keys
 
     def keys(self) -> U64Array:
         """Return the sort keys of all rows. Decompresses only this column."""
@@ -310,10 +306,11 @@ def _table(frame: pl.DataFrame) -> Any:
 def _by_range(batch: PlacedBatch, firsts: U64Array) -> tuple[Any, list[int]]:
     """Return rows with their keys, sorted by range, and the offsets of the ranges."""
     # 16 bits: numpy uses a radix sort.
-    numbers = np.searchsorted(firsts, batch.keys, side="right").astype(np.uint16)
+    frame, keys = batch
+    numbers = np.searchsorted(firsts, keys, side="right").astype(np.uint16)
     order = np.argsort(numbers, kind="stable")
     ends = np.cumsum(np.bincount(numbers, minlength=len(firsts) + 1))
-    return _with_keys(batch.frame[pl.Series(order)], batch.keys[order]), [0, *ends.tolist()]
+    return _with_keys(frame[pl.Series(order)], keys[order]), [0, *ends.tolist()]
 
 
 def _with_keys(frame: pl.DataFrame, keys: U64Array) -> Any:
@@ -524,7 +521,7 @@ class _ThreadPasses:
 def _placed(task: PlaceTask, batch: pl.DataFrame) -> PlacedBatch:
     rows = task.select(task.target.shape.fit(batch))
     refuse_huge_values(rows)
-    return PlacedBatch(rows, task.place(rows))
+    return rows, task.place(rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -101,10 +101,10 @@ def count_keys(files: pl.DataFrame) -> KeyCounts:
         return counts
     cached = _CACHE.largest_subset_of(hashes := _file_hashes(tags))
     if cached is not None:
-        counts = cached.counts.copy()
-        tags = tags.filter(pl.Series(~np.isin(hashes, cached.hashes), dtype=pl.Boolean))
+        counts = cached[1].copy()
+        tags = tags.filter(pl.Series(~np.isin(hashes, cached[0]), dtype=pl.Boolean))
     counts.add(tags)
-    _CACHE.replace(cached, _CachedCounts(hashes, counts.copy()))
+    _CACHE.replace(cached, (hashes, counts.copy()))
     return counts
 
 
@@ -119,12 +119,8 @@ def count_other_keys(files: pl.DataFrame, listed: Sequence[HeavyKeys | None]) ->
     return counts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _CachedCounts:
-    """Counts of some files, and a hash of each file."""
-
-    hashes: U64Array
-    counts: KeyCounts
+# A hash of each of some files, and their counts.
+_CachedCounts: TypeAlias = tuple[U64Array, KeyCounts]
 
 
 class _CountsCache:
@@ -134,8 +130,8 @@ class _CountsCache:
         self._items: list[_CachedCounts] = []
 
     def largest_subset_of(self, hashes: U64Array) -> _CachedCounts | None:
-        subsets = [item for item in self._items if _is_subset(item.hashes, hashes)]
-        return max(subsets, key=lambda item: len(item.hashes), default=None)
+        subsets = [item for item in self._items if _is_subset(item[0], hashes)]
+        return max(subsets, key=lambda item: len(item[0]), default=None)
 
     def replace(self, old: _CachedCounts | None, new: _CachedCounts) -> None:
         others = [item for item in self._items if item is not old]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import polars as pl
@@ -27,7 +28,7 @@ from qbeast_core.support.sizing import sizing
 from qbeast_core.table.commit import CommitOutcome, commit
 from qbeast_core.table.data.schema import refuse_sample_column, refuse_taken_name
 from qbeast_core.table.engine.engine import Engine
-from qbeast_core.table.engine.files import SummariseTask
+from qbeast_core.table.engine.files import summarise_task
 from qbeast_core.table.engine.local import MEMORY
 from qbeast_core.table.index.counts import latest_revision
 from qbeast_core.table.index.live_index import Index
@@ -319,6 +320,6 @@ def _summarised(snapshot: Snapshot, names: list[str], engine: Engine, sample: fl
     planner = Planner(snapshot)
     plan, task_bytes = planner.plan(None, sample), max(TASK_BYTES, size // _MAX_TASKS)
     tasks = list(enumerate(scan_tasks(planner, plan, names, task_bytes=task_bytes)))
-    parts = engine.map(SummariseTask(tuple(names)), tasks, at_once=1)
+    parts = engine.map(partial(summarise_task, tuple(names)), tasks, at_once=1)
     nothing = summarise(snapshot.schema.to_frame(), names)
     return merge_summaries([nothing, *parts])

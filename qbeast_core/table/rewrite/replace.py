@@ -15,7 +15,7 @@ from qbeast_core.errors import CommitConflictError, UnsupportedTableError
 from qbeast_core.io.address import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile, with_wide_bounds
 from qbeast_core.log.deletion_vectors import dump_vectors, row_set
-from qbeast_core.log.protocol import MarkedFile, WriteIntent
+from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.log.values import removes_of
 from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.spec.blocks import Block
@@ -27,7 +27,7 @@ from qbeast_core.table.data.files import delete_data_files, delete_files, delete
 from qbeast_core.table.engine.engine import Engine, Rows
 from qbeast_core.table.engine.files import rows_of
 from qbeast_core.table.engine.local import MEMORY
-from qbeast_core.table.engine.row_change import NO_ROWS, AddedRows, ChangeFile, FileToChange, RowChange
+from qbeast_core.table.engine.row_change import NO_ROWS, AddedRows, ChangeFile, RowChange
 from qbeast_core.table.engine.sources import FilesSource, all_rows, live_scans
 from qbeast_core.table.index.counts import warn_if_growing
 from qbeast_core.table.index.live_index import NO_BLOCKS, Index, new_blocks
@@ -135,7 +135,7 @@ def replace_rows(
             files = len(replaced.adds)
             report(progress, Progress("commit", files, files, replaced.rows))
     except BaseException:  # also after an interrupt or a panic of Rust
-        delete_data_files(snapshot.store, [*work.adds, *work.in_place.adds.values(), *work.thinned.values()])
+        delete_data_files(snapshot.store, [*work.adds, *work.in_place.values(), *work.thinned.values()])
         raise
     return replaced
 
@@ -173,8 +173,13 @@ class _Replacing:
         self.revision: Revision | None = None
         self.is_new = False
         self.time_ms = 0
-        self.outside: _OutsideRows | None = None
-        self.in_place = InPlace()
+        # Rows outside the space of the newest revision, the new revision for them, and how many files were removed
+        # when they were split off.
+        self.outside: tuple[Rows, Revision, int] | None = None
+        # New files by index of the old file, whose rows keep their places.
+        self.in_place: dict[int, AddFile] = {}
+        # Rows that changed already, by index of their file: these files are not read again.
+        self.changed: dict[int, pl.DataFrame] = {}
         # New files by index of the old file, which lost blocks. The old files are in `gone` and `dropped`.
         self.thinned: dict[int, AddFile] = {}
         self.adds: list[AddFile] = []
@@ -186,11 +191,13 @@ class _Replacing:
         replacement = self.replacement
         if not self.snapshot.config.is_indexed:
             return self._without_index(only_fewer=only_fewer)
-        self.in_place = _change_in_place(self.snapshot, replacement.in_place, replacement.change, self.engine)
+        self.in_place, self.changed = _change_in_place(
+            self.snapshot, replacement.in_place, replacement.change, self.engine
+        )
         self._thin()
         # The thresholds of these files stay, so no other file depends on them. `_replaced` marks them again.
-        self.gone[list(self.in_place.adds)] = False
-        if not self._reads.any() and not replacement.added.height and (self.in_place.adds or self.hidden):
+        self.gone[list(self.in_place)] = False
+        if not self._reads.any() and not replacement.added.height and (self.in_place or self.hidden):
             self.revision = self.state.newest
             return self._replaced()
         first, sets, is_written = self._sets()
@@ -243,9 +250,9 @@ class _Replacing:
 
     def _thin(self) -> None:
         """Move files that lost blocks out of `in_place`: other files may depend on these blocks (format 8)."""
-        thinned = {file: add for file, add in self.in_place.adds.items() if self._loses_block(file, add)}
+        thinned = {file: add for file, add in self.in_place.items() if self._loses_block(file, add)}
         for file in thinned:
-            del self.in_place.adds[file]
+            del self.in_place[file]
         self.thinned, self.new = thinned, self._thinned_blocks(thinned)
         self.dropped[list(thinned)] = True  # their rows are written
 
@@ -287,9 +294,7 @@ class _Replacing:
             chosen, is_new = (None, False) if outside is None else self._choose(outside)
             if outside is not None and chosen is not None and is_new:
                 self.revision = newest
-                self.outside = _OutsideRows(
-                    self._without_files(outside, newest), chosen, int(self.gone.sum())
-                )
+                self.outside = self._without_files(outside, newest), chosen, int(self.gone.sum())
                 return inside
         self.revision, self.is_new = self._choose(rows)
         return rows
@@ -329,7 +334,7 @@ class _Replacing:
             change=self.replacement.change,
             added=added,
             only=self.moved,
-            changed=self.in_place.rows,
+            changed=self.changed,
             time_ms=self._next_time_ms(),
         )
         return self.engine.open(source, source.target, self.progress)
@@ -388,12 +393,12 @@ class _Replacing:
     def _replaced(self) -> Replaced:
         count, cubes = int(self.new["rows"].sum()), _cubes(self.new)
         if self.outside is not None:
-            self._write_outside(self.outside)
+            self._write_outside(*self.outside)
             count, cubes = count + int(self.new["rows"].sum()), cubes + _cubes(self.new)
         # `_keep_order` may have rewritten files that were changed in place.
-        unused = [add for file, add in self.in_place.adds.items() if self.gone[file]]
+        unused = [add for file, add in self.in_place.items() if self.gone[file]]
         delete_data_files(self.snapshot.store, unused)
-        in_place = {file: add for file, add in self.in_place.adds.items() if not self.gone[file]}
+        in_place = {file: add for file, add in self.in_place.items() if not self.gone[file]}
         gone = self.gone.copy()
         gone[list(in_place)] = True
         blocks = new_blocks(list(in_place.values()), self.state.with_partitions(list(in_place.values()))[1])
@@ -410,10 +415,10 @@ class _Replacing:
             self.hidden,
         )
 
-    def _write_outside(self, outside: _OutsideRows) -> None:
+    def _write_outside(self, rows: Rows, revision: Revision, files_gone: int) -> None:
         """Write the rows that were split off, after all others: no more files are removed now."""
-        rows, revision, newest = outside.rows, outside.revision, self.revision
-        if newest is not None and int(self.gone.sum()) > outside.files_gone:
+        newest = self.revision
+        if newest is not None and int(self.gone.sum()) > files_gone:
             # More files were removed since the split; their rows may be outside too.
             all_outside = self._open(self._reads, self.replacement.added).split(newest)[1]
             chosen = None if all_outside is None else self._choose(all_outside)[0]
@@ -422,16 +427,6 @@ class _Replacing:
         self.adds, self.new = [_of_revision(add, newest) for add in self.adds], NO_BLOCKS
         self.revision, self.is_new = revision, True
         self._write(rows)
-
-
-@dataclass(frozen=True, slots=True)
-class _OutsideRows:
-    """Rows outside the space of the newest revision, and the new revision for them."""
-
-    rows: Rows
-    revision: Revision
-    # Number of removed files at the time of the split.
-    files_gone: int
 
 
 def _cubes(blocks: pl.DataFrame) -> int:
@@ -445,30 +440,25 @@ def _of_revision(add: AddFile, revision: Revision | None) -> AddFile:
     return add.model_copy(update={"tags": {**(add.tags or {}), "revision": str(revision.revision_id)}})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class InPlace:
-    """Results by index of the old file."""
-
-    # New files. They are deleted if the operation fails.
-    adds: dict[int, AddFile] = field(default_factory=dict[int, AddFile])
-    # Changed rows of files whose rows do not keep their places, if they fit in memory. These are not read again.
-    rows: dict[int, pl.DataFrame] = field(default_factory=dict[int, pl.DataFrame])
-
-
 def _change_in_place(
     snapshot: Snapshot, files: I64Array, change: RowChange | None, engine: Engine
-) -> InPlace:
-    """Rewrite the files whose rows keep their places. The new files are deleted if this fails."""
+) -> tuple[dict[int, AddFile], dict[int, pl.DataFrame]]:
+    """Rewrite the files whose rows keep their places. The new files are deleted if this fails.
+
+    Return the new files, and the changed rows of files whose rows do not keep their places, if they fit in memory, by
+    index of the old file.
+    """
+    adds, rows = dict[int, AddFile](), dict[int, pl.DataFrame]()
     newest = Index(snapshot).newest
     if newest is None or change is None:
-        return InPlace()
+        return adds, rows
     files = files[_can_keep_blocks(snapshot, newest)[files]]
     small = snapshot.files["num_records"].fill_null(0).to_numpy()[files] < sizing().min_file_rows
     if small.sum() > 1:  # together they cost less, and become fewer
         files = files[~small]
     needed = snapshot.files["size_bytes"].to_numpy()[files] * _HELD_BYTES
     if not len(files) or not engine.has_room(int(needed.max())):
-        return InPlace()
+        return adds, rows
     at_once = _AT_ONCE if engine.has_room(int(needed.max()) * _AT_ONCE) else 1
     planner, operation, names = Planner(snapshot), new_id(), list(snapshot.copied_schema)
     call = ChangeFile(
@@ -481,7 +471,7 @@ def _change_in_place(
     )
     blocks, times = _blocks(snapshot, files), snapshot.files["modification_time"]
     items = {
-        file: FileToChange(live_scans(snapshot, [file], names)[0], function, blocks[file], times[file])
+        file: (live_scans(snapshot, [file], names)[0], function, blocks[file], times[file])
         for file in files.tolist()
         if (function := change.of_file(snapshot.data_paths[file])) is not None
     }
@@ -490,13 +480,12 @@ def _change_in_place(
     except BaseException:  # also after an interrupt or a panic of Rust
         delete_files_named(snapshot.store, "", operation)
         raise
-    results = InPlace()
     for file, answer in zip(items, answers, strict=True):
         if isinstance(answer, AddFile):
-            results.adds[file] = answer
+            adds[file] = answer
         elif answer is not None:
-            results.rows[file] = answer
-    return results
+            rows[file] = answer
+    return adds, rows
 
 
 def _can_keep_blocks(snapshot: Snapshot, newest: Revision) -> BoolArray:
@@ -584,7 +573,7 @@ def with_attempts(
 
 def _write_vectors(
     snapshot: Snapshot, hidden: Mapping[int, BitMap64]
-) -> tuple[tuple[MarkedFile, ...], str | None]:
+) -> tuple[tuple[tuple[AddFile, AddFile], ...], str | None]:
     """Write the deletion vectors of files: the rows to hide, and the rows that are hidden already.
 
     Return the files with their new vectors, and the path of the file that holds these.
@@ -600,10 +589,7 @@ def _write_vectors(
     except BaseException:  # also after an interrupt, or if only the reply of a store is lost
         delete_files(snapshot.store, [path])
         raise
-    marked = [
-        MarkedFile(add, _with_vector(add, descriptor))
-        for add, descriptor in zip(adds, descriptors, strict=True)
-    ]
+    marked = [(add, _with_vector(add, descriptor)) for add, descriptor in zip(adds, descriptors, strict=True)]
     return tuple(marked), path
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -151,30 +152,28 @@ def begin_write(location: Location, empty: pl.DataFrame, options: WriteOptions) 
     if prepared.index is not None:
         return task
     options = replace(options, storage_options=None)  # the target has them
-    metadata, schema = prepared.table.metadata, prepared.target.shape.schema
-    waits = revision is None
-    return replace(task, begins=_NewTable(metadata, schema, prepared.wish, options, location.uri, waits))
+    metadata = prepared.table.metadata
+    if revision is not None:
+        return replace(task, begins=partial(_as_planned, metadata=metadata))
+    wish, schema = prepared.wish, prepared.target.shape.schema
+    begins = partial(
+        _waiting_metadata, metadata=metadata, schema=schema, wish=wish, options=options, uri=before.uri
+    )
+    return replace(task, begins=begins)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _NewTable:
-    """A new table, or one that is replaced. Picklable."""
+def _waiting_metadata(
+    rows: int, *, metadata: Metadata, schema: pl.Schema, wish: IndexWish, options: WriteOptions, uri: str
+) -> Metadata:
+    """Return the metadata of a new table, or of one that is replaced, whose rows wait for an index."""
+    options = replace(options, cube_size=wish.cube_size, dialect=wish.dialect)
+    return indexed_metadata(_without_index(metadata), schema, wish.specs, options, uri=uri, rows=rows)
 
-    metadata: Metadata
-    schema: pl.Schema
-    wish: IndexWish
-    options: WriteOptions
-    uri: str
-    # Whether the rows wait for an index.
-    waits: bool
 
-    def __call__(self, rows: int) -> Metadata:
-        """Return the metadata, given the number of rows."""
-        if not self.waits:
-            return self.metadata
-        wish, bare = self.wish, _without_index(self.metadata)
-        options = replace(self.options, cube_size=wish.cube_size, dialect=wish.dialect)
-        return indexed_metadata(bare, self.schema, wish.specs, options, uri=self.uri, rows=rows)
+def _as_planned(rows: int, *, metadata: Metadata) -> Metadata:
+    """Return the metadata of a table whose rows go to the space of those that they replace."""
+    del rows
+    return metadata
 
 
 def _without_index_of_table(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
