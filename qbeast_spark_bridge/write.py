@@ -43,7 +43,6 @@ from qbeast_spark_bridge.spark_types import comparable_columns, empty_frame, num
 from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.tasks import (
     FILES,
-    KeepPartition,
     decimals_as_longs,
     keep_partition,
     short_decimals,
@@ -62,12 +61,12 @@ class SparkKeeper:
 
     def kept(self, source: Source, fit: Fit) -> tuple[AddedRows, Outside]:
         """Store the rows; `clear` deletes them."""
-        parts, outside = self._run(source, KeepPartition(fit, self.location, self.operation))
+        parts, outside = self._run(source, fit, self.operation)
         return AddedFiles(self.location, parts), outside
 
     def checked(self, source: Source, fit: Fit) -> tuple[Source, Outside]:
         """Check the rows without storing them."""
-        _, outside = self._run(source, KeepPartition(fit, self.location, None))
+        _, outside = self._run(source, fit, None)
         return source, outside
 
     def clear(self) -> None:
@@ -75,13 +74,14 @@ class SparkKeeper:
         with suppress(StorageError):
             delete_files(self.location.store, stored_by(self.location.store, self.operation))
 
-    def _run(self, source: Source, task: KeepPartition) -> tuple[tuple[StoredPart, ...], Outside]:
+    def _run(self, source: Source, fit: Fit, operation: str | None) -> tuple[tuple[StoredPart, ...], Outside]:
         if not isinstance(source, SparkSource):
             raise TypeError(source)
         df: DataFrame = source.df
         with worker_errors(df.sparkSession):
             decimals = short_decimals(df.schema)
-            call = WorkerCall.of(keep_partition, (task, df.columns, decimals))
+            argument = fit, self.location, operation, df.columns, decimals
+            call = WorkerCall.of(keep_partition, argument)
             answers: list[Any] = unpickled(decimals_as_longs(numbered(df), decimals).mapInArrow(call, FILES))
         parts = tuple(part for stored, _ in answers for part in stored)
         return parts, reduce(add, (outside for _, outside in answers), Outside())

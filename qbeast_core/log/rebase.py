@@ -292,15 +292,7 @@ def rebase(
     if excluded is not None:
         return excluded
     metadata = _with_min_reader(metadata)
-    protocol = required_protocol(
-        metadata.schema_string,
-        current=head.protocol,
-        is_mapped=_maps_now(metadata, head),
-        constrained=_has_new_constraint(metadata, head),
-        feeds_changes=_is_enabled_now(CHANGE_FEED, metadata, head),
-        hides_rows=_is_enabled_now(DELETION_VECTORS, metadata, head),
-    )
-    protocol = with_features(protocol, intent.features)
+    protocol = with_features(_protocol(metadata, head), intent.features)
     actions: list[Action] = []
     is_new = head.version < 0
     if is_new or protocol != head.protocol:
@@ -355,15 +347,18 @@ def _outdated_files(intent: WriteIntent, metadata: Metadata, dialect: BlocksDial
     return None
 
 
-def _has_new_constraint(metadata: Metadata, head: _TableState) -> bool:
-    """Return whether a commit adds a check constraint: only then it needs the feature."""
-    new = metadata.configuration.keys() - head.metadata.configuration.keys()
-    return any(key.startswith(CONSTRAINT) for key in new)
-
-
-def _is_enabled_now(key: str, metadata: Metadata, head: _TableState) -> bool:
-    """Return whether a commit sets a property to true: only then it needs the feature of the property."""
-    return is_true(metadata, key) and not is_true(head.metadata, key)
+def _protocol(metadata: Metadata, head: _TableState) -> Protocol:
+    """Return the protocol after a commit. Only a property or a constraint that it sets needs a new feature."""
+    now, before = metadata.configuration, head.metadata.configuration
+    added = now.keys() - before.keys()
+    return required_protocol(
+        metadata.schema_string,
+        current=head.protocol,
+        is_mapped=mapping_mode(before) == "none" != mapping_mode(now),
+        constrained=any(key.startswith(CONSTRAINT) for key in added),
+        feeds_changes=is_true(metadata, CHANGE_FEED) and not is_true(head.metadata, CHANGE_FEED),
+        hides_rows=is_true(metadata, DELETION_VECTORS) and not is_true(head.metadata, DELETION_VECTORS),
+    )
 
 
 def _outdated_rows(intent: WriteIntent, base: Metadata, head: _TableState) -> str | None:
@@ -411,11 +406,6 @@ def _excluded_dialect(metadata: Metadata, head: _TableState) -> str | None:
     else:
         return None
     return f"the dialect qbeast-spark and {other} exclude each other, and another writer chose one of them"
-
-
-def _maps_now(metadata: Metadata, head: _TableState) -> bool:
-    """Return whether a commit makes the table map columns."""
-    return mapping_mode(head.metadata.configuration) == "none" != mapping_mode(metadata.configuration)
 
 
 def _with_min_reader(metadata: Metadata) -> Metadata:

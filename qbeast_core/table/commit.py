@@ -208,7 +208,7 @@ def commit(
         raise _table_exists(store.uri)
     base = snapshot.metadata
     txn_id, head, fitted = ids(), snapshot, intent
-    if _has_progress(snapshot, intent):
+    if intent.txn is not None and snapshot.has_applied((intent.txn.app_id, intent.txn.version)):
         return _applied(refresh(snapshot))
     for attempt in range(1, max_attempts + 1):
         now = clock()
@@ -322,13 +322,6 @@ def _report(uri: str, version: int, rebased: Rebased, intent: WriteIntent, attem
 
 def _applied(head: Snapshot, attempts: int = 0) -> CommitOutcome:
     return CommitOutcome(version=head.version, attempts=attempts, snapshot=head, already_applied=True)
-
-
-def _has_progress(snapshot: Snapshot, intent: WriteIntent) -> bool:
-    if intent.txn is None:
-        return False
-    stored = snapshot.transaction_version(intent.txn.app_id)
-    return stored is not None and stored >= intent.txn.version
 
 
 def _after(store: Store, head: Snapshot, rebased: Rebased, info: CommitInfo) -> Snapshot | None:

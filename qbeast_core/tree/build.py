@@ -301,23 +301,6 @@ def assign_rows(
     return builder.finish()
 
 
-def _inner_size(cube_size: int) -> int:
-    """Return the rows that cubes with children keep: half of a leaf.
-
-    Rows further down are better clustered, and a filter on a sample reads the upper levels almost whole.
-    """
-    return -(-cube_size // 2)
-
-
-def _rows_of_leaf(smallest_block_rows: int, cube_size: int) -> int:
-    """Return the maximum rows of an append that are not divided among the children of a cube.
-
-    >>> _rows_of_leaf(1024, 16_384), _rows_of_leaf(100, 100)
-    (4096, 100)
-    """
-    return min(_BLOCKS_OF_SPLIT * smallest_block_rows, cube_size)
-
-
 class TreeBuilder:
     """The state of the rounds: the cubes so far, and the cube of each row."""
 
@@ -335,10 +318,13 @@ class TreeBuilder:
         self.cells = cells
         self.weights = weights
         self.cube_size = cube_size
-        self.inner_size = _inner_size(cube_size)
+        # Cubes with children keep half as many rows as leaves: rows further down are better clustered, and a filter on
+        # a sample reads the upper levels almost whole.
+        self.inner_size = -(-cube_size // 2)
         self.tree = existing or ExistingTree(len(cells), ())
         self.smallest_block_rows = smallest_block_rows
-        self.rows_of_leaf = _rows_of_leaf(smallest_block_rows, cube_size)
+        # Maximum rows of an append that are not divided among the children of a cube.
+        self.rows_of_leaf = min(_BLOCKS_OF_SPLIT * smallest_block_rows, cube_size)
         self.rows_each = rows_each
         self.trees = trees
         self.row_cube = np.full(len(weights), -1, np.int32)

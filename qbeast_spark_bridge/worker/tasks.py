@@ -418,27 +418,21 @@ def write_plain_files(job: PlainTask, batches: Iterator[pa.RecordBatch]) -> Iter
     yield batch_of(FILES, [pickle.dumps(add) for add in adds])
 
 
-@dataclass(frozen=True, slots=True)
-class KeepPartition:
-    """Context of `keep_partition`."""
-
-    fit: Fit
-    location: Location
-    # A UUID that marks the stored files. None: the rows are only checked.
-    operation: str | None
-
-
 def keep_partition(
-    argument: tuple[KeepPartition, list[str], dict[int, tuple[int, int]]], batches: Iterator[pa.RecordBatch]
+    argument: tuple[Fit, Location, str | None, list[str], dict[int, tuple[int, int]]],
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Store the rows of a partition. Yield the files, and the rows that do not match the condition."""
-    task, names, decimals = argument
+    """Store the rows of a partition. Yield the files, and the rows that do not match the condition.
+
+    The argument has the UUID of the operation, which marks the stored files. Without one, the rows are only checked.
+    """
+    fit, location, operation, names, decimals = argument
     parts, outside = list[StoredPart](), Outside()
     for table in gathered(batches, names, size_bytes=BUFFER_BYTES):
-        rows, others = task.fit(longs_as_decimals(table, decimals))
+        rows, others = fit(longs_as_decimals(table, decimals))
         outside += others
-        if task.operation is not None:
-            path = store_rows(task.location.store, rows, operation=task.operation)
+        if operation is not None:
+            path = store_rows(location.store, rows, operation=operation)
             parts.append(StoredPart(path, rows.height, int(rows.estimated_size())))
     yield batch_of(FILES, [pickle.dumps((parts, outside))])
 

@@ -98,7 +98,7 @@ def _restorable(snapshot: Snapshot, index: BlockTable, faults: pl.DataFrame, rea
     files = untagged_files(snapshot, _jobs(snapshot, index), spoiled)
     path_of = dict(zip(snapshot.data_paths, snapshot.files["path"].to_list(), strict=True))
     copies = zip(files, read.each(read_tags, files), strict=True)
-    claimed = {path_of[job.file.path]: tags for job, tags in copies if tags is not None}
+    claimed = {path_of[file.path]: tags for (file, _), tags in copies if tags is not None}
     if not claimed:
         return claimed
 

@@ -370,7 +370,7 @@ def untagged_files(
         return []
     paths = pl.Series([job.path for job in jobs], dtype=pl.String)
     chosen = paths.is_in(list(spoiled)) | untagged(snapshot)
-    return [UntaggedFile(job, revisions) for job, is_chosen in zip(jobs, chosen, strict=True) if is_chosen]
+    return [(job, revisions) for job, is_chosen in zip(jobs, chosen, strict=True) if is_chosen]
 
 
 def proven_tags(

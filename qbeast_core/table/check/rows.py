@@ -575,13 +575,8 @@ def _in_order(frame: pl.DataFrame, side: str) -> bool:
 _END: Final = 8  # length of the footer, and the magic bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class UntaggedFile:
-    """A live file whose tags may be in the file."""
-
-    file: FileCheck
-    # The revisions that rows can be indexed by, by digest.
-    revisions: Mapping[str, Revision] = field(repr=False)
+# A live file whose tags may be in the file, and the revisions that rows can be indexed by, by digest.
+UntaggedFile: TypeAlias = tuple[FileCheck, Mapping[str, Revision]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -600,17 +595,18 @@ def read_tags(files: TableFiles, job: UntaggedFile) -> FileTags | None:
 
     Only a check of all rows shows whether they are right.
     """
-    store, path = files.store, job.file.path
+    file, revisions = job
+    store, path = files.store, file.path
     size = stored_size(store, path)
     if size is None:
         return None
     try:
         footer = read_footer(store, path, size)
         copy = parse_copy(footer.metadata or {})
-        revision = None if copy is None else job.revisions.get(copy.revision_digest)
+        revision = None if copy is None else revisions.get(copy.revision_digest)
         if copy is None or revision is None or not _fits(copy, footer.num_rows):
             return None
-        weights, cells = _placed(files, job.file.of_size(size), revision, footer.num_rows)
+        weights, cells = _placed(files, file.of_size(size), revision, footer.num_rows)
         tail, layout = _tail_bytes(store, path, size), None
         if tail is not None:
             shape, hidden = FileShape.of(copy.layout), copy.layout.has_hidden_weights

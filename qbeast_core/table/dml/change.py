@@ -65,7 +65,7 @@ from qbeast_core.table.rewrite.replace import (
     with_attempts,
 )
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh, with_schema
-from qbeast_core.table.write.options import check_txn, is_applied, metadata_of
+from qbeast_core.table.write.options import check_txn, metadata_of
 from qbeast_core.table.write.prepare import rules_of_version
 
 _AT_ONCE: Final = 2
@@ -218,7 +218,7 @@ def _attempt(
     started = now_ms()
     _check_changeable(snapshot, change)
     refuse_copies(Index(snapshot))
-    if is_applied(snapshot, options.txn):
+    if snapshot.has_applied(options.txn):
         return _NOTHING.result(snapshot, change.operation, dry_run=options.dry_run), snapshot
     report(options.progress, Progress("read"))
     wide = change.with_new_columns(snapshot)

@@ -48,19 +48,6 @@ _BLOCKS: Final = pl.Schema(
 Ranges: TypeAlias = tuple[F64Array, F64Array]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Disorder:
-    """Breaks of the order of weights (format 8.3) after files are removed and blocks are added."""
-
-    # Live files that also have to be rewritten, ascending.
-    files: I64Array
-    # Whether only new blocks cause a break: rewriting more files cannot fix it.
-    is_stuck: bool
-
-    def __bool__(self) -> bool:
-        return self.is_stuck or bool(len(self.files))
-
-
 @dataclass(frozen=True, eq=False)  # no slots: derived values are cached
 class Index:
     """The files of a snapshot by revision, and their blocks."""
@@ -271,11 +258,14 @@ class Index:
         numbers = partitions.numbers(rows)
         return partitions, np.zeros(len(adds), np.int64) if numbers is None else numbers
 
-    def disorder(self, gone: BoolArray, new: pl.DataFrame, revision: Revision | None) -> Disorder:
-        """Return new breaks of the order of weights. Breaks of the snapshot (of the JVM) are ignored.
+    def disorder(
+        self, gone: BoolArray, new: pl.DataFrame, revision: Revision | None
+    ) -> tuple[I64Array, bool]:
+        """Return the live files to rewrite, ascending, because files are removed and blocks are added.
 
-        `new` are blocks of `revision`. To fix a break, either the files of the cube or those of its descendants have
-        to be rewritten; the smaller files are chosen.
+        These break the order of weights (format 8.3); breaks of the snapshot (of the JVM) are ignored. `new` are blocks
+        of `revision`. To fix a break, either the files of the cube or those of its descendants are rewritten: the
+        smaller ones. The second value is whether only new blocks cause a break, which no rewrite can fix.
         """
         new_id = None if revision is None else revision.revision_id
         touched = {*self.revision_of[gone].tolist(), *([] if new_id is None else [new_id])}
@@ -293,7 +283,7 @@ class Index:
             sides = self._cheaper_sides(broken)
             files.append(sides["file"].to_numpy())
             is_stuck = is_stuck or sides["cube"].n_unique() < broken["cube"].n_unique()
-        return Disorder(distinct(np.concatenate(files)), is_stuck)
+        return distinct(np.concatenate(files)), is_stuck
 
     def _cheaper_sides(self, broken: pl.DataFrame) -> pl.DataFrame:
         """Return the files of the smaller side of each broken cube. A side with new files cannot be chosen."""

@@ -45,15 +45,15 @@ _UNKNOWN_TO_JVM: Final = (pl.Int8(), pl.Int16(), pl.Datetime("us"))
 MAX_COLUMNS: Final = 40
 
 
-def specs_of_table(state: Index, *, redraw: bool = False) -> tuple[ColumnSpec, ...]:
+def specs_of_table(index: Index, *, redraw: bool = False) -> tuple[ColumnSpec, ...]:
     """Return the indexed columns of a table. A new revision keeps their kinds."""
-    config = state.snapshot.config
+    config = index.snapshot.config
     latest = config.latest
     real = latest is not None and latest.revision_id != STAGING_REVISION_ID
-    if latest is None or not real or (state.newest is not None and not redraw):
+    if latest is None or not real or (index.newest is not None and not redraw):
         return resolve_specs(None if real else config.column_specs, latest)
     # A new revision: for a redraw, or because another writer changed the type of a column.
-    return _of_same_kinds(latest, state.snapshot.schema)
+    return _of_same_kinds(latest, index.snapshot.schema)
 
 
 def specs_of_overwrite(
@@ -216,7 +216,7 @@ class ChosenRevision:
 def choose_revision(
     wish: IndexWish,
     summary_of: Callable[[Sequence[str]], IndexSummary],
-    state: Index | None,
+    index: Index | None,
     *,
     uri: str,
     now_ms: int,
@@ -224,12 +224,12 @@ def choose_revision(
 ) -> ChosenRevision:
     """Return the revision for rows: the newest of the table, or a new one if they need it."""
     summary = summary_of(wish.names)
-    if state is None or state.newest is None:
+    if index is None or index.newest is None:
         first = first_revision(wish, summary, table_id=uri, timestamp_ms=now_ms)
         return ChosenRevision(
             first, is_new=True, rows=summary.rows, few_values=_few_values(summary, wish.names)
         )
-    current, files, blocks = state.newest, state.snapshot.files, state.binding(state.newest)
+    current, files, blocks = index.newest, index.snapshot.files, index.binding(index.newest)
     if gone is not None:
         files = files.filter(~pl.Series(gone, dtype=pl.Boolean))
         blocks = blocks.filter(~pl.Series(gone[blocks["file"].to_numpy()], dtype=pl.Boolean))
@@ -249,12 +249,12 @@ def _few_values(summary: IndexSummary, names: Sequence[str]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count <= _MAX_FEW}
 
 
-def wish_of_table(state: Index, *, redraw: bool = False) -> IndexWish:
+def wish_of_table(index: Index, *, redraw: bool = False) -> IndexWish:
     """Return the index options of a table for a rewrite of its rows."""
-    snapshot = state.snapshot
+    snapshot = index.snapshot
     latest, dialect = snapshot.config.latest, dialect_of(snapshot)
-    keeps = state.newest is not None and not redraw
-    specs = specs_of_table(state, redraw=redraw)
+    keeps = index.newest is not None and not redraw
+    specs = specs_of_table(index, redraw=redraw)
     refuse_taken_name(snapshot.uri, snapshot.schema_json)
     if latest is not None:
         refuse_lost_columns(snapshot.uri, latest, snapshot.schema, snapshot.columns)
@@ -345,10 +345,10 @@ def fit_blocks(intent: WriteIntent, snapshot: Snapshot) -> WriteIntent:
     if intent.mode != "append" or intent.removes or intent.new_revision or revision is None or not indexed:
         return intent
     files = [add.blocks or () for add in indexed]
-    state = Index(snapshot)
-    live = state.binding(revision)
+    index = Index(snapshot)
+    live = index.binding(revision)
     live = live if _knows(snapshot, revision) else live.clear()
-    trees = state.with_partitions(indexed)[1].tolist()
+    trees = index.with_partitions(indexed)[1].tolist()
     fitting = blocks_in_order(files, live, trees=trees, dimensions=len(revision.columns))
     if fitting == files:
         return intent
@@ -370,9 +370,10 @@ def breaks_order(intent: WriteIntent, snapshot: Snapshot) -> bool:
     gone = pl.Series(snapshot.data_paths, dtype=pl.String).is_in(list(removed)).to_numpy()
     revision = intent.revision
     beside = not intent.new_revision and _knows(snapshot, revision)
-    state = Index(snapshot)
-    new = new_blocks(intent.adds, state.with_partitions(intent.adds)[1])
-    return bool(state.disorder(gone, new, revision if beside else None))
+    index = Index(snapshot)
+    new = new_blocks(intent.adds, index.with_partitions(intent.adds)[1])
+    files, is_stuck = index.disorder(gone, new, revision if beside else None)
+    return is_stuck or len(files) > 0
 
 
 def _knows(snapshot: Snapshot, revision: Revision | None) -> bool:

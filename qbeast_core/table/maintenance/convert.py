@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
-import orjson
 import polars as pl
 
 from qbeast_core.errors import (
@@ -31,9 +31,10 @@ from qbeast_core.table.commit import commit
 from qbeast_core.table.data.scan import open_files
 from qbeast_core.table.data.schema import listed_names, log_instead, refuse_mapping, refuse_vectors
 from qbeast_core.table.engine.engine import Engine
+from qbeast_core.table.engine.files import rows_of
 from qbeast_core.table.engine.local import MEMORY
 from qbeast_core.table.index.revision import column_texts, refuse_collations, resolve_specs
-from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, find_parquet
+from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, add_of, find_parquet
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.by_tasks import indexed_metadata
 from qbeast_core.table.write.options import WriteOptions, check_options, sampling_key
@@ -100,10 +101,10 @@ def _convert(
         schema = pl.Schema({**in_files, **partitions})
         plain = _new_metadata(schema, tuple(partitions))
         indexed_metadata(plain, schema, specs, options, uri=uri, rows=0)  # raises before every file is read
-        look = AddParquet(open_files(location, PLAIN), in_files, now_ms())
+        look = partial(add_of, files=open_files(location, PLAIN), schema=in_files, now_ms=now_ms())
         adds = tuple(engine.map(look, paths, at_once=AT_ONCE))
         sizes = [add.size for add in adds]
-        rows = sum(int(orjson.loads(add.stats or "{}")["numRecords"]) for add in adds)
+        rows = rows_of(adds)
         intent = WriteIntent(mode="create", adds=adds)
     else:
         plain, schema, sizes = snapshot.metadata, snapshot.schema, snapshot.files["size_bytes"].to_list()

@@ -9,7 +9,6 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
@@ -41,37 +40,31 @@ _INFERRED: Final[Sequence[pl.DataType]] = (pl.Int64(), pl.Float64(), pl.Date())
 AT_ONCE: Final = 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AddParquet:
-    """Makes adds of Parquet files: the columns with statistics are read, nothing is written."""
+def add_of(path: str, *, files: TableFiles, schema: pl.Schema, now_ms: int) -> AddFile:
+    """Return the add of a Parquet file: the columns with statistics are read, nothing is written.
 
-    files: TableFiles
-    # Columns of the files, without those of the partitions.
-    schema: pl.Schema
-    # Their age where the store does not know it, milliseconds since 1970 UTC.
-    now_ms: int
-
-    def __call__(self, path: str) -> AddFile:
-        """Return the add of a file, with statistics."""
-        store = self.files.store
-        size = store.size(path)
-        leaves = stats_columns(self.schema, {})
-        names = list(dict.fromkeys(leaf[0] for leaf in leaves))
-        lazy = scan_files(self.files, [FileScan(path=path, size_bytes=size)], names, self.schema)
-        try:
-            stats = file_stats(lazy, columns=leaves)
-        except pl.exceptions.PolarsError as error:
-            msg = f"{path!r} of {store.uri!r} cannot be read: {error}."
-            raise InvalidInputError(msg, argument="path") from error
-        root = store.local_root
-        changed_ms = self.now_ms if root is None else (root / path).stat().st_mtime_ns // 1_000_000
-        return AddFile(
-            path=FilePath(path).encoded,
-            partition_values=_partition_of(path),
-            size=size,
-            modification_time=changed_ms,
-            stats=stats,
-        )
+    `schema` has the columns of the file, without those of the partitions. `now_ms` is its time if the store does not
+    know it.
+    """
+    store = files.store
+    size = store.size(path)
+    leaves = stats_columns(schema, {})
+    names = list(dict.fromkeys(leaf[0] for leaf in leaves))
+    lazy = scan_files(files, [FileScan(path=path, size_bytes=size)], names, schema)
+    try:
+        stats = file_stats(lazy, columns=leaves)
+    except pl.exceptions.PolarsError as error:
+        msg = f"{path!r} of {store.uri!r} cannot be read: {error}."
+        raise InvalidInputError(msg, argument="path") from error
+    root = store.local_root
+    changed_ms = now_ms if root is None else (root / path).stat().st_mtime_ns // 1_000_000
+    return AddFile(
+        path=FilePath(path).encoded,
+        partition_values=_partition_of(path),
+        size=size,
+        modification_time=changed_ms,
+        stats=stats,
+    )
 
 
 def find_parquet(store: Store, missing: TableNotFoundError) -> tuple[list[str], pl.Schema, pl.Schema]:

@@ -23,22 +23,22 @@ from qbeast_core.tree.pages import FILTER_SHARE, Boxes, Gain
 class Grouping:
     """The files of a table as boxes in the space of a revision."""
 
-    state: Index
+    index: Index
     revision: Revision
     gain: Gain
 
     @staticmethod
-    def of(state: Index, number: int | None = None) -> Grouping | None:
+    def of(index: Index, number: int | None = None) -> Grouping | None:
         """Return the files in the space of a revision, by default the newest. None: it has no columns to compare."""
-        snapshot = state.snapshot
-        revision = snapshot.config.revisions.get(number) if number else state.newest
+        snapshot = index.snapshot
+        revision = snapshot.config.revisions.get(number) if number else index.newest
         if revision is None or not revision.columns:
             return None
         names = map(snapshot.columns.stored_name, revision.columns)
         importance = [snapshot.config.importance.get(name, 1.0) for name in names]
-        largest = max(int(state.rows.max(initial=0)), sizing().min_file_rows)
-        gain = Gain(int(state.rows.sum()), importance, float(largest))
-        return Grouping(state, revision, gain)
+        largest = max(int(index.rows.max(initial=0)), sizing().min_file_rows)
+        gain = Gain(int(index.rows.sum()), importance, float(largest))
+        return Grouping(index, revision, gain)
 
     def sets(self, tree: int, files: I64Array, units: I64Array, is_certain: BoolArray) -> list[I64Array]:
         """Return the files of a tree to rewrite, as sets.
@@ -60,20 +60,20 @@ class Grouping:
         The filter takes 1/30 of the values of the column. It opens the whole of files without pages that divide these
         columns.
         """
-        state, files = self.state, self.state.snapshot.files
+        index, files = self.index, self.index.snapshot.files
         _, key = np.unique(files["modification_time"].to_numpy(), return_inverse=True)
         numbers = [
             number
-            for number, item in state.snapshot.config.revisions.items()
+            for number, item in index.snapshot.config.revisions.items()
             if item.columns == self.revision.columns
         ]
-        is_paged = np.isin(state.revision_of, numbers)
+        is_paged = np.isin(index.revision_of, numbers)
         # A file without such pages is a box of its own.
         key = np.where(is_paged, key, files.height + np.arange(files.height))
         for number, group in enumerate(groups):
             key[group], is_paged[group] = 2 * files.height + number, True
         opened, total = np.zeros(len(self.revision.columns)), 0.0
-        for tree, here in enumerate(state.files_by_tree):
+        for tree, here in enumerate(index.files_by_tree):
             _, unit = np.unique(key[here], return_inverse=True)
             boxes = self._boxes(tree, here, np.asarray(unit, np.int64), int(unit.max(initial=-1)) + 1)
             paged = np.zeros(len(boxes), np.bool_)
@@ -88,14 +88,14 @@ class Grouping:
 
     def _boxes(self, tree: int, files: I64Array, unit: I64Array, count: int) -> Boxes:
         """Return the boxes of files of a tree, by the number of their unit."""
-        at = np.searchsorted(self.state.files_by_tree[tree], files)
-        axes = [axis.at(at) for axis in self.state.axes(self.revision, tree)]
-        return Boxes.of_groups(axes, self.state.rows[files], unit, count)
+        at = np.searchsorted(self.index.files_by_tree[tree], files)
+        axes = [axis.at(at) for axis in self.index.axes(self.revision, tree)]
+        return Boxes.of_groups(axes, self.index.rows[files], unit, count)
 
 
-def opened_shares(state: Index, groups: Sequence[I64Array] = ()) -> dict[str, float]:
+def opened_shares(index: Index, groups: Sequence[I64Array] = ()) -> dict[str, float]:
     """Return what a filter on each column opens, see `Grouping.opened`; nothing for a table without index."""
-    grouping = Grouping.of(state) if state.snapshot.config.is_indexed else None
+    grouping = Grouping.of(index) if index.snapshot.config.is_indexed else None
     return {} if grouping is None else grouping.opened(groups)
 
 
@@ -160,11 +160,11 @@ class Scope:
     # the oldest up to this fraction of their bytes.
     fraction: float | None = None
 
-    def at(self, state: Index) -> Scope:
+    def at(self, index: Index) -> Scope:
         """Return the scope in a version."""
         if not self.newest:
             return self
-        return replace(self, revision=None if state.newest is None else state.newest.revision_id)
+        return replace(self, revision=None if index.newest is None else index.newest.revision_id)
 
 
 # Scope of an optimize without options.
@@ -181,61 +181,61 @@ class Choice:
     # The same files, as sets whose rows are written together.
     groups: Sequence[I64Array] = ()
 
-    def frame(self, state: Index) -> pl.DataFrame:
+    def frame(self, index: Index) -> pl.DataFrame:
         """Return `path` (decoded), `rows` (without hidden ones), `bytes`, `revision_id` (null: none), `reason`."""
-        files = state.files[self.files].drop("file")
-        hidden = pl.Series(np.maximum(logged_counts(state.snapshot.files[self.files]), 0))
+        files = index.files[self.files].drop("file")
+        hidden = pl.Series(np.maximum(logged_counts(index.snapshot.files[self.files]), 0))
         return files.with_columns(pl.col("rows") - hidden, pl.Series("reason", self.reasons, dtype=pl.String))
 
 
-def choose_files(state: Index, scope: Scope) -> Choice:
+def choose_files(index: Index, scope: Scope) -> Choice:
     """Return the files to rewrite, each with the first reason that holds."""
-    if not state.snapshot.config.is_indexed:
-        return _choose_without_index(state, scope)
-    files, scope = state.snapshot.files, scope.at(state)
-    current = state.revision_of == (-2 if scope.revision is None else scope.revision)  # -2 matches no file
-    staged = state.revision_of == STAGED
+    if not index.snapshot.config.is_indexed:
+        return _choose_without_index(index, scope)
+    files, scope = index.snapshot.files, scope.at(index)
+    current = index.revision_of == (-2 if scope.revision is None else scope.revision)  # -2 matches no file
+    staged = index.revision_of == STAGED
     considered = current | (~staged & scope.beyond)
-    hidden = _hides_rows(state, scope)
-    within = _within(state, scope, staged) & (~state.clustered_by_others | (hidden & scope.purge))
+    hidden = _hides_rows(index, scope)
+    within = _within(index, scope, staged) & (~index.clustered_by_others | (hidden & scope.purge))
     if scope.paths is not None:
-        named = state.files["path"].is_in(list(scope.paths)).to_numpy()
+        named = index.files["path"].is_in(list(scope.paths)).to_numpy()
         within = within & named & (current | (staged & scope.staged) | (~staged & scope.older))
     # In this order: the first reason that holds is reported.
     reasons: dict[RewriteReason, BoolArray] = {
         "requested": current if scope.full else (current | staged) & (scope.paths is not None),
         "staged": staged & scope.staged,
-        "older revision": (~current & ~staged & scope.older) | _to_move(state, scope, within),
+        "older revision": (~current & ~staged & scope.older) | _to_move(index, scope, within),
         "deletion vector": considered & hidden,
-        "foreign layout": (current & ~has_exact_layout(files)) | (considered & _lacks_samples(state)),
+        "foreign layout": (current & ~has_exact_layout(files)) | (considered & _lacks_samples(index)),
     }
     # Files with one of these reasons are rewritten in any case.
     certain = np.logical_or.reduce([within & mask for mask in reasons.values()])
     if scope.full or scope.paths is not None:
         groups = [np.flatnonzero(certain)]
     else:
-        others = considered & within & ~certain & ~state.of_other_columns & has_exact_layout(files)
+        others = considered & within & ~certain & ~index.of_other_columns & has_exact_layout(files)
         moved = reasons["staged"] | reasons["older revision"]
-        groups = _groups(state, scope, certain=certain, others=others, moved=moved)
+        groups = _groups(index, scope, certain=certain, others=others, moved=moved)
     chosen = np.zeros_like(certain)
     chosen[np.concatenate([*groups, np.zeros(0, np.int64)])] = True
-    small = _is_small(state)
+    small = _is_small(index)
     reasons |= {"small file": small, "wide pages": ~small}
     numbers = np.flatnonzero(chosen)
     names = list(reasons)
     first = np.select(list(reasons.values()), list(range(len(names))), default=0)
-    return Choice(numbers, [names[index] for index in first[numbers].tolist()], groups)
+    return Choice(numbers, [names[reason] for reason in first[numbers].tolist()], groups)
 
 
-def _choose_without_index(state: Index, scope: Scope) -> Choice:
+def _choose_without_index(index: Index, scope: Scope) -> Choice:
     """Return the files of a table without index to rewrite: only files of one partition are joined."""
-    files, sizes = state.snapshot.files, _sizes(state)
+    files, sizes = index.snapshot.files, _sizes(index)
     named = np.full(files.height, scope.full)
     if scope.paths is not None:
-        named = state.files["path"].is_in(list(scope.paths)).to_numpy()
-    hidden = _hides_rows(state, scope) & (scope.paths is None)
+        named = index.files["path"].is_in(list(scope.paths)).to_numpy()
+    hidden = _hides_rows(index, scope) & (scope.paths is None)
     reasons = np.select([named, hidden], ["requested", "deletion vector"], "").astype(object)
-    for here in state.files_by_tree if scope.paths is None else ():
+    for here in index.files_by_tree if scope.paths is None else ():
         chosen = reasons[here] != ""
         small = _small(sizes[:, here], ~chosen, int(sizes[0, here[chosen]].sum()))
         reasons[here[small]] = "small file"
@@ -243,25 +243,25 @@ def _choose_without_index(state: Index, scope: Scope) -> Choice:
     return Choice(numbers, reasons[numbers].tolist(), [numbers])
 
 
-def _hides_rows(state: Index, scope: Scope) -> BoolArray:
+def _hides_rows(index: Index, scope: Scope) -> BoolArray:
     """Return which files to rewrite for their hidden rows."""
-    files = state.snapshot.files
+    files = index.snapshot.files
     has_vector: BoolArray = files["has_deletion_vector"].to_numpy()
     # A JVM of qbeast-spark reads files without their vectors.
-    if scope.purge or not has_vector.any() or dialect_of(state.snapshot) == "qbeast-spark":
+    if scope.purge or not has_vector.any() or dialect_of(index.snapshot) == "qbeast-spark":
         return has_vector
     hidden = logged_counts(files)
-    few = (hidden != UNKNOWN) & (hidden < _MIN_HIDDEN_SHARE * state.rows)
+    few = (hidden != UNKNOWN) & (hidden < _MIN_HIDDEN_SHARE * index.rows)
     chosen: BoolArray = has_vector & ~few
     return chosen
 
 
-def _within(state: Index, scope: Scope, staged: BoolArray) -> BoolArray:
+def _within(index: Index, scope: Scope, staged: BoolArray) -> BoolArray:
     """Return which files are within `Scope.fraction`."""
-    files = state.snapshot.files
+    files = index.snapshot.files
     if scope.fraction is None:
         return np.ones(files.height, np.bool_)
-    begins = state.blocks.group_by("file").agg(pl.col("min_weight").min())
+    begins = index.blocks.group_by("file").agg(pl.col("min_weight").min())
     low = np.ones(files.height)
     low[begins["file"].to_numpy()] = weight_to_fraction(begins["min_weight"].cast(pl.Int32).to_numpy())
     within: BoolArray = ~staged & (low <= scope.fraction)
@@ -273,11 +273,11 @@ def _within(state: Index, scope: Scope, staged: BoolArray) -> BoolArray:
     return within
 
 
-def _to_move(state: Index, scope: Scope, within: BoolArray) -> BoolArray:
+def _to_move(index: Index, scope: Scope, within: BoolArray) -> BoolArray:
     """Return the oldest files that are indexed by other columns, up to a share of the table's bytes."""
-    files = state.snapshot.files
-    chosen, others = np.zeros(files.height, np.bool_), state.of_other_columns & within
-    if not (scope.moves and state.newest is not None and others.any()):
+    files = index.snapshot.files
+    chosen, others = np.zeros(files.height, np.bool_), index.of_other_columns & within
+    if not (scope.moves and index.newest is not None and others.any()):
         return chosen
     order = files.with_row_index("file").filter(pl.Series(others, dtype=pl.Boolean))
     order = order.sort("modification_time", maintain_order=True)
@@ -293,15 +293,15 @@ def has_exact_layout(files: pl.DataFrame) -> BoolArray:
     return is_exact
 
 
-def _lacks_samples(state: Index) -> BoolArray:
+def _lacks_samples(index: Index) -> BoolArray:
     """Return which files have no values of the table's sample column that can be trusted."""
-    has_column = state.snapshot.sample_column is not None
-    return ~state.has_samples if has_column else np.zeros(state.snapshot.files.height, np.bool_)
+    has_column = index.snapshot.sample_column is not None
+    return ~index.has_samples if has_column else np.zeros(index.snapshot.files.height, np.bool_)
 
 
-def _sizes(state: Index) -> I64Array:
+def _sizes(index: Index) -> I64Array:
     """Return the rows and the bytes of each file, shape (2, files)."""
-    return np.stack([state.rows, state.snapshot.files["size_bytes"].cast(pl.Int64).to_numpy()])
+    return np.stack([index.rows, index.snapshot.files["size_bytes"].cast(pl.Int64).to_numpy()])
 
 
 def _small(sizes: I64Array, among: BoolArray, anyway: int) -> BoolArray:
@@ -326,25 +326,25 @@ def _small(sizes: I64Array, among: BoolArray, anyway: int) -> BoolArray:
     return chosen
 
 
-def _is_small(state: Index) -> BoolArray:
+def _is_small(index: Index) -> BoolArray:
     """Return which files are small: in any table, or beside the largest file of this one."""
-    smallest = max(sizing().small_file_rows, _SMALL_SHARE * int(state.rows.max(initial=0)))
-    small: BoolArray = state.rows < smallest
+    smallest = max(sizing().small_file_rows, _SMALL_SHARE * int(index.rows.max(initial=0)))
+    small: BoolArray = index.rows < smallest
     return small
 
 
 def _groups(
-    state: Index, scope: Scope, *, certain: BoolArray, others: BoolArray, moved: BoolArray
+    index: Index, scope: Scope, *, certain: BoolArray, others: BoolArray, moved: BoolArray
 ) -> list[I64Array]:
     """Return the files to rewrite, as sets whose rows are written together. Sets can have files of several partitions.
 
     Files `certain` are rewritten in any case, those of them that are `moved` together. `others` only with files that
     it is worth to write them with.
     """
-    grouping, by_tree = Grouping.of(state, scope.revision), list[list[I64Array]]()
-    _, written = np.unique(state.snapshot.files["modification_time"].to_numpy(), return_inverse=True)
+    grouping, by_tree = Grouping.of(index, scope.revision), list[list[I64Array]]()
+    _, written = np.unique(index.snapshot.files["modification_time"].to_numpy(), return_inverse=True)
     units = np.where(moved & certain, -1, 2 * written + certain)  # files of one write have the same time
-    for tree, here in enumerate(state.files_by_tree):  # each partition has files and a tree of its own
+    for tree, here in enumerate(index.files_by_tree):  # each partition has files and a tree of its own
         files = here[(certain | others)[here]]
         if grouping is None:
             by_tree.append([files] if len(files) else [])

@@ -138,9 +138,9 @@ def _scopes(snapshot: Snapshot, options: OptimizeOptions) -> list[Scope]:
 
 def _older_scopes(snapshot: Snapshot, newest: Scope) -> list[Scope]:
     """Return a scope for each other revision that has files, one commit each."""
-    state = Index(snapshot)
+    index = Index(snapshot)
     among = [newest.paths is None or path in newest.paths for path in snapshot.data_paths]
-    ids = sorted(set(state.revision_of[among].tolist()) - {STAGED, newest.at(state).revision})
+    ids = sorted(set(index.revision_of[among].tolist()) - {STAGED, newest.at(index).revision})
     return [
         replace(newest, revision=number, newest=False, staged=False, beyond=False, moves=False)
         for number in ids
@@ -203,11 +203,11 @@ def _are_live(before: Snapshot, now: Snapshot, scope: Scope) -> bool:
 
 
 def _attempt(snapshot: Snapshot, scope: Scope, options: OptimizeOptions, engine: Engine) -> _Round:
-    state = Index(snapshot)
-    refuse_copies(state)
-    scope = scope.at(state)
-    choice = choose_files(state, scope)
-    plan, reasons = choice.frame(state), sorted(set(choice.reasons))
+    index = Index(snapshot)
+    refuse_copies(index)
+    scope = scope.at(index)
+    choice = choose_files(index, scope)
+    plan, reasons = choice.frame(index), sorted(set(choice.reasons))
     if options.dry_run or not (len(choice.files) or options.into == "new"):
         return _Round(plan, choice.groups)
     check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings="files")
@@ -215,7 +215,7 @@ def _attempt(snapshot: Snapshot, scope: Scope, options: OptimizeOptions, engine:
     replaced = replace_rows(
         snapshot,
         Replacement(files=choice.files, groups=choice.groups),
-        _placement(state, scope, options),
+        _placement(index, scope, options),
         engine=engine,
         progress=options.progress,
         only_fewer=reasons == ["small file"] and options.into != "new",
@@ -236,15 +236,15 @@ def _attempt(snapshot: Snapshot, scope: Scope, options: OptimizeOptions, engine:
     )
     outcome = publish_replaced(snapshot, replaced, intent)
     more = np.setdiff1d(np.flatnonzero(replaced.gone), choice.files)
-    moved = Choice(more, ["order of weights"] * len(more)).frame(state)
+    moved = Choice(more, ["order of weights"] * len(more)).frame(index)
     return _Round(pl.concat([plan, moved]), choice.groups, (replaced, outcome))
 
 
-def _placement(state: Index, scope: Scope, options: OptimizeOptions) -> Placement:
+def _placement(index: Index, scope: Scope, options: OptimizeOptions) -> Placement:
     if options.into == "new":
         return "redraw"
-    revision = state.snapshot.config.revisions.get(scope.revision or STAGING_REVISION_ID)
-    return "fresh" if revision is None or revision == state.newest or not scope.revision else revision
+    revision = index.snapshot.config.revisions.get(scope.revision or STAGING_REVISION_ID)
+    return "fresh" if revision is None or revision == index.newest or not scope.revision else revision
 
 
 def _result(

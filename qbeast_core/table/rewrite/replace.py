@@ -140,10 +140,10 @@ def replace_rows(
     return replaced
 
 
-def refuse_copies(state: Index) -> None:
+def refuse_copies(index: Index) -> None:
     """Raise if a table holds copies of rows: they would be read as rows."""
-    uri = state.snapshot.uri
-    if state.snapshot.copies:
+    uri = index.snapshot.uri
+    if index.snapshot.copies:
         msg = (
             f"{uri} holds copies of rows, as tables before 0.6.0 do. Bring it up to date first: "
             f'qbeast.open_table({uri!r}).upgrade(replicated="drop").'
@@ -162,7 +162,7 @@ class _Replacing:
         engine: Engine,
         progress: ProgressCallback | None,
     ) -> None:
-        self.snapshot, self.state = snapshot, Index(snapshot)
+        self.snapshot, self.index = snapshot, Index(snapshot)
         self.engine, self.progress = engine, progress
         self.replacement, self.placement = replacement, placement
         self.hidden, self.moved = replacement.hidden, replacement.moved
@@ -185,7 +185,7 @@ class _Replacing:
         self.adds: list[AddFile] = []
         self.new = NO_BLOCKS
         # Partitions of the table and of the new files.
-        self.partitions = self.state.partitions
+        self.partitions = self.index.partitions
 
     def run(self, *, only_fewer: bool) -> Replaced:
         replacement = self.replacement
@@ -198,7 +198,7 @@ class _Replacing:
         # The thresholds of these files stay, so no other file depends on them. `_replaced` marks them again.
         self.gone[list(self.in_place)] = False
         if not self._reads.any() and not replacement.added.height and (self.in_place or self.hidden):
-            self.revision = self.state.newest
+            self.revision = self.index.newest
             return self._replaced()
         first, sets, is_written = self._sets()
         rows = self._settle(self._open(first, replacement.added))
@@ -235,8 +235,8 @@ class _Replacing:
             sets[-1][files] = True
         if len(sets) < 2:
             return self._reads, [], True
-        newest = None if self.state.newest is None else self.state.newest.revision_id
-        others = [at for at, files in enumerate(sets) if (self.state.revision_of[files] != newest).any()]
+        newest = None if self.index.newest is None else self.index.newest.revision_id
+        others = [at for at, files in enumerate(sets) if (self.index.revision_of[files] != newest).any()]
         if len(others) > 1:
             return np.logical_or.reduce([sets[at] for at in others]), sets, False
         return sets.pop(others[0] if others else 0), sets, True
@@ -264,10 +264,10 @@ class _Replacing:
 
     def _thinned_blocks(self, thinned: Mapping[int, AddFile]) -> pl.DataFrame:
         adds = list(thinned.values())
-        return new_blocks(adds, self.state.with_partitions(adds)[1])
+        return new_blocks(adds, self.index.with_partitions(adds)[1])
 
     def _loses_block(self, file: int, add: AddFile) -> bool:
-        return len(add.blocks or ()) < self.state.blocks.filter(pl.col("file") == file).height
+        return len(add.blocks or ()) < self.index.blocks.filter(pl.col("file") == file).height
 
     def _without_index(self, *, only_fewer: bool) -> Replaced:
         """Write the rows of a table without index: no other file depends on the files to remove."""
@@ -282,7 +282,7 @@ class _Replacing:
 
     def _settle(self, rows: Rows) -> Rows | None:
         """Choose the revision. Split off rows that need a new one, so that all others stay in the newest."""
-        newest, added, keeps = self.state.newest, self.replacement.added, self.placement == "keep"
+        newest, added, keeps = self.index.newest, self.replacement.added, self.placement == "keep"
         if isinstance(self.placement, Revision):
             self.revision = self.placement
             return rows
@@ -301,8 +301,8 @@ class _Replacing:
 
     def _rows_stay(self) -> bool:
         """Return whether all rows are indexed in the newest revision and keep their indexed values."""
-        newest = self.state.newest
-        revisions = self.state.revision_of[self._reads & ~self.dropped]
+        newest = self.index.newest
+        revisions = self.index.revision_of[self._reads & ~self.dropped]
         same = self.replacement.change is None or self.replacement.keeps_keys
         return newest is not None and same and bool((revisions == newest.revision_id).all())
 
@@ -318,14 +318,14 @@ class _Replacing:
         """Return the revision for rows, and whether it is new. Without rows, only a redraw makes a new one."""
         redraw = self.placement == "redraw"
         chosen = choose_revision(
-            wish_of_table(self.state, redraw=redraw),
+            wish_of_table(self.index, redraw=redraw),
             rows.summary,
-            None if redraw else self.state,
+            None if redraw else self.index,
             uri=self.snapshot.uri,
             now_ms=now_ms(),
             gone=self.gone,
         )
-        return (chosen.revision, chosen.is_new) if chosen.rows or redraw else (self.state.newest, False)
+        return (chosen.revision, chosen.is_new) if chosen.rows or redraw else (self.index.newest, False)
 
     def _open(self, files: BoolArray, added: AddedRows) -> Rows:
         source = FilesSource(
@@ -360,11 +360,11 @@ class _Replacing:
             tree = self._tree(self.revision, np.ones_like(self.gone))
         adds = rows.plan(self.revision, tree).write()
         self.adds += adds
-        self.partitions, trees = self.state.with_partitions(adds, self.partitions)
+        self.partitions, trees = self.index.with_partitions(adds, self.partitions)
         self.new = pl.concat([self.new, new_blocks(adds, trees)])
 
     def _tree(self, revision: Revision, gone: BoolArray, *, keeps_places: bool = False) -> ExistingTree:
-        return self.state.tree(
+        return self.index.tree(
             revision, gone, self.new, partitions=self.partitions, keeps_places=keeps_places
         )
 
@@ -376,11 +376,11 @@ class _Replacing:
         be rewritten too.
         """
         while True:
-            disorder = self.state.disorder(self.gone, self.new, None if self.is_new else self.revision)
-            if disorder.is_stuck or not disorder:
-                return not disorder.is_stuck
+            files, is_stuck = self.index.disorder(self.gone, self.new, None if self.is_new else self.revision)
+            if is_stuck or not len(files):
+                return not is_stuck
             more = np.zeros_like(self.gone)
-            more[disorder.files] = True
+            more[files] = True
             self.gone |= more
             if more[list(self.hidden)].any():  # the rows of these files that move are written already
                 self.hidden, self.moved = (
@@ -401,14 +401,14 @@ class _Replacing:
         in_place = {file: add for file, add in self.in_place.items() if not self.gone[file]}
         gone = self.gone.copy()
         gone[list(in_place)] = True
-        blocks = new_blocks(list(in_place.values()), self.state.with_partitions(list(in_place.values()))[1])
+        blocks = new_blocks(list(in_place.values()), self.index.with_partitions(list(in_place.values()))[1])
         adds = [*in_place.values(), *self.thinned.values()]
         if self.is_new:
-            adds = [_of_revision(add, self.state.newest) for add in adds]
+            adds = [_of_revision(add, self.index.newest) for add in adds]
         return Replaced(
             gone,
             [*adds, *self.adds],
-            self.revision or (self.state.newest if adds else None),
+            self.revision or (self.index.newest if adds else None),
             self.is_new,
             count + int(blocks["rows"].sum()),
             cubes + _cubes(blocks),

@@ -347,6 +347,11 @@ class Snapshot:
         """Return the transaction version of an application, at this version or later. None: there is none."""
         return None if self.is_new else self.source.transaction_version(app_id, version=self.version)
 
+    def has_applied(self, txn: tuple[str, int] | None) -> bool:
+        """Return whether the table holds this version of an application, or a later one."""
+        version = None if txn is None else self.transaction_version(txn[0])
+        return txn is not None and version is not None and version >= txn[1]
+
 
 # The columns of `Snapshot.files` that writes use, of a table that is not there yet.
 _NO_FILES: Final = pl.Schema(

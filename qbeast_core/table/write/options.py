@@ -501,14 +501,6 @@ def check_txn(txn: object) -> None:
             invalid_argument("txn", what, value=txn)
 
 
-def is_applied(target: Snapshot, txn: tuple[str, int] | None) -> bool:
-    """Return whether a table holds this version of the application, or a later one."""
-    if txn is None:
-        return False
-    version = target.transaction_version(txn[0])
-    return version is not None and version >= txn[1]
-
-
 def _as_mapping(stats: ColumnStats | None) -> Mapping[str, Any]:
     if not isinstance(stats, str):
         if not isinstance(cast("object", stats), Mapping | None):

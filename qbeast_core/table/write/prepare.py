@@ -97,7 +97,18 @@ def prepare(
     specs = _specs(before, index, options, frame.schema)
     if not specs:
         _refuse_index_options(options, sample_column)
-    sample_by = _sampling_key(frame.schema, before, options, dialect, sample_column) if specs else ()
+    sample_by: tuple[str, ...] = ()
+    if specs:
+        may_change = before.is_new or options.mode == "overwrite"
+        now, requested = before.config.sample_by, options.sample_by
+        sample_by = sampling_key(
+            requested,
+            frame.schema,
+            now=now,
+            may_change=may_change,
+            dialect=dialect,
+            sample_column=sample_column,
+        )
     refuse_sample_column(sample_column, [spec.name for spec in specs], argument="columns")
     check_columns(specs, frame.schema, dialect)
     # A converted table, or one whose columns another writer changed, still waits for a real revision.
@@ -282,24 +293,6 @@ def _sample_column(
     if name is None or name == now:
         return None if now is None else check_sample_column(now, (), dialect)
     return check_sample_column(name, frame.columns, dialect)
-
-
-def _sampling_key(
-    schema: pl.Schema,
-    before: Snapshot,
-    options: WriteOptions,
-    dialect: BlocksDialect,
-    sample_column: str | None,
-) -> tuple[str, ...]:
-    """Return the sampling key of the table after the write."""
-    return sampling_key(
-        options.sample_by,
-        schema,
-        now=before.config.sample_by,
-        may_change=before.is_new or options.mode == "overwrite",
-        dialect=dialect,
-        sample_column=sample_column,
-    )
 
 
 def _metadata(

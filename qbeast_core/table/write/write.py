@@ -38,7 +38,7 @@ from qbeast_core.table.index.counts import (
 )
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
 from qbeast_core.table.snapshot.snapshot import Snapshot, warn_of_added_columns
-from qbeast_core.table.write.options import WriteOptions, check_options, find_target_once_created, is_applied
+from qbeast_core.table.write.options import WriteOptions, check_options, find_target_once_created
 from qbeast_core.table.write.prepare import PreparedTable, prepare, rows_intent
 from qbeast_core.tree.keys import CLUSTERED
 
@@ -46,11 +46,15 @@ from qbeast_core.tree.keys import CLUSTERED
 _FEW_PAGES: Final = 4
 
 
-def _hint_of_first_write(
-    prepared: PreparedTable, chosen: ChosenRevision, rows: int, design_effect: float | None
-) -> str | None:
+def _hint_of(prepared: PreparedTable, chosen: ChosenRevision | None, result: WriteResult) -> str | None:
     """Return what to know about the index of a new table. None: all is well, or a warning was given."""
-    if not rows or prepared.wish.dialect != "documented" or prepared.target.columns.partitions:
+    rows, design_effect = result.rows, result.design_effect
+    if (
+        chosen is None
+        or not (prepared.table.is_new and rows)
+        or prepared.wish.dialect != "documented"
+        or prepared.target.columns.partitions
+    ):
         return None
     pages = -(-rows // sizing().min_page_rows)
     if pages <= _FEW_PAGES:
@@ -85,7 +89,7 @@ def write_rows(
     """Write the rows of a source; see `qbeast.write_table` for the options and errors."""
 
     def attempt(before: Snapshot) -> WriteResult:
-        if not before.is_new and (options.mode == "ignore" or is_applied(before, options.txn)):
+        if not before.is_new and (options.mode == "ignore" or before.has_applied(options.txn)):
             effect = counts_of(before).design_effect
             result = WriteResult.of(before.config.latest, version=before.version, design_effect=effect)
             return replace(result, skipped=True, dry_run=options.dry_run)
@@ -127,7 +131,8 @@ def _write(source: Source, before: Snapshot, options: WriteOptions, engine: Engi
     # The files beside which the new ones stay.
     stays = before if prepared.index is not None else None
     if options.dry_run:
-        return _with_hint(_dry_result(before, stays, plan, chosen, rows), prepared, chosen)
+        result = _dry_result(before, stays, plan, chosen, rows)
+        return replace(result, hint=_hint_of(prepared, chosen, result))
     adds = _written(plan, before.store, options)
     count = rows_of(adds)
     intent = _intent(before, marked_table(source, prepared.table, count).metadata, prepared, options, adds)
@@ -149,7 +154,7 @@ def _write(source: Source, before: Snapshot, options: WriteOptions, engine: Engi
         warn_if_one_key(chosen.revision, count, own)
     result = WriteResult.of(revision, rows=count, design_effect=counts.design_effect)
     result = _done(replace(result, new_revision=chosen.is_new), adds, outcome)
-    return _with_hint(result, prepared, chosen)
+    return replace(result, hint=_hint_of(prepared, chosen, result))
 
 
 def _choose(prepared: PreparedTable, rows: Rows) -> ChosenRevision | None:
@@ -215,13 +220,6 @@ def _done(result: WriteResult, adds: Sequence[AddFile], outcome: CommitOutcome) 
         attempts=outcome.attempts,
         staged_files=outcome.staged_files,
     )
-
-
-def _with_hint(result: WriteResult, prepared: PreparedTable, chosen: ChosenRevision | None) -> WriteResult:
-    """Add the hint of the write that makes a table."""
-    if not prepared.table.is_new or chosen is None:
-        return result
-    return replace(result, hint=_hint_of_first_write(prepared, chosen, result.rows, result.design_effect))
 
 
 def _dry_result(
