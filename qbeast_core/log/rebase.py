@@ -54,6 +54,7 @@ from qbeast_core.spec.table_config import (
     TableConfig,
     may_have_other_columns,
     min_reader_entry,
+    revision_entries,
 )
 
 
@@ -509,11 +510,9 @@ def _published(
     dropped = (REVISION_PREFIX, REPLICATED_SET_PREFIX, LAST_REVISION_ID) if replaces else ()
     # The column specs of a conversion count until there is a real revision.
     kept = {key: text for key, text in config.entries.items() if not key.startswith((*dropped, COLUMN_SPECS))}
-    config = TableConfig.from_configuration(kept | {BLOCKS_DIALECT: dialect})
-    added = [revision]
-    if not config.revisions:
-        added.insert(0, revision.staging())
-    return metadata.model_copy(update={"configuration": config.with_revisions(added).to_configuration()})
+    added = [revision] if config.revisions and not replaces else [revision.staging(), revision]
+    configuration = {**kept, BLOCKS_DIALECT: dialect, **revision_entries(added)}
+    return metadata.model_copy(update={"configuration": configuration})
 
 
 def _without_unused(

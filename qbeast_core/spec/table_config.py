@@ -166,8 +166,7 @@ class TableConfig:
 
     def with_revisions(self, revisions: Sequence[Revision]) -> Self:
         """Return the configuration with these added; the last of them, at least one, becomes the newest."""
-        added = {f"{REVISION_PREFIX}{revision.revision_id}": revision.to_json() for revision in revisions}
-        return self.with_entries({**added, LAST_REVISION_ID: str(revisions[-1].revision_id)})
+        return self.with_entries(revision_entries(revisions))
 
     def with_entries(self, entries: Mapping[str, str]) -> Self:
         """Return the configuration with these keys set, new ones last."""
@@ -233,6 +232,12 @@ class TableConfig:
         left, highest = self.from_configuration(kept), self.highest_revision_id
         is_known = left.highest_revision_id == highest
         return left if is_known else left.with_entries({HIGHEST_REVISION_ID: str(highest)})
+
+
+def revision_entries(revisions: Sequence[Revision]) -> dict[str, str]:
+    """Return the keys of revisions; the last of them, at least one, is the newest."""
+    added = {f"{REVISION_PREFIX}{revision.revision_id}": revision.to_json() for revision in revisions}
+    return {**added, LAST_REVISION_ID: str(revisions[-1].revision_id)}
 
 
 def min_reader_entry(configuration: Mapping[str, str], version: int) -> dict[str, str]:

@@ -25,7 +25,7 @@ from qbeast_core.table.data.frames import SparkFrame, is_spark_frame
 from qbeast_core.table.data.rules import refuse_exhausted
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.engine import AnswerT, ItemT, ResultT, Rows, Source
-from qbeast_core.table.engine.files import PlacedFile, PlaceTask, PlainTask, SummaryTask
+from qbeast_core.table.engine.files import PlacedFile, PlaceTask, SummaryTask
 from qbeast_core.table.engine.row_change import AddedRows
 from qbeast_core.table.engine.sources import FilesSource, RowsLike, all_rows, needs_row_ids, open_source
 from qbeast_core.table.index.revision import refuse_collations
@@ -171,7 +171,9 @@ class _FramePasses:
         """Write the rows of each partition; see `place`."""
         with worker_errors(self.df.sparkSession):
             decimals = short_decimals(self.df.schema)
-            call = WorkerCall.of(write_plain_partition, (_plain_task(target), self.df.columns, decimals))
+            call = WorkerCall.of(
+                write_plain_partition, (target, sizing().max_partition_bytes, self.df.columns, decimals)
+            )
             rows = decimals_as_longs(numbered(self.df), decimals)
             return with_uncounted_batches(rows, lambda df: unpickled(df.mapInArrow(call, FILES)))
 
@@ -214,7 +216,7 @@ class _FilePasses:
         if not tasks:
             return []
         with worker_errors(self.spark):
-            call = WorkerCall.of(write_plain_files, _plain_task(target))
+            call = WorkerCall.of(write_plain_files, (target, sizing().max_partition_bytes))
             return unpickled(spread(self.spark, tasks).mapInArrow(call, FILES))
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
@@ -241,10 +243,6 @@ class _FilePasses:
         with worker_errors(self.spark):
             pack = WorkerCall.of(pack_files, (task, task_keys(task.file_count)))
             return _write_files(spread(self.spark, tasks).mapInArrow(pack, PACKS), task)
-
-
-def _plain_task(target: FileTarget) -> PlainTask:
-    return PlainTask(target=target, max_bytes=sizing().max_partition_bytes)
 
 
 def spread(spark: SparkSession, items: Sequence[object]) -> DataFrame:

@@ -26,15 +26,15 @@ from qbeast_core.space.hashes import spark_hash
 from qbeast_core.space.values import I32Array, I64Array, NumberColumn, U64Array
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.files import RowShape, delete_data_files
+from qbeast_core.table.data.files import FileTarget, RowShape, delete_data_files
 from qbeast_core.table.dml.tasks import Fit, Outside
 from qbeast_core.table.engine.files import (
     AppendedPart,
     AppendTask,
     PlaceTask,
-    PlainTask,
     SummaryTask,
     write_file,
+    write_plain,
 )
 from qbeast_core.table.engine.row_change import RowFunction, StoredPart, store_rows
 from qbeast_core.table.read.tasks import ScanTask
@@ -403,18 +403,22 @@ def _write(job: PlaceTask, packs: dict[int, list[tuple[pl.DataFrame, U64Array]]]
 
 
 def write_plain_partition(
-    argument: tuple[PlainTask, list[str], dict[int, tuple[int, int]]], batches: Iterator[pa.RecordBatch]
+    argument: tuple[FileTarget, int, list[str], dict[int, tuple[int, int]]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Write the rows of a partition, and yield descriptions of the files."""
-    job, names, decimals = argument
+    target, max_bytes, names, decimals = argument
     tables = gathered(batches, names, size_bytes=BUFFER_BYTES)
-    adds = job.write(longs_as_decimals(rows, decimals) for rows in tables)
+    adds = write_plain((longs_as_decimals(rows, decimals) for rows in tables), target, max_bytes=max_bytes)
     yield batch_of(FILES, [pickle.dumps(add) for add in adds])
 
 
-def write_plain_files(job: PlainTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def write_plain_files(
+    argument: tuple[FileTarget, int], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Write the rows that tasks read, and yield descriptions of the files."""
-    adds = job.write(rows for _, task in received(batches) for rows in task.read())
+    target, max_bytes = argument
+    frames = (rows for _, task in received(batches) for rows in task.read())
+    adds = write_plain(frames, target, max_bytes=max_bytes)
     yield batch_of(FILES, [pickle.dumps(add) for add in adds])
 
 

@@ -15,7 +15,7 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.table.data.files import FileTarget
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.engine import Source
-from qbeast_core.table.engine.files import PlacedFile, PlaceTask, PlainTask, SummaryTask, write_file
+from qbeast_core.table.engine.files import PlacedFile, PlaceTask, SummaryTask, write_file, write_plain
 from qbeast_core.table.engine.row_change import NO_ROWS
 from qbeast_core.table.engine.sources import FilesSource
 from qbeast_core.table.write.options import WriteOptions
@@ -95,8 +95,8 @@ class _PartsWorkers:
 
     def write_plain(self, target: FileTarget) -> list[AddFile]:
         """Write each part by a task of its own."""
-        task = sent(PlainTask(target=target, max_bytes=1 << 40))
-        return [add for part in self.engine.read(self.source) for add in task.write([part])]
+        target, parts = sent(target), self.engine.read(self.source)
+        return [add for part in parts for add in write_plain([part], target, max_bytes=1 << 40)]
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
         return summarise_parts(task, self.engine.read(self.source), limits=self.engine.limits)

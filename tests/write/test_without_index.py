@@ -19,7 +19,7 @@ from qbeast_core.io.location import Location
 from qbeast_core.log.columns import StoredColumns
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.table.data.files import FileTarget, RowShape
-from qbeast_core.table.engine.files import PlainTask
+from qbeast_core.table.engine.files import write_plain
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.examples import examples
 from tests.helpers.races import landing_first
@@ -218,8 +218,8 @@ def test_files_hold_rows_of_one_partition(max_bytes: int, tmp_path: Path) -> Non
         columns=columns,
         time_ms=1,
     )
-    task = pickle.loads(pickle.dumps(PlainTask(target=target, max_bytes=max_bytes)))  # noqa: S301
-    adds = task.write([rows[:100], rows[100:]])
+    target = pickle.loads(pickle.dumps(target))  # noqa: S301
+    adds = write_plain([rows[:100], rows[100:]], target, max_bytes=max_bytes)
     bounds = [json.loads(add.stats) for add in adds]
     assert len({tuple(add.partition_values.items()) for add in adds}) == 12
     assert sum(stats["numRecords"] for stats in bounds) == 300

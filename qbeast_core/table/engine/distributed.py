@@ -48,7 +48,7 @@ class Passes(Protocol):
         ...
 
     def write_plain(self, target: FileTarget) -> Sequence[AddFile]:
-        """Write all rows to files without an index, and return these, see `PlainTask`."""
+        """Write all rows to files without an index, and return these, see `write_plain`."""
         ...
 
     def summarise(self, task: SummaryTask) -> IndexSummary:

@@ -181,26 +181,21 @@ def summarise_task(names: Sequence[str], item: tuple[int, ScanTask]) -> IndexSum
     return merge_summaries(parts)
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PlainTask:
-    """Writes rows to files of one partition each. Picklable."""
+def write_plain(batches: Iterable[FrameLike], target: FileTarget, *, max_bytes: int) -> list[AddFile]:
+    """Write rows to files without an index, of one partition each. If that fails, the written files are deleted.
 
-    target: FileTarget
-    # Maximum size of the rows in memory that wait for their file.
-    max_bytes: int
-
-    def write(self, batches: Iterable[FrameLike]) -> list[AddFile]:
-        """Write all rows. If that fails, the written files are deleted."""
-        files = _Files(self.target)
-        try:
-            for batch in batches:
-                files.add(self.target.shape.fit(batch), max_bytes=self.max_bytes)
-            for key in list(files.waiting):
-                files.write(key)
-        except BaseException:  # also after an interrupt or a panic of Rust
-            delete_data_files(self.target.store, files.adds)
-            raise
-        return files.adds
+    The rows in memory that wait for their file have at most `max_bytes`.
+    """
+    files = _PlainFiles(target)
+    try:
+        for batch in batches:
+            files.add(target.shape.fit(batch), max_bytes=max_bytes)
+        for key in list(files.waiting):
+            files.write(key)
+    except BaseException:  # also after an interrupt or a panic of Rust
+        delete_data_files(target.store, files.adds)
+        raise
+    return files.adds
 
 
 def rows_of(adds: Iterable[AddFile]) -> int:
@@ -208,14 +203,13 @@ def rows_of(adds: Iterable[AddFile]) -> int:
     return sum(int(orjson.loads(add.stats or "{}")["numRecords"]) for add in adds)
 
 
-@dataclass(slots=True, eq=False)
-class _Files:
-    target: FileTarget
-    adds: list[AddFile] = field(default_factory=list[AddFile])
-    # Rows that wait for their file, by the values of the partition columns.
-    waiting: dict[tuple[object, ...], list[pl.DataFrame]] = field(
-        default_factory=dict[tuple[object, ...], list[pl.DataFrame]]
-    )
+class _PlainFiles:
+    """The files so far, and the rows that wait for their file, by the values of the partition columns."""
+
+    def __init__(self, target: FileTarget) -> None:
+        self.target = target
+        self.adds: list[AddFile] = []
+        self.waiting: dict[tuple[object, ...], list[pl.DataFrame]] = {}
 
     def add(self, rows: pl.DataFrame, *, max_bytes: int) -> None:
         """Add rows. Write files that are full, then the largest ones until the others need at most `max_bytes`."""
@@ -416,7 +410,7 @@ class AppendTask:
     def write(self, data: FrameLike) -> AppendedPart:
         """Write the rows of this task, planned without the rows of other tasks."""
         if not self.indexed:  # a table without index
-            adds = tuple(PlainTask(target=self.target, max_bytes=_ALL_BYTES).write([data]))
+            adds = tuple(write_plain([data], self.target, max_bytes=_ALL_BYTES))
             return AppendedPart(self.version, None, adds, rows_of(adds))
         frame = self.target.shape.fit(data)
         settings = FileSettings.of(self.target, frame, self.indexed)

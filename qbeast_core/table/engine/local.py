@@ -39,7 +39,7 @@ from qbeast_core.table.engine.engine import (
     bytes_of_text,
     unindexed_plan,
 )
-from qbeast_core.table.engine.files import PlainTask, split_rows
+from qbeast_core.table.engine.files import split_rows, write_plain
 from qbeast_core.table.engine.sources import FilesSource, FrameSource, OneShotSource, drain, rows_and_bytes
 from qbeast_core.table.engine.spill import Spill, SpillFolder, spill_rows, spool
 from qbeast_core.tree.build import ExistingTree, partitions_of
@@ -161,8 +161,8 @@ class _MemoryRows:
     def _plan_unindexed(self) -> WritePlan:
         rows = self.in_memory_rows
         count = -(-rows.height // rows_per_file(rows.estimated_size() / max(rows.height, 1)))
-        task = PlainTask(target=self.target, max_bytes=_ALL_BYTES)
-        return unindexed_plan(partial(task.write, [rows]), file_count=count)
+        write = partial(write_plain, [rows], self.target, max_bytes=_ALL_BYTES)
+        return unindexed_plan(write, file_count=count)
 
     def _coded(self, revision: Revision) -> tuple[FileSettings, CodedRows]:
         """Choose the encodings of the files, and encode columns of few values as numbers."""

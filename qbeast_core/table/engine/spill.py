@@ -35,10 +35,10 @@ from qbeast_core.table.engine.engine import Budget, Rows, Source
 from qbeast_core.table.engine.files import (
     PlacedFile,
     PlaceTask,
-    PlainTask,
     SummaryTask,
     files_of_rows,
     store_placed,
+    write_plain,
 )
 from qbeast_core.table.engine.row_change import as_bytes
 from qbeast_core.tree.summary import IndexSummary, merge_summaries
@@ -453,7 +453,7 @@ class _ThreadPasses:
         budget = self.spill.budget
         report(self.progress, Progress("write"))
         batches = self.stream.batches(None, size_bytes=budget.batch_bytes)
-        return PlainTask(target=target, max_bytes=budget.load_bytes).write(batches)
+        return write_plain(batches, target, max_bytes=budget.load_bytes)
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
         budget = self.spill.budget

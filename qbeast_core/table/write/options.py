@@ -184,10 +184,8 @@ def sampling_key(
     names = now if requested is None else listed_names(requested, _SAMPLE_BY)
     if names != now and not may_change:
         has = f"has the sampling key {list(now)}" if now else "has no sampling key"
-        msg = (
-            f"the table {has}, not {list(names)}. Leave `{_SAMPLE_BY}` out, or replace the rows with "
-            'mode="overwrite".'
-        )
+        cure = 'replace the rows with mode="overwrite"'
+        msg = f"the table {has}, not {list(names)}. Leave `{_SAMPLE_BY}` out, or {cure}."
         raise InvalidInputError(msg, argument=_SAMPLE_BY, value=list(names))
     if names:
         _check_key(names, schema, dialect, sample_column)
