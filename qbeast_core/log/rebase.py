@@ -99,11 +99,6 @@ def clustering_columns(domains: Mapping[str, str]) -> list[tuple[str, ...]]:
     return [(column,) if isinstance(column, str) else tuple(column) for column in listed]
 
 
-def _with_provider(add: AddFile) -> AddFile:
-    """Return a new file with the name of this library if it is indexed."""
-    return add if add.blocks is None else add.model_copy(update={"clustering_provider": PROVIDER})
-
-
 def clustered_by_others(files: pl.DataFrame) -> pl.Series:
     """Return which files another implementation clustered: only that one may cluster them again."""
     return files["clustering_provider"].ne(PROVIDER).fill_null(value=False)
@@ -195,7 +190,7 @@ def with_row_ids(
     >>> [(add.base_row_id, add.default_row_commit_version) for add in adds], changed[0].configuration
     ([(10, 7), (0, 4)], '{"rowIdHighWaterMark":12}')
     """
-    before = highest = _highest(domains)
+    before = highest = int(_configuration_of(domains, _ROW_TRACKING).get(_HIGHEST, -1))
     numbered: list[AddFile] = []
     for add in adds:
         fields: dict[str, int] = {}
@@ -208,10 +203,6 @@ def with_row_ids(
     configuration = orjson.dumps({_HIGHEST: highest}).decode()
     changed = [DomainMetadata(domain=_ROW_TRACKING, configuration=configuration)] if highest > before else []
     return numbered, changed
-
-
-def _highest(domains: Mapping[str, str]) -> int:
-    return int(_configuration_of(domains, _ROW_TRACKING).get(_HIGHEST, -1))
 
 
 def _rows_to_number(add: AddFile) -> int:
@@ -499,7 +490,10 @@ def _revision(
             f"the table is indexed by {', '.join(latest.columns)} now, "
             f"these files are indexed by {', '.join(ours.columns)}"
         )
-    numbered = ours.with_id(_free_id(config, head))
+    # Files may name a revision that the configuration lost. Larger ids are damage: new ids are not counted from them.
+    named = pl.col("revision").filter(pl.col("revision") <= MAX_REVISION_ID)
+    tagged = head.logged_files.select(named.max()).item()
+    numbered = ours.with_id(config.free_revision_id(tagged if isinstance(tagged, int) else 0))
     return numbered, _published(metadata, config, numbered, dialect, replaces=intent.mode == "overwrite")
 
 
@@ -528,14 +522,6 @@ def _without_unused(
     kept = {key: text for key, text in config.entries.items() if key not in unused}
     kept |= dict.fromkeys(kept.keys() & set(_USER_STATISTICS), "")
     return metadata.model_copy(update={"configuration": kept})
-
-
-def _free_id(config: TableConfig, head: _TableState) -> int:
-    """Return a revision number without references: files may name a revision that the configuration lost."""
-    # Larger ids are damage: new ids are not counted from them.
-    named = pl.col("revision").filter(pl.col("revision") <= MAX_REVISION_ID)
-    tagged = head.logged_files.select(named.max()).item()
-    return config.free_revision_id(tagged if isinstance(tagged, int) else 0)
 
 
 def _files(
@@ -576,7 +562,8 @@ def _with_features(
 ) -> tuple[list[AddFile], list[DomainMetadata]]:
     """Return the new files with the fields that features of the table need, and the domains that change."""
     if is_clustered(protocol):
-        adds = [_with_provider(add) for add in adds]
+        ours = {"clustering_provider": PROVIDER}
+        adds = [add if add.blocks is None else add.model_copy(update=ours) for add in adds]
     if not _assigns_row_ids(protocol, metadata):
         return adds, []
     return with_row_ids(adds, head.domains, version=head.version + 1)

@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 import polars as pl
 
@@ -333,17 +332,12 @@ def _ordered(
     children = np.zeros(len(keys), np.int64)
     beyond = np.flatnonzero(weights > task.outline.thresholds[nodes])
     if len(beyond):
-        depths = task.outline.cubes.depth[nodes[beyond]].astype(np.uint32)
-        indexed = take(order[beyond], task.revision.columns)
-        children[beyond] = _child_codes(task, indexed, depths) + 1
+        shifts = np.uint32(GRID_BITS - 1) - task.outline.cubes.depth[nodes[beyond]].astype(np.uint32)
+        cells = grid_columns(take(order[beyond], task.revision.columns), task.revision)
+        children[beyond] = child_codes([column >> shifts for column in cells]) + 1
         by_child = np.lexsort((weights, children, task.outline.places_in_files[nodes]))
         order, keys, children = order[by_child], keys[by_child], children[by_child]
     return order, keys, children
-
-
-def _child_codes(task: PlaceTask, frame: pl.DataFrame, depths: npt.NDArray[np.uint32]) -> I64Array:
-    shifts = np.uint32(GRID_BITS - 1) - depths
-    return child_codes([cells >> shifts for cells in grid_columns(frame, task.revision)])
 
 
 def with_final_thresholds(files: Sequence[PlacedFile], outline: Outline) -> list[AddFile]:

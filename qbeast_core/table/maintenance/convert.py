@@ -26,7 +26,7 @@ from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.results import Result
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import ColumnSpec
-from qbeast_core.support.process import new_id, now_ms
+from qbeast_core.support.process import now_ms
 from qbeast_core.table.commit import commit
 from qbeast_core.table.data.scan import open_files
 from qbeast_core.table.data.schema import listed_names, log_instead, refuse_mapping, refuse_vectors
@@ -99,7 +99,8 @@ def _convert(
             raise  # its checkpoints are Parquet files
         paths, in_files, partitions = find_parquet(store, error)
         schema = pl.Schema({**in_files, **partitions})
-        plain = _new_metadata(schema, tuple(partitions))
+        facts = {"schema_string": schema_to_delta(schema), "partition_columns": tuple(partitions)}
+        plain = snapshot.metadata.model_copy(update=facts)
         indexed_metadata(plain, schema, specs, options, uri=uri, rows=0)  # raises before every file is read
         look = partial(add_of, files=open_files(location, PLAIN), schema=in_files, now_ms=now_ms())
         adds = tuple(engine.map(look, paths, at_once=AT_ONCE))
@@ -125,11 +126,6 @@ def _convert(
     intent = replace(intent, metadata=metadata, operation="CONVERT", commit_info=info)
     outcome = commit(store, snapshot, intent)
     return replace(result, version=outcome.version, committed=True)
-
-
-def _new_metadata(schema: pl.Schema, partitions: tuple[str, ...]) -> Metadata:
-    text = schema_to_delta(schema)
-    return Metadata(id=new_id(), schema_string=text, partition_columns=partitions, created_time=now_ms())
 
 
 def _refuse_stored_columns(snapshot: Snapshot, specs: Sequence[ColumnSpec], options: WriteOptions) -> None:

@@ -201,13 +201,14 @@ def choose_files(index: Index, scope: Scope) -> Choice:
     if scope.paths is not None:
         named = index.files["path"].is_in(list(scope.paths)).to_numpy()
         within = within & named & (current | (staged & scope.staged) | (~staged & scope.older))
+    lacks_samples = ~index.has_samples & (index.snapshot.sample_column is not None)
     # In this order: the first reason that holds is reported.
     reasons: dict[RewriteReason, BoolArray] = {
         "requested": current if scope.full else (current | staged) & (scope.paths is not None),
         "staged": staged & scope.staged,
         "older revision": (~current & ~staged & scope.older) | _to_move(index, scope, within),
         "deletion vector": considered & hidden,
-        "foreign layout": (current & ~has_exact_layout(files)) | (considered & _lacks_samples(index)),
+        "foreign layout": (current & ~has_exact_layout(files)) | (considered & lacks_samples),
     }
     # Files with one of these reasons are rewritten in any case.
     certain = np.logical_or.reduce([within & mask for mask in reasons.values()])
@@ -291,12 +292,6 @@ def has_exact_layout(files: pl.DataFrame) -> BoolArray:
     """Return which files follow the exact rules and list their pages: reads can open parts of them."""
     is_exact: BoolArray = files["rules"].cast(pl.String).eq("1").fill_null(value=False).to_numpy()
     return is_exact
-
-
-def _lacks_samples(index: Index) -> BoolArray:
-    """Return which files have no values of the table's sample column that can be trusted."""
-    has_column = index.snapshot.sample_column is not None
-    return ~index.has_samples if has_column else np.zeros(index.snapshot.files.height, np.bool_)
 
 
 def _sizes(index: Index) -> I64Array:

@@ -250,10 +250,13 @@ class _Replacing:
 
     def _thin(self) -> None:
         """Move files that lost blocks out of `in_place`: other files may depend on these blocks (format 8)."""
-        thinned = {file: add for file, add in self.in_place.items() if self._loses_block(file, add)}
+        before = dict(self.index.blocks.group_by("file").len().iter_rows())
+        thinned = {
+            file: add for file, add in self.in_place.items() if len(add.blocks or ()) < before.get(file, 0)
+        }
         for file in thinned:
             del self.in_place[file]
-        self.thinned, self.new = thinned, self._thinned_blocks(thinned)
+        self.thinned, self.new = thinned, self._blocks_of(thinned)
         self.dropped[list(thinned)] = True  # their rows are written
 
     def _give_up_thinned(self) -> None:
@@ -262,12 +265,10 @@ class _Replacing:
         self.dropped[list(self.thinned)] = False
         self.thinned = {}
 
-    def _thinned_blocks(self, thinned: Mapping[int, AddFile]) -> pl.DataFrame:
-        adds = list(thinned.values())
+    def _blocks_of(self, files: Mapping[int, AddFile]) -> pl.DataFrame:
+        """Return the blocks of new files, by index of the old file, which are in the partitions of these."""
+        adds = list(files.values())
         return new_blocks(adds, self.index.with_partitions(adds)[1])
-
-    def _loses_block(self, file: int, add: AddFile) -> bool:
-        return len(add.blocks or ()) < self.index.blocks.filter(pl.col("file") == file).height
 
     def _without_index(self, *, only_fewer: bool) -> Replaced:
         """Write the rows of a table without index: no other file depends on the files to remove."""
@@ -328,6 +329,8 @@ class _Replacing:
         return (chosen.revision, chosen.is_new) if chosen.rows or redraw else (self.index.newest, False)
 
     def _open(self, files: BoolArray, added: AddedRows) -> Rows:
+        # Another time for each set of rows: files of one time were written together.
+        self.time_ms = max(now_ms(), self.time_ms + 1)
         source = FilesSource(
             snapshot=self.snapshot,
             files=np.flatnonzero(files & ~self.dropped),
@@ -335,14 +338,9 @@ class _Replacing:
             added=added,
             only=self.moved,
             changed=self.changed,
-            time_ms=self._next_time_ms(),
+            time_ms=self.time_ms,
         )
         return self.engine.open(source, source.target, self.progress)
-
-    def _next_time_ms(self) -> int:
-        """Return another time for each set of rows: files of one time were written together."""
-        self.time_ms = max(now_ms(), self.time_ms + 1)
-        return self.time_ms
 
     def _inside(self, rows: Rows) -> Rows | None:
         """Return the rows that were not split off."""
@@ -401,7 +399,7 @@ class _Replacing:
         in_place = {file: add for file, add in self.in_place.items() if not self.gone[file]}
         gone = self.gone.copy()
         gone[list(in_place)] = True
-        blocks = new_blocks(list(in_place.values()), self.index.with_partitions(list(in_place.values()))[1])
+        blocks = self._blocks_of(in_place)
         adds = [*in_place.values(), *self.thinned.values()]
         if self.is_new:
             adds = [_of_revision(add, self.index.newest) for add in adds]

@@ -72,12 +72,13 @@ def indexed_metadata(
     rows: int | None,
 ) -> Metadata:
     """Return the metadata with revision 0, which owns the files without an index; without `specs`, with no revision."""
-    _refuse_columns(schema, specs, options)
+    dialect = options.dialect or _DEFAULT
+    refuse_names(schema, argument="path")
+    check_columns(specs, schema, dialect)
     if not specs:
         unindexed = TableConfig.from_configuration(plain.configuration).left_unindexed()
         return plain.model_copy(update={"configuration": unindexed.to_configuration()})
     size = options.cube_size or default_cube_size(rows or 0)
-    dialect = options.dialect or _DEFAULT
     sample_by = sampling_key(options.sample_by, schema, now=(), may_change=True, dialect=dialect)
     partition_columns(None, schema, now=plain.partition_columns, may_change=False, dialect=dialect)
     names = [spec.name for spec in specs]
@@ -92,11 +93,6 @@ def indexed_metadata(
     config = config.with_column_specs(stored_specs(listed, columns))
     indexed = plain.model_copy(update={"configuration": config.to_configuration()})
     return with_sampling_key(indexed, sample_by)
-
-
-def _refuse_columns(schema: pl.Schema, specs: Sequence[ColumnSpec], options: WriteOptions) -> None:
-    refuse_names(schema, argument="path")
-    check_columns(specs, schema, options.dialect or _DEFAULT)
 
 
 def _without_index(metadata: Metadata) -> Metadata:

@@ -220,7 +220,8 @@ def _check_key(
     """Raise if a table of these columns cannot have this sampling key."""
     unknown = [name for name in names if name not in schema]
     twice = sorted({name for name in names if names.count(name) > 1})
-    unfit = [name for name in names if name in schema and not _is_key(schema[name])]
+    known = {name: schema[name] for name in names if name in schema}
+    unfit = [name for name, dtype in known.items() if dtype.is_float() or not can_be_hashed(dtype)]
     if unknown:
         msg = (
             f"the rows have no column(s) {unknown} to sample by. They have {list(schema)}."
@@ -247,10 +248,6 @@ def _check_key(
     else:
         return
     raise InvalidInputError(msg, argument=_SAMPLE_BY, value=list(names), known=list(schema))
-
-
-def _is_key(dtype: pl.DataType) -> bool:
-    return can_be_hashed(dtype) and not dtype.is_float()
 
 
 # Names of partition columns, or the name of one.
