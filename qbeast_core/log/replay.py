@@ -517,8 +517,49 @@ _PARSERS: Final[Mapping[Any, Callable[[Any], object]]] = {
     pl.Datetime: datetime.fromisoformat,
     pl.Decimal: Decimal,
     pl.String: str,
+    pl.Boolean: bool,
 }
 _FAULTS: Final = (ValueError, TypeError, ArithmeticError, AttributeError, KeyError, pl.exceptions.PolarsError)
+
+
+# Types of columns with a minimum and a maximum, beside decimals.
+_BOUNDED: Final = (
+    *(pl.Int8(), pl.Int16(), pl.Int32(), pl.Int64(), pl.Float32(), pl.Float64(), pl.String(), pl.Boolean()),
+    *(pl.Date(), pl.Datetime("us"), pl.Datetime("us", "UTC")),
+)
+# By default, statistics of the first columns are kept.
+_MAX_LISTED: Final = 32
+
+
+def has_plain_statistics(schema: pl.Schema) -> bool:
+    """Return whether `no_files` knows the types of the statistics of these columns.
+
+    >>> [has_plain_statistics(pl.Schema({"x": dtype})) for dtype in (pl.Int8(), pl.Binary(), pl.List(pl.Int8()))]
+    [True, True, False]
+    """
+    known = (dtype in (*_BOUNDED, pl.Binary()) or dtype.is_decimal() for dtype in schema.values())
+    return len(schema) <= _MAX_LISTED and all(known)
+
+
+def no_files(schema: pl.Schema) -> pl.DataFrame:
+    """Return the live files of a new table with these columns, see `has_plain_statistics`.
+
+    >>> no_files(pl.Schema({"x": pl.Int8(), "raw": pl.Binary()})).schema["min"]
+    Struct({'x': Int8})
+    """
+    number = pl.Int64()
+    ends = {name: dtype for name, dtype in schema.items() if dtype != pl.Binary()}
+    return pl.DataFrame(
+        schema={
+            "path": pl.String(),
+            **dict.fromkeys(("size_bytes", "modification_time", "num_records"), number),
+            "null_count": pl.Struct(dict.fromkeys(schema, number)),
+            **dict.fromkeys(("min", "max"), pl.Struct(ends)),
+            "revision": number,
+            **{name: _READ[name] for name in TAG_COLUMNS[2:]},
+            **dict.fromkeys(("has_deletion_vector", "miscounted"), pl.Boolean()),
+        }
+    )
 
 
 def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | None:

@@ -30,6 +30,7 @@ from qbeast_core.log.actions import (
     CommitInfo,
     DomainMetadata,
     Metadata,
+    Protocol,
     RemoveFile,
     Txn,
     dump_commit,
@@ -45,7 +46,7 @@ from qbeast_core.log.protocol import (
     in_commit_timestamps,
 )
 from qbeast_core.log.rebase import PRESERVED, Rebased, rebase
-from qbeast_core.log.replay import with_adds
+from qbeast_core.log.replay import has_plain_statistics, no_files, with_adds
 from qbeast_core.log.values import FileChangePlanner
 from qbeast_core.plan.blocks import NO_REVISION, BlockTable
 from qbeast_core.plan.decode_tags import build_block_table, fits_schema, index_of_blocks
@@ -70,6 +71,7 @@ from qbeast_core.table.snapshot.snapshot import (
     read_live_files,
     refresh,
     timestamp_of,
+    with_metadata,
 )
 
 _EVERY: Final = 10
@@ -331,10 +333,10 @@ def _after(store: Store, head: Snapshot, rebased: Rebased, info: CommitInfo) -> 
     """
     version = head.version + 1
     try:
-        if head.is_new:
-            newest = load_snapshot(head.location)
-        else:  # the version after an append is derived from the one before, without reading the log
-            newest = _after_append(head, rebased.actions, info) or refresh(head)
+        # The version after an append, or a creation, follows from the one before, without reading the log.
+        before = _created(head, rebased) if head.is_new else head
+        newest = None if before is None else _after_append(before, rebased.actions, info)
+        newest = newest or (load_snapshot(head.location) if head.is_new else refresh(head))
     except QbeastError as error:
         message = f"version {version} of {store.uri} is committed, but cannot be loaded now: {error}"
         warnings.warn(message, QbeastWarning, stacklevel=caller_stacklevel())
@@ -431,9 +433,22 @@ def _engine() -> str:
         return "qbeast"
 
 
+def _created(head: Snapshot, rebased: Rebased) -> Snapshot | None:
+    """Return the empty table with the metadata of its first commit. None: it must be loaded."""
+    metadata, protocol = rebased.metadata, rebased.protocol
+    # `deltalake` orders the notes of fields and the names of features anew.
+    is_ordered = '"metadata":{"' not in metadata.schema_string and not protocol.writer_features
+    if not is_ordered or any(key.startswith("delta.dataSkipping") for key in metadata.configuration):
+        return None
+    created = with_metadata(replace(head, protocol=protocol), metadata)
+    if not has_plain_statistics(created.schema):
+        return None
+    return replace(created, files=no_files(created.schema))
+
+
 def _after_append(head: Snapshot, actions: Sequence[Action], info: CommitInfo) -> Snapshot | None:
     """Return the version after `head` if the commit only adds files. None: it must be loaded."""
-    kinds = AddFile | Txn | DomainMetadata
+    kinds = AddFile | Txn | DomainMetadata | (Protocol | Metadata if head.is_new else Txn)
     if not head.columns.is_plain or any(not isinstance(action, kinds) for action in actions):
         return None
     adds = [action for action in actions if isinstance(action, AddFile)]

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final, Literal, NoReturn, TypeAlias
+from typing import Protocol as Interface
 
 import numpy as np
 import polars as pl
@@ -253,21 +254,33 @@ def _refuse_numbers(column: str, argument: str, cure: str) -> NoReturn:
     raise InvalidInputError(msg, argument=argument, value=column)
 
 
-def rules_of(
-    metadata: Metadata, protocol: Protocol, schema: pl.Schema, *, path: str, present: Collection[str] = ()
-) -> RowRules | None:
+class _Table(Interface):
+    """The part of a snapshot that has rules."""
+
+    @property
+    def metadata(self) -> Metadata: ...
+    @property
+    def protocol(self) -> Protocol: ...
+    @property
+    def schema(self) -> pl.Schema: ...
+    @property
+    def uri(self) -> str: ...
+
+
+def rules_of(table: _Table, *, present: Collection[str] = ()) -> RowRules | None:
     """Return the compiled rules of a table. None: it has none.
 
     Defaults of the `present` columns are left out: they are not used, and may have unsupported expressions.
     """
-    declared = declared_rules(metadata, protocol)
+    declared = declared_rules(table.metadata, table.protocol)
     if declared is None:
         return None
     try:
-        return _Compiler(schema).compiled(declared, present)
+        return _Compiler(table.schema).compiled(declared, present)
     except RuleError as error:
-        message = unsupported_rule(error.feature, error.name, error.text, str(error), metadata, path=path)
-        raise UnsupportedTableError(message, path=path, feature=error.feature) from error
+        feature, rule = error.feature, (error.feature, error.name, error.text, str(error))
+        message = unsupported_rule(*rule, table.metadata, path=table.uri)
+        raise UnsupportedTableError(message, path=table.uri, feature=feature) from error
 
 
 def constraint_of(name: str, expression: str, schema: pl.Schema) -> Check:

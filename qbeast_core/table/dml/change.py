@@ -40,7 +40,7 @@ from qbeast_core.support.process import (
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import Condition, Predicate, Value, condition_of, value_of
 from qbeast_core.table.data.files import delete_data_files, delete_files_named
-from qbeast_core.table.data.rules import RowRules, refuse_new_numbers
+from qbeast_core.table.data.rules import RowRules, refuse_new_numbers, rules_of
 from qbeast_core.table.data.schema import CHANGE_TYPE, refuse_sample_column
 from qbeast_core.table.dml.plan import (
     NO_MATCHES,
@@ -66,7 +66,6 @@ from qbeast_core.table.rewrite.replace import (
 )
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh, with_schema
 from qbeast_core.table.write.options import check_txn, metadata_of
-from qbeast_core.table.write.prepare import rules_of_version
 
 _AT_ONCE: Final = 2
 _SMALL_FILE_BYTES: Final = 4 << 20
@@ -377,7 +376,7 @@ class Update(ConditionalChange, Change):
     def plan(self, snapshot: Snapshot, engine: Engine) -> ChangePlan:
         """See `Change`."""
         condition = self.condition(snapshot)
-        rules = rules_of_version(snapshot, present=snapshot.schema)
+        rules = rules_of(snapshot, present=snapshot.schema)
         assignments = assignments_of(self.assignments, snapshot, snapshot.schema, rules)
         assignments = assignments.of_updates(snapshot.row_id_columns)
         matches = find_matches(snapshot, condition, engine)

@@ -16,7 +16,7 @@ from qbeast_core.log.protocol import WriteMode
 from qbeast_core.log.rules import with_high_water_marks
 from qbeast_core.log.schema import merged_schema
 from qbeast_core.space.values import BoolArray
-from qbeast_core.table.data.rules import RowRules, drawn_for
+from qbeast_core.table.data.rules import RowRules, drawn_for, rules_of
 from qbeast_core.table.data.schema import case_problems, name_problems, refuse_sample_column
 from qbeast_core.table.dml.change import Change, assignments_of, required_columns
 from qbeast_core.table.dml.merge_rules import Clauses, MergeRules, fit_source, fitted_columns
@@ -28,7 +28,6 @@ from qbeast_core.table.engine.local import LocalEngine
 from qbeast_core.table.engine.sources import RowsLike, open_source
 from qbeast_core.table.rewrite.replace import Replacement
 from qbeast_core.table.snapshot.snapshot import Snapshot, with_schema
-from qbeast_core.table.write.prepare import rules_of_version
 
 _RENAMED: Final = {
     "numCopiedRows": "numTargetRowsCopied",
@@ -163,7 +162,7 @@ def _rules_of(source: pl.DataFrame, clauses: Clauses, snapshot: Snapshot) -> Mer
         raise InvalidInputError(msg, argument="on")
     computed = snapshot.sample_column
     refuse_sample_column(computed, clauses.keys, argument="on")
-    table_rules = rules_of_version(snapshot)
+    table_rules = rules_of(snapshot)
     optional = set[str]() if table_rules is None else table_rules.optional - set(source.columns)
     names = [name for name in snapshot.schema if name not in {computed, *optional}]
     named_schema = pl.Schema({name: snapshot.schema[name] for name in names})

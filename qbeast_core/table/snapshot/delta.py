@@ -85,8 +85,8 @@ class DeltaSource:
     """A table of `deltalake`. Snapshots refreshed from each other share it. Safe to share between threads."""
 
     location: Location
-    # None: there is no table yet.
-    table: DeltaTable | None = None
+    # None: the table is opened when it is used.
+    opened: DeltaTable | None = None
     copy: LogCopy | None = None
     lock: Lock = field(default_factory=Lock)
 
@@ -94,6 +94,11 @@ class DeltaSource:
     def store(self) -> Store:
         """Store of the table."""
         return self.location.store
+
+    @cached_property
+    def table(self) -> DeltaTable:
+        """The table, at its newest version when it was opened."""
+        return _open_newest(self.location) if self.opened is None else self.opened
 
     @cached_property
     def pages(self) -> PageReader:
@@ -142,8 +147,6 @@ class DeltaSource:
         It does not see commits of this process by itself.
         """
         with self.lock, delta_errors(self.store.uri):
-            if self.table is None:
-                raise NoDeltaTableError(self.store.uri)
             if version is None or self.table.version() < version:
                 if self.copy is not None and version is not None:
                     self.copy.update()

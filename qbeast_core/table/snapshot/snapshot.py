@@ -48,6 +48,7 @@ from qbeast_core.log.replay import (
     files_with_tags,
     needs_removes,
     newest_adds,
+    no_files,
     whole_files,
     without_copies,
 )
@@ -173,7 +174,7 @@ class Snapshot:
             columns=StoredColumns.of(metadata),
             schema=pl.Schema(),
             schema_json=_NO_COLUMNS,
-            files=pl.DataFrame(schema=_NO_FILES),
+            files=no_files(pl.Schema()),
             source=DeltaSource(location),
             fingerprint=None,
         )
@@ -353,14 +354,6 @@ class Snapshot:
         return txn is not None and version is not None and version >= txn[1]
 
 
-# The columns of `Snapshot.files` that writes use, of a table that is not there yet.
-_NO_FILES: Final = pl.Schema(
-    {
-        **{name: pl.String() for name in ("path", "blocks", "keys", "state", "deletion_vector")},
-        **{name: pl.Int64() for name in ("size_bytes", "modification_time", "num_records", "revision")},
-        "has_deletion_vector": pl.Boolean(),
-    }
-)
 _NO_COLUMNS: Final = '{"type":"struct","fields":[]}'
 _FIRST_PROTOCOL: Final = Protocol(min_reader_version=1, min_writer_version=2)
 

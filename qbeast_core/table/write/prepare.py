@@ -87,9 +87,9 @@ def prepare(
     _refuse_dialect(before, options, dialect)
     sample_column = _sample_column(frame, before, options, dialect)
     present = frame.columns
-    rules = None if _redefines(before, options) else rules_of_version(before, present=present)
+    rules = None if _redefines(before, options) else rules_of(before, present=present)
     drawn = () if rules is None else drawn_for(rules.identities, present, "df")
-    frame = with_numbers(frame, drawn)
+    frame = with_numbers(frame, drawn) if drawn else frame
     frame = _with_computed(without_values(frame, sample_column), before, rules)
     frame, schema_json = _fitted(frame, before, options, required)
     if index is not None and latest is not None:
@@ -126,7 +126,7 @@ def prepare(
     refuse_collations(sorted(new_names), table.columns.collated)
     wish = IndexWish(specs, size, dialect, bounds, table.columns.rehashed, sample_by)
     if options.schema_mode == "overwrite" and not before.is_new:
-        rules = rules_of_version(replace(table, schema=frame.schema), present=present)
+        rules = rules_of(replace(table, schema=frame.schema), present=present)
     shape = RowShape(table.schema_json, frame.schema, merge=options.schema_mode == "merge", rules=rules)
     rows = 0 if index is None else before.counted_rows
     target = target_of(table, shape, dialect=dialect, table_rows=rows)
@@ -183,11 +183,6 @@ def _refuse_lost_clustering(before: Snapshot, schema: pl.Schema) -> None:
         raise SchemaMismatchError(
             msg, problems=[f"column {name!r} is missing" for name in lost], argument="df"
         )
-
-
-def rules_of_version(snapshot: Snapshot, *, present: Collection[str] = ()) -> RowRules | None:
-    """Return the rules of a table for its rows, see `rules_of`. None: it has none."""
-    return rules_of(snapshot.metadata, snapshot.protocol, snapshot.schema, path=snapshot.uri, present=present)
 
 
 def rows_intent(

@@ -59,6 +59,16 @@ def test_predicted_snapshot_equals_a_fresh_load(case: Case) -> None:
         assert_as_loaded(newest_snapshot(str(path)))
 
 
+@examples(10, sweep=300)
+@given(case=cases(most_frames=1, most_rows=20, most_columns=8))
+def test_created_snapshot_equals_a_fresh_load(case: Case) -> None:
+    with folder() as path:
+        write(path, case)
+        created = newest_snapshot(str(path))
+        assert created.version == 0
+        assert_as_loaded(created)
+
+
 def test_append_skips_deltalake_and_decodes_no_tag(table: Path) -> None:
     qbeast.write_table(ROWS, table, mode="append")
     with (
