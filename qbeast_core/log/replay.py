@@ -31,7 +31,7 @@ import polars as pl
 from pydantic import TypeAdapter
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, Protocol
+from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, Protocol, stats_columns
 from qbeast_core.log.columns import StoredColumns, stored_revision
 from qbeast_core.log.deletion_vectors import FileKey, file_key, parse_vector, without_nulls
 from qbeast_core.log.values import NEVER_MS, LiveFiles
@@ -527,18 +527,17 @@ _BOUNDED: Final = (
     *(pl.Int8(), pl.Int16(), pl.Int32(), pl.Int64(), pl.Float32(), pl.Float64(), pl.String(), pl.Boolean()),
     *(pl.Date(), pl.Datetime("us"), pl.Datetime("us", "UTC")),
 )
-# By default, statistics of the first columns are kept.
-_MAX_LISTED: Final = 32
 
 
-def has_plain_statistics(schema: pl.Schema) -> bool:
-    """Return whether `no_files` knows the types of the statistics of these columns.
+def has_plain_statistics(schema: pl.Schema, configuration: Mapping[str, str]) -> bool:
+    """Return whether all of these columns have statistics, of types that `no_files` knows.
 
-    >>> [has_plain_statistics(pl.Schema({"x": dtype})) for dtype in (pl.Int8(), pl.Binary(), pl.List(pl.Int8()))]
+    >>> types = (pl.Int8(), pl.Binary(), pl.List(pl.Int8()))
+    >>> [has_plain_statistics(pl.Schema({"x": dtype}), {}) for dtype in types]
     [True, True, False]
     """
     known = (dtype in (*_BOUNDED, pl.Binary()) or dtype.is_decimal() for dtype in schema.values())
-    return len(schema) <= _MAX_LISTED and all(known)
+    return all(known) and len(stats_columns(schema, configuration)) == len(schema)
 
 
 def no_files(schema: pl.Schema) -> pl.DataFrame:

@@ -107,7 +107,7 @@ class TableConfig:
             dialect=_read(_read_dialect, BLOCKS_DIALECT, configuration.get(BLOCKS_DIALECT), faults),
             column_specs=_read(specs_of, COLUMN_SPECS, configuration.get(COLUMN_SPECS), faults),
             sample_by=sample_by,
-            importance=stored_importance(configuration, faults),
+            importance=_stored_importance(configuration, faults),
             replicated_sets={
                 number: _read(_read_texts, key, text, faults) or ()
                 for number, key, text in _numbered(configuration, REPLICATED_SET_PREFIX)
@@ -326,12 +326,12 @@ def _read_specs(key: str, text: str, *, indexed: tuple[str, ...] | None) -> tupl
     return specs
 
 
-def stored_importance(
+def _stored_importance(
     configuration: Mapping[str, str], faults: dict[str, str] | None = None
 ) -> Mapping[str, float]:
     """Return the importance of columns, by names in files. A fault is added to `faults`, and counts as none.
 
-    >>> stored_importance({"qbeast.importance": '{"ts":3.0}'})
+    >>> _stored_importance({"qbeast.importance": '{"ts":3.0}'})
     {'ts': 3.0}
     """
     found = {} if faults is None else faults

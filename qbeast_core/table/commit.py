@@ -438,10 +438,8 @@ def _created(head: Snapshot, rebased: Rebased) -> Snapshot | None:
     metadata, protocol = rebased.metadata, rebased.protocol
     # `deltalake` orders the notes of fields and the names of features anew.
     is_ordered = '"metadata":{"' not in metadata.schema_string and not protocol.writer_features
-    if not is_ordered or any(key.startswith("delta.dataSkipping") for key in metadata.configuration):
-        return None
     created = with_metadata(replace(head, protocol=protocol), metadata)
-    if not has_plain_statistics(created.schema):
+    if not is_ordered or not has_plain_statistics(created.schema, metadata.configuration):
         return None
     return replace(created, files=no_files(created.schema))
 

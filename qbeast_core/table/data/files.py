@@ -229,10 +229,10 @@ class NewFile:
 
 def store_file(file: NewFile, settings: FileSettings, *, operation: str = "") -> AddFile:
     """Write a file with a new name, which begins with the id of an operation. Return it with its blocks."""
-    return send_file(file, settings, f"{operation}{new_id()}.parquet", settings.target.store.put)[0]
+    return _send_file(file, settings, f"{operation}{new_id()}.parquet", settings.target.store.put)[0]
 
 
-def send_file(
+def _send_file(
     file: NewFile, settings: FileSettings, path: str, put: Callable[[str, bytes], SentT]
 ) -> tuple[AddFile, SentT]:
     """Order and encode the rows, and `put` the file, which repeats its index. Return it and what `put` returns."""
@@ -392,7 +392,7 @@ def _write_one(
 ) -> tuple[AddFile, Future[None]]:
     (numbers, weights, blocks), values = plan.file(number), dict[str, pl.Series]()
     file = NewFile(source.take(numbers, values), weights, plan.revision, blocks, values)
-    return send_file(file, settings, path, put)
+    return _send_file(file, settings, path, put)
 
 
 def delete_files(store: Store, paths: Iterable[str]) -> None:

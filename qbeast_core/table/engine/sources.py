@@ -357,7 +357,7 @@ _UNPACKED: Final = 4  # bytes in memory per byte stored, for files whose rows th
 
 
 def target_of(
-    table: Snapshot, shape: RowShape, *, dialect: BlocksDialect, table_rows: int, time_ms: int | None = None
+    table: Snapshot, shape: RowShape, dialect: BlocksDialect, *, table_rows: int, time_ms: int | None = None
 ) -> FileTarget:
     """Return the target of new files of a table, by default with the time of now."""
     prefixes, columns, location = ("delta.", SAMPLE_COLUMN), table.columns, table.location
@@ -405,7 +405,7 @@ class FilesSource:
         snapshot = self.snapshot
         shape = RowShape(snapshot.schema_json, snapshot.copied_schema, merge=False)
         dialect, rows = dialect_of(snapshot), snapshot.counted_rows
-        return target_of(snapshot, shape, dialect=dialect, table_rows=rows, time_ms=self.time_ms)
+        return target_of(snapshot, shape, dialect, table_rows=rows, time_ms=self.time_ms)
 
     def by_change(self) -> Iterator[tuple[RowFunction | None, I64Array]]:
         """Yield the files to read, grouped by the change of their rows."""

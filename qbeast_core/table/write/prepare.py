@@ -97,18 +97,7 @@ def prepare(
     specs = _specs(before, index, options, frame.schema)
     if not specs:
         _refuse_index_options(options, sample_column)
-    sample_by: tuple[str, ...] = ()
-    if specs:
-        may_change = before.is_new or options.mode == "overwrite"
-        now, requested = before.config.sample_by, options.sample_by
-        sample_by = sampling_key(
-            requested,
-            frame.schema,
-            now=now,
-            may_change=may_change,
-            dialect=dialect,
-            sample_column=sample_column,
-        )
+    sample_by = _sampling_key(frame.schema, before, options, dialect, sample_column) if specs else ()
     refuse_sample_column(sample_column, [spec.name for spec in specs], argument="columns")
     check_columns(specs, frame.schema, dialect)
     # A converted table, or one whose columns another writer changed, still waits for a real revision.
@@ -129,8 +118,7 @@ def prepare(
         rules = rules_of(replace(table, schema=frame.schema), present=present)
     shape = RowShape(table.schema_json, frame.schema, merge=options.schema_mode == "merge", rules=rules)
     rows = 0 if index is None else before.counted_rows
-    target = target_of(table, shape, dialect=dialect, table_rows=rows)
-    return PreparedTable(table, target, wish, index, drawn)
+    return PreparedTable(table, target_of(table, shape, dialect, table_rows=rows), wish, index, drawn)
 
 
 def _redefines(before: Snapshot, options: WriteOptions) -> bool:
@@ -288,6 +276,24 @@ def _sample_column(
     if name is None or name == now:
         return None if now is None else check_sample_column(now, (), dialect)
     return check_sample_column(name, frame.columns, dialect)
+
+
+def _sampling_key(
+    schema: pl.Schema,
+    before: Snapshot,
+    options: WriteOptions,
+    dialect: BlocksDialect,
+    sample_column: str | None,
+) -> tuple[str, ...]:
+    """Return the sampling key of the table after the write."""
+    return sampling_key(
+        options.sample_by,
+        schema,
+        now=before.config.sample_by,
+        may_change=before.is_new or options.mode == "overwrite",
+        dialect=dialect,
+        sample_column=sample_column,
+    )
 
 
 def _metadata(
