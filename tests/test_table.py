@@ -133,9 +133,9 @@ def test_names_of_columns_are_escaped(tmp_path: Path) -> None:
         ("to_df", "Use read()."),
         ("price", "It is a column: use read(columns=['price'])."),
         ("to_dicts", "Use read().to_dicts(...)."),
-        ("write_parquet", "Use scan().sink_parquet(path)."),
+        ("write_parquet", "Use rows().lazy().sink_parquet(path)."),
         ("shape", "Use count() and columns."),
-        ("with_columns", "scan().with_columns(...)"),
+        ("with_columns", "rows().lazy().with_columns(...)"),
         ("optimise", "Did you mean 'optimize'?"),
         ("__iter__", "no attribute"),
     ],
@@ -161,7 +161,7 @@ def test_column_by_subscript_has_a_hint(table: qbeast.Table) -> None:
         "['id', 'price']": ("id", "price"),
         "read(rows=...)": 3,
         "read(where=...)": pl.col("id") > 3,
-        "scan().slice(...)": slice(3),
+        "rows().lazy().slice(...)": slice(3),
     }
     for hint, key in keys.items():
         with pytest.raises(TypeError, match=re.escape(hint)):
