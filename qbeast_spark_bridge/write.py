@@ -4,36 +4,24 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
-from qbeast_core.api.keywords import ChangeKeywords
+from qbeast_core.api import functions
+from qbeast_core.api.keywords import WriteKeywords
 from qbeast_core.errors import InvalidInputError, StorageError, changing, invalid_argument
 from qbeast_core.io.location import Location
-from qbeast_core.spec.blocks import BlocksDialect
-from qbeast_core.support.process import callback_of, shows_progress
-from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.files import delete_files
 from qbeast_core.table.data.frames import is_spark_frame
-from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.dml.replace_where import replace_where
 from qbeast_core.table.dml.tasks import Fit, Outside
 from qbeast_core.table.engine.engine import Source
 from qbeast_core.table.engine.row_change import AddedFiles, AddedRows, StoredPart, stored_by
 from qbeast_core.table.index.revision import IndexColumns
-from qbeast_core.table.write.options import (
-    ColumnStats,
-    Compression,
-    Mode,
-    PartitionBy,
-    SampleBy,
-    WriteOptions,
-    metadata_of,
-)
+from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write import WriteResult, write_rows
 from qbeast_spark_bridge.catalog import located, plan_views
 from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource, persisted
@@ -49,7 +37,7 @@ from qbeast_spark_bridge.worker.tasks import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,30 +76,13 @@ class SparkKeeper:
 
 
 @changing
-@shows_progress("writing")
 def write_table(
     df: DataFrame,
     path: str | os.PathLike[str],
     columns: IndexColumns | None = None,
     *,
-    mode: Mode = "error",
-    where: Predicate | Column | None = None,
-    cube_size: int | None = None,
-    column_stats: ColumnStats | None = None,
-    schema_mode: SchemaMode | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    dialect: BlocksDialect | None = None,
-    sample_column: str | None = None,
-    comment: str | None = None,
-    column_comments: Mapping[str, str] | None = None,
-    partition_by: PartitionBy | None = None,
-    sample_by: SampleBy | None = None,
-    deletion_vectors: bool | None = None,
-    change_feed: bool | None = None,
-    compression: Compression | None = None,
-    importance: Mapping[str, float] | None = None,
     persist: bool = False,
-    **keywords: Unpack[ChangeKeywords],
+    **keywords: Unpack[WriteKeywords],
 ) -> WriteResult:
     """Write the rows of a Spark DataFrame to a table, on the executors, in one atomic commit.
 
@@ -127,14 +98,13 @@ def write_table(
     path : str or path-like
         Folder or address of the table as in `qbeast.write_table`, the same for executors and this process; or the name
         of a temporary view of `register_table`.
-    columns, mode, where, cube_size, column_stats, schema_mode, storage_options, dialect, sample_column, comment, \
-    column_comments, partition_by, sample_by, deletion_vectors, change_feed, compression, importance
-        See `qbeast.write_table`. Strings with a collation cannot be indexed. `where` may be a Column too.
+    columns
+        See `qbeast.write_table`. Strings with a collation cannot be indexed.
     persist : bool, default False
         Persist the rows (``DataFrame.persist``) during both passes: for rows that are random, unordered with a
         limit, or expensive to compute. A frame that is already persisted is not changed.
     **keywords
-        See `qbeast.ChangeKeywords`. `progress` counts files once all of them are written.
+        See `qbeast.write_table`. `where` may be a Column too. `progress` counts files once all of them are written.
 
     Returns
     -------
@@ -163,58 +133,32 @@ def write_table(
     >>> result.version, result.rows
     (0, 1000)
     """
-    options = WriteOptions(
-        columns=columns,
-        mode=mode,
-        where=cast("Predicate | None", where),  # `write_frame` translates a Column
-        cube_size=cube_size,
-        column_stats=column_stats,
-        schema_mode=schema_mode,
-        storage_options=storage_options,
-        txn=keywords.get("txn"),
-        commit_metadata=metadata_of(keywords.get("commit_metadata")),
-        dialect=dialect,
-        sample_column=sample_column,
-        comment=comment,
-        column_comments=column_comments or {},
-        partition_by=partition_by,
-        sample_by=sample_by,
-        deletion_vectors=deletion_vectors,
-        change_feed=change_feed,
-        compression=compression,
-        importance=importance,
-        dry_run=keywords.get("dry_run", False),
-        progress=callback_of(keywords.get("progress")),
-    )
-    return write_frame(df, path, options, persist=persist)
-
-
-def write_frame(
-    df: DataFrame, path: str | os.PathLike[str], options: WriteOptions, *, persist: bool = False
-) -> WriteResult:
-    """Write a DataFrame with prepared options; `qbeast.write_table` calls this too."""
     if not is_spark_frame(df):
         what = (
             "must be a Spark DataFrame; qbeast.write_table accepts frames of all kinds; call it as (df, path)"
         )
         invalid_argument("df", what, value=df)
+    with persisted(df, enabled=persist and not df.isStreaming) as rows:
+        return functions.write_table(rows, path, columns, **keywords)
+
+
+def write_frame(df: DataFrame, path: str | os.PathLike[str], options: WriteOptions) -> WriteResult:
+    """Write a DataFrame with prepared options, for `qbeast.write_table`."""
     if df.isStreaming:
         msg = 'df is a stream. Use writeStream.format("qbeast"), or write in foreachBatch.'
         raise InvalidInputError(msg, argument="df")
     spark = df.sparkSession
     location = located(spark, path, options.storage_options, may_be_new=True)
-    with persisted(df, enabled=persist) as rows:
-        if options.where is not None:
-            columns = comparable_columns(rows.schema, empty_frame(rows.schema).schema)
-            where = ColumnTranslator.of(columns).condition(options.where, "where")
-            options = replace(options, where=where)
-        engine, source, keeper = SparkEngine(spark), SparkSource(rows), SparkKeeper(location)
-        if options.where is None:
-            result = write_rows(source, location, options, engine=engine)
-        else:
-            try:
-                result = replace_where(source, location, options, engine=engine, keeper=keeper)
-            finally:
-                keeper.clear()
+    if options.where is not None:
+        columns = comparable_columns(df.schema, empty_frame(df.schema).schema)
+        options = replace(options, where=ColumnTranslator.of(columns).condition(options.where, "where"))
+    engine, source, keeper = SparkEngine(spark), SparkSource(df), SparkKeeper(location)
+    if options.where is None:
+        result = write_rows(source, location, options, engine=engine)
+    else:
+        try:
+            result = replace_where(source, location, options, engine=engine, keeper=keeper)
+        finally:
+            keeper.clear()
     plan_views(spark, location.uri)
     return replace(result, engine="spark")

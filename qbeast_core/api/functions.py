@@ -6,7 +6,7 @@ import importlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Unpack, cast
 
 import polars as pl
 
@@ -24,7 +24,7 @@ from qbeast_core.errors import TableNotFoundError, changing, hints_keywords
 from qbeast_core.io.location import Location
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.support.process import Resources, callback_of, shows_progress
-from qbeast_core.table.data.expressions import Predicate
+from qbeast_core.table.data.expressions import Predicate, Where
 from qbeast_core.table.data.frames import SparkFrame, is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
 
@@ -48,7 +48,7 @@ def write_table(
     columns: IndexColumns | None = None,
     *,
     mode: Mode = "error",
-    where: Predicate | None = None,
+    where: Where | None = None,
     cube_size: int | None = None,
     column_stats: ColumnStats | None = None,
     schema_mode: SchemaMode | None = None,
@@ -205,7 +205,7 @@ def write_table(
     options = WriteOptions(
         columns=columns,
         mode=mode,
-        where=where,
+        where=cast("Predicate | None", where),  # the bridge translates a Column
         cube_size=cube_size,
         column_stats=column_stats,
         schema_mode=schema_mode,

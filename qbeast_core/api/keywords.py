@@ -14,8 +14,12 @@ from qbeast_core.plan.weights import Sample, Share
 from qbeast_core.support.process import ProgressLike, Resources
 
 if TYPE_CHECKING:
+    from qbeast_core.spec.blocks import BlocksDialect
+    from qbeast_core.table.data.expressions import Where
+    from qbeast_core.table.data.schema import SchemaMode
     from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.sum_task import Expressions
+    from qbeast_core.table.write.options import ColumnStats, Compression, Mode, PartitionBy, SampleBy
 
 
 class OpenKeywords(TypedDict, total=False):
@@ -198,6 +202,27 @@ class ChangeKeywords(CommitKeywords, total=False):
 
     dry_run: bool
     txn: tuple[str, int] | None
+
+
+class WriteKeywords(ChangeKeywords, total=False):
+    """Keyword arguments of `qbeast.write_table`, which documents them, for writes by another engine."""
+
+    mode: Mode
+    where: Where | None
+    cube_size: int | None
+    column_stats: ColumnStats | None
+    schema_mode: SchemaMode | None
+    storage_options: Mapping[str, str] | None
+    dialect: BlocksDialect | None
+    sample_column: str | None
+    comment: str | None
+    column_comments: Mapping[str, str] | None
+    partition_by: PartitionBy | None
+    sample_by: SampleBy | None
+    deletion_vectors: bool | None
+    change_feed: bool | None
+    compression: Compression | None
+    importance: Mapping[str, float] | None
 
 
 def split(keywords: Mapping[str, Any], *groups: type) -> tuple[dict[str, Any], ...]:
