@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
@@ -15,6 +16,7 @@ from qbeast_core.sql.parse import MAX_ITEMS, PARTS
 from qbeast_core.sql.values import (
     INTEGERS,
     MAX_LENGTH,
+    MISSING,
     NULL,
     TIMESTAMP,
     Value,
@@ -32,7 +34,6 @@ from qbeast_core.sql.values import (
     shown,
     text,
     unified,
-    with_expr,
 )
 
 # Arguments of GREATEST and LEAST.
@@ -86,7 +87,10 @@ def call(node: exp.Expr, arguments: Sequence[Value]) -> Value:
         invalid_sql(f"{_name(node)!r} takes {count} argument(s)")
     if type(node) not in _NULLABLE and any(argument.const is None for argument in arguments):
         return NULL
-    return function(node, *arguments)
+    result = function(node, *arguments)
+    if result.function or any(argument.dtype.is_nested() for argument in arguments):
+        return result
+    return replace(result, function=node.key, arguments=tuple(arguments))
 
 
 def function_arguments(node: exp.Expr) -> list[exp.Expr]:
@@ -101,12 +105,15 @@ def part_of_time(unit: str, value: Value) -> Value:
     value = adapted(value, TIMESTAMP)
     if not isinstance(value.dtype, (pl.Date, pl.Datetime)):
         invalid_sql(f"{unit} is not defined for {shown(value.dtype)}")
+    dtype = _PART_TYPES.get(unit, pl.Int8())
     if unit in _DATE_PARTS:
-        return Value(_DATE_PARTS[unit](in_utc(value)), _PART_TYPES.get(unit, pl.Int8()), bound=1 << 20)
+        return Value(_DATE_PARTS[unit](in_utc(value)), dtype, MISSING, 1 << 20, "part", (unit, value))
     if unit not in _TIME_PARTS:
         names = ", ".join((*_DATE_PARTS, *_TIME_PARTS)).lower()
         invalid_sql(f"{unit.lower()!r} is not a supported part of a time; use one of {names}")
-    return Value(_TIME_PARTS[unit](as_datetime(value, TIMESTAMP)), _PART_TYPES.get(unit, pl.Int8()), bound=60)
+    time = as_datetime(value, TIMESTAMP)
+    value = time if isinstance(value.dtype, pl.Date) else value
+    return Value(_TIME_PARTS[unit](time.expr), dtype, MISSING, 60, "part", (unit, value))
 
 
 def truncated_time(unit: str, value: Value) -> Value:
@@ -120,8 +127,9 @@ def truncated_time(unit: str, value: Value) -> Value:
             f"date_trunc takes one of {names} and a date or time, not {unit.lower()!r} of {shown(value.dtype)}"
         )
     if isinstance(value.dtype, pl.Date) and unit in ("HOUR", "MINUTE", "SECOND"):
-        return Value(as_datetime(value, TIMESTAMP), TIMESTAMP)
-    return Value(in_utc(value).dt.truncate(_TRUNCATED[unit]), value.dtype)
+        return as_datetime(value, TIMESTAMP)
+    expr = in_utc(value).dt.truncate(_TRUNCATED[unit])
+    return Value(expr, value.dtype, function="truncate", arguments=(unit, value))
 
 
 def _name(node: exp.Expr) -> str:
@@ -174,11 +182,10 @@ def _rounding(function: _Part, places: int = 0) -> Callable[[exp.Expr, Value], V
         value = _number(node, value)
         if isinstance(value.dtype, INTEGERS):
             return value
-        rounded = with_expr(value, function(value.expr))
         if not isinstance(value.dtype, pl.Decimal):
-            return rounded
+            return Value(function(value.expr), value.dtype)
         dtype = pl.Decimal(value.dtype.precision, min(places, value.dtype.scale))
-        return Value(rounded.expr.cast(dtype), dtype)
+        return Value(function(value.expr).cast(dtype), dtype, bound=value.bound + 1)
 
     return rule
 
@@ -192,28 +199,30 @@ def _log(node: exp.Expr, *arguments: Value) -> Value:
     base = 10.0 if len(arguments) == 1 else arguments[0].const
     if isinstance(base, bool) or not isinstance(base, (int, float)):
         invalid_sql("'log' takes a number as its base")
-    return Value(as_type(_number(node, arguments[-1]), pl.Float64()).log(float(base)), pl.Float64())
+    return Value(as_type(_number(node, arguments[-1]), pl.Float64()).expr.log(float(base)), pl.Float64())
 
 
 def _extreme(node: exp.Expr, *arguments: Value) -> Value:
     largest = isinstance(node, exp.Greatest)
-    exprs, dtype, bound = unified(arguments, _name(node))
+    values, dtype, bound = unified(arguments, _name(node))
+    exprs = [value.expr for value in values]
     if dtype.is_nested():
         invalid_sql(f"{_name(node)!r} is not defined for {shown(dtype)}")
     if not dtype.is_float():
         join = pl.max_horizontal if largest else pl.min_horizontal
-        return Value(join(*exprs), dtype, bound=bound)
+        return Value(join(*exprs), dtype, MISSING, bound, node.key, tuple(values))
 
     def larger(left: pl.Expr, right: pl.Expr) -> pl.Expr:  # NaN is the largest number; Polars ignores it
         first = (left >= right) if largest else (left <= right)
         return pl.when(left.is_null()).then(right).when(right.is_null() | first).then(left).otherwise(right)
 
-    return Value(balanced(exprs, larger), dtype)
+    return Value(balanced(exprs, larger), dtype, function=node.key, arguments=tuple(values))
 
 
 def _coalesce(node: exp.Expr, *arguments: Value) -> Value:
-    exprs, dtype, bound = unified(arguments, _name(node))
-    return Value(pl.coalesce(_up_to_constant(exprs)), dtype, bound=bound)
+    values, dtype, bound = unified(arguments, _name(node))
+    expr = pl.coalesce(_up_to_constant([value.expr for value in values]))
+    return Value(expr, dtype, MISSING, bound, node.key, tuple(values))
 
 
 def _up_to_constant(exprs: Sequence[pl.Expr]) -> list[pl.Expr]:
@@ -227,8 +236,9 @@ def _up_to_constant(exprs: Sequence[pl.Expr]) -> list[pl.Expr]:
 
 
 def _nullif(_: exp.Expr, value: Value, other: Value) -> Value:
-    typed = adapted(value, other.dtype)
-    return with_expr(typed, pl.when(compare("=", value, other).expr).then(None).otherwise(typed.expr))
+    typed, equals = adapted(value, other.dtype), compare("=", value, other)
+    expr = pl.when(equals.expr).then(None).otherwise(typed.expr)
+    return Value(expr, typed.dtype, MISSING, typed.bound, "case", (equals, as_type(NULL, typed.dtype), typed))
 
 
 def _length(node: exp.Expr, value: Value) -> Value:
@@ -241,7 +251,9 @@ def _trim(node: exp.Expr, value: Value, letters: Value | None = None) -> Value:
     string = _text(node, value).expr.str
     characters = " " if letters is None else _const_text(node, letters)
     strip = {"LEADING": string.strip_chars_start, "TRAILING": string.strip_chars_end}
-    return Value(strip.get(str(node.args.get("position") or ""), string.strip_chars)(characters), pl.String())
+    position = str(node.args.get("position") or "BOTH")
+    expr = strip.get(position, string.strip_chars)(characters)
+    return Value(expr, pl.String(), function="trim", arguments=(position, value, letters or text(" ")))
 
 
 def _substring(node: exp.Expr, value: Value, start: Value, length: Value | None = None) -> Value:
@@ -293,13 +305,15 @@ def _list_contains(node: exp.Expr, items: Value, item: Value) -> Value:
     inner = inner_type(items.dtype)
     dtype = common_type((of_type(items.expr, inner), item), _name(node))
     list_expr = items.expr if dtype == inner else items.expr.cast(pl.List(dtype))
-    element = as_type(item, dtype)
+    element = as_type(item, dtype).expr
     contains = list_expr.list.contains(element, nulls_equal=False)
     return boolean(pl.when(element.is_not_null()).then(contains))
 
 
 def _concat(_: exp.Expr, *arguments: Value) -> Value:
-    return Value(pl.concat_str([as_text(argument) for argument in arguments], ignore_nulls=True), pl.String())
+    texts = [as_text(argument) for argument in arguments]
+    expr = pl.concat_str([part.expr for part in texts], ignore_nulls=True)
+    return Value(expr, pl.String(), function="concat", arguments=tuple(texts))
 
 
 def _date(_: exp.Expr, value: Value) -> Value:
@@ -314,7 +328,7 @@ def _formatted(node: exp.Expr, value: Value, pattern: Value) -> Value:
         invalid_sql(
             f"the format {letters[:60]!r} has other parts than years, months, days, hours, minutes, seconds"
         )
-    return Value(as_datetime(value, TIMESTAMP).dt.strftime(letters), pl.String())
+    return Value(as_datetime(value, TIMESTAMP).expr.dt.strftime(letters), pl.String())
 
 
 def _date_part(node: exp.Expr, unit: Value, value: Value) -> Value:
@@ -325,7 +339,12 @@ def _date_part(node: exp.Expr, unit: Value, value: Value) -> Value:
 
 def _floating(function: _Part, dtype: pl.DataType = _DOUBLE) -> Callable[[exp.Expr, Value], Value]:
     """Return a rule for a function on DOUBLE."""
-    return lambda node, value: Value(function(as_type(_number(node, value), _DOUBLE)), dtype)
+
+    def rule(node: exp.Expr, value: Value) -> Value:
+        value = as_type(_number(node, value), _DOUBLE)
+        return Value(function(value.expr), dtype, function=node.key, arguments=(value,))
+
+    return rule
 
 
 def _texts(function: _Part) -> Callable[[exp.Expr, Value], Value]:

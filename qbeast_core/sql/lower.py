@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -34,6 +34,7 @@ from qbeast_core.sql.values import (
     INTEGERS,
     MAX_DIGITS,
     MAX_LENGTH,
+    MISSING,
     NULL,
     TIMESTAMP,
     TIMESTAMPTZ,
@@ -109,17 +110,17 @@ _DEFAULT_DECIMAL: Final = (18, 3)
 Clock = Callable[[], datetime]
 
 
-def lowered(lowering: Lowering, tree: exp.Expr, dtype: pl.DataType | None) -> pl.Expr:
-    """Return the expression of a checked tree; literal texts take the type `dtype`."""
+def lowered(lowering: Lowering, tree: exp.Expr, dtype: pl.DataType | None) -> Value:
+    """Return the value of a checked tree; literal texts take the type `dtype`."""
     value = lowering.value(tree)
     if isinstance(value.const, Period):
         invalid_sql("it is an interval, which a column cannot hold")
     if dtype is None:
-        return value.expr
+        return value
     value = adapted(value, dtype)
     if isinstance(dtype, pl.Datetime) and isinstance(value.dtype, (pl.Date, pl.Datetime)):
         return as_datetime(value, dtype)
-    return value.expr
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +139,14 @@ class Lowering:
         node = without_parentheses(node)
         value = self._value(node)
         if value.is_const or value.dtype.is_nested() or named_columns(value.expr):
-            return value
+            return value if value.source is not None else replace(value, source=node)
         try:  # Polars returns one row for some expressions without a column
             series = pl.select(value.expr).to_series()
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             invalid_sql(f"{sql_of(node)} has no value: {reason_of(error)}", error)
         literal = pl.lit(series.item(), dtype=series.dtype)
-        return Value(literal, value.dtype, None if series.item() is None else value.const, value.bound)
+        const = None if series.item() is None else value.const
+        return Value(literal, value.dtype, const, value.bound, source=node)
 
     def _value(self, node: exp.Expr) -> Value:
         rule = _BY_TYPE.get(type(node))
@@ -157,31 +159,36 @@ class Lowering:
         return call(node, [self.value(argument) for argument in function_arguments(node)])
 
     def condition(self, node: exp.Expr) -> pl.Expr:
+        """Return the expression of a condition."""
+        return self.truth(node).expr
+
+    def truth(self, node: exp.Expr) -> Value:
         """Lower an operand of AND, OR, NOT or WHEN."""
         value = self.value(node)
         if value.is_null:
-            return pl.lit(None, dtype=pl.Boolean)
+            return truth(None)
         if not isinstance(value.dtype, pl.Boolean):
             invalid_sql(f"{sql_of(node)} is of type {shown(value.dtype)}, not a condition; compare it")
-        return value.expr
+        return value
 
     def joined(self, node: exp.Expr) -> Value:
         """Lower a chain of AND or OR to a balanced tree."""
+        parts = [self.truth(operand) for operand in operands(node)]
         join = operator.and_ if isinstance(node, exp.And) else operator.or_
-        return boolean(balanced([self.condition(operand) for operand in operands(node)], join))
+        return boolean(balanced([part.expr for part in parts], join), node.key, *parts)
 
     def column(self, node: exp.Expr) -> Value:
         """Lower a column name, a struct field, or a column of a source such as ``source.price``."""
         if isinstance(node, exp.Dot):
-            return self._field(self.value(node.this), names_of(node.expression))
-        name, *fields = names_of(node)
+            return self._field(self.value(node.this), _names_of(node.expression))
+        name, *fields = _names_of(node)
         column = self._match(name, self.schema)
         if column is None:
             whole = ".".join((name, *fields))
             if fields and self._match(whole, self.schema):
                 invalid_sql(f"column {name!r} does not exist; for the column {whole!r}, quote the whole name")
             raise UnknownColumnError(whole)
-        return self._field(of_type(pl.col(column), self.schema[column]), fields)
+        return self._field(of_type(pl.col(column), self.schema[column], "column", column), fields)
 
     def _field(self, value: Value, names: Sequence[str]) -> Value:
         for name in names:
@@ -195,7 +202,9 @@ class Lowering:
                 invalid_sql(
                     f"field {name[:60]!r} does not exist: the value {there[:300]}.{guess}".rstrip(".")
                 )
-            value = of_type(value.expr.struct.field(field), fields[field])
+            path = (*value.arguments, field) if value.function == "column" else ()
+            expr = value.expr.struct.field(field)
+            value = of_type(expr, fields[field], "column" if path else "", *path)
         return value
 
     def _match(self, name: str, names: Collection[str]) -> str | None:
@@ -231,10 +240,11 @@ class Lowering:
         """Lower ``IS NULL``, ``IS TRUE`` and ``IS FALSE``, which are never null."""
         value, right = self.value(node.this), without_parentheses(node.expression)
         if isinstance(right, exp.Null):
-            return boolean(value.expr.is_null())
+            return boolean(value.expr.is_null(), "null", value)
         if not isinstance(right, exp.Boolean):
             invalid_sql(f"{sql_of(node)}: IS takes NULL, TRUE, FALSE or DISTINCT FROM")
-        return boolean(self.condition(node.this).eq_missing(pl.lit(bool(right.this))))
+        value, literal = self.truth(node.this), truth(bool(right.this))
+        return boolean(value.expr.eq_missing(pl.lit(literal.const)), "<=>", value, literal)
 
     def member(self, node: exp.Expr) -> Value:
         """Lower IN with a list."""
@@ -250,7 +260,7 @@ class Lowering:
         """Lower LIKE and ILIKE, with NOT."""
         value, pattern = self.value(node.this), self.value(node.expression)
         result = like(value, pattern, escape=escape, fold=isinstance(node, exp.ILike))
-        return boolean(~result.expr) if node.args.get("negate") else result
+        return _opposite(result) if node.args.get("negate") else result
 
     def escaped(self, node: exp.Expr) -> Value:
         """Lower ``LIKE ... ESCAPE '!'``."""
@@ -262,25 +272,27 @@ class Lowering:
     def distinct(self, node: exp.Expr) -> Value:
         """Lower ``IS [NOT] DISTINCT FROM``."""
         result = same(self.value(node.this), self.value(node.expression))
-        return result if isinstance(node, exp.NullSafeEQ) else boolean(~result.expr)
+        return result if isinstance(node, exp.NullSafeEQ) else _opposite(result)
 
     def cases(self, node: exp.Expr) -> Value:
         """Lower CASE and IF."""
         conditions, results = case_parts(node)
-        tests = [self.condition(condition) for condition in conditions]
-        (*values, expr), dtype, bound = unified([self.value(result) for result in results], "CASE")
+        tests = [self.truth(condition) for condition in conditions]
+        values, dtype, bound = unified([self.value(result) for result in results], "CASE")
         if isinstance(dtype, pl.Null):
             return NULL
-        for test, value in zip(reversed(tests), reversed(values), strict=True):
-            if named_columns(test):
-                expr = pl.when(test).then(value).otherwise(expr)
-            elif pl.select(test).item():  # Polars returns one row if a test is constant
-                expr = value
-        return Value(expr, dtype, bound=bound)
+        *others, last = values
+        expr = last.expr
+        for test, value in zip(reversed(tests), reversed(others), strict=True):
+            if named_columns(test.expr):
+                expr = pl.when(test.expr).then(value.expr).otherwise(expr)
+            elif pl.select(test.expr).item():  # Polars returns one row if a test is constant
+                expr = value.expr
+        return Value(expr, dtype, MISSING, bound, "case", (*tests, *values))
 
     def casted(self, node: exp.Expr) -> Value:
         """Lower CAST, TRY_CAST and typed literals."""
-        value, dtype = self.value(node.this), type_of(node.args["to"])
+        value, dtype = self.value(node.this), _type_of(node.args["to"])
         if self.as_spark and isinstance(dtype, INTEGERS) and isinstance(value.dtype, FRACTIONS):
             value = of_type(value.expr.truncate(), value.dtype)
         return cast(value, dtype, strict=not isinstance(node, exp.TryCast))
@@ -288,7 +300,8 @@ class Lowering:
     def concatenated(self, node: exp.Expr) -> Value:
         """Lower ``||``, which is null if an operand is null."""
         parts = [as_text(self.value(part)) for part in operands(node)]
-        return Value(pl.concat_str(parts, ignore_nulls=False), pl.String())
+        expr = pl.concat_str([part.expr for part in parts], ignore_nulls=False)
+        return Value(expr, pl.String(), function="||", arguments=tuple(parts))
 
     def interval(self, node: exp.Expr) -> Value:
         """Lower INTERVAL."""
@@ -326,7 +339,11 @@ class Lowering:
         return call(node, [self.value(argument) for argument in node.expressions])
 
 
-def type_of(node: exp.DataType) -> pl.DataType:
+def _opposite(condition: Value) -> Value:
+    return boolean(~condition.expr, "not", condition)
+
+
+def _type_of(node: exp.DataType) -> pl.DataType:
     """Return the target type of a CAST."""
     kind = node.this
     if kind == exp.DType.DECIMAL:
@@ -347,11 +364,11 @@ def _decimal_type(sizes: list[int]) -> pl.DataType:
     return pl.Decimal(precision, scale)
 
 
-def names_of(node: exp.Expr) -> list[str]:
+def _names_of(node: exp.Expr) -> list[str]:
     """Return the parts of a name, in order."""
     node = without_parentheses(node)
     if isinstance(node, exp.Dot):
-        return [*names_of(node.this), *names_of(node.expression)]
+        return [*_names_of(node.this), *_names_of(node.expression)]
     keys = ("catalog", "db", "table", "this") if isinstance(node, exp.Column) else ()
     parts = [part for key in keys if (part := node.args.get(key)) is not None] or [node]
     if not all(isinstance(part, exp.Identifier) and isinstance(part.this, str) for part in parts):
@@ -362,7 +379,7 @@ def names_of(node: exp.Expr) -> list[str]:
 _BY_TYPE: Final[Mapping[type[exp.Expr], Callable[[Lowering, Any], Value]]] = {
     exp.And: Lowering.joined,
     exp.Or: Lowering.joined,
-    exp.Not: lambda self, node: boolean(~self.condition(node.this)),
+    exp.Not: lambda self, node: _opposite(self.truth(node.this)),
     exp.Column: Lowering.column,
     exp.Dot: Lowering.column,
     exp.Bracket: Lowering.element,
@@ -421,7 +438,7 @@ def spark_expression(
     """
     names = {*schema, *map(str.lower, schema)}
     tree = checked_part(_rewritten(parse_spark(text, names)), aggregates=False)
-    return lowered(Lowering(schema, clock, as_spark=True), tree, dtype)
+    return lowered(Lowering(schema, clock, as_spark=True), tree, dtype).expr
 
 
 def _rewritten(tree: exp.Expr) -> exp.Expr:

@@ -17,6 +17,7 @@ from qbeast_core.plan.nodes import named_columns
 from qbeast_core.sql.values import (
     INTEGERS,
     MAX_DIGITS,
+    MISSING,
     NULL,
     TIMESTAMP,
     Period,
@@ -26,11 +27,11 @@ from qbeast_core.sql.values import (
     as_type,
     boolean,
     common_type,
+    converted,
     integer,
     invalid_sql,
     largest,
     number,
-    of_type,
     scale_of,
     shown,
     truth,
@@ -76,39 +77,41 @@ def compare(op: Comparison, left: Value, right: Value) -> Value:
     if exact is not None:
         return exact
     first, second = _aligned(left, right)
-    if not named_columns(first):  # Polars rejects some constants on the left
+    if not named_columns(first.expr):  # Polars rejects some constants on the left
         first, second, op = second, first, _MIRRORED.get(op, op)
-    return boolean(_COMPARE[op](first, second))
+    return boolean(_COMPARE[op](first.expr, second.expr), op, first, second)
 
 
 def same(left: Value, right: Value) -> Value:
     """Lower ``IS NOT DISTINCT FROM``; it is never null."""
     left, right = adapted(left, right.dtype), adapted(right, left.dtype)
     if left.is_null or right.is_null:
-        return boolean((right if left.is_null else left).expr.is_null())
+        other = right if left.is_null else left
+        return boolean(other.expr.is_null(), "null", other)
     if right.is_number_const and isinstance(left.dtype, INTEGERS):
         left, right = right, left
     if left.is_number_const and isinstance(right.dtype, INTEGERS):
         if left.const != int(left.const) or abs(left.const) > largest(right.dtype):
             return truth(right.const == left.const)
-        return boolean(right.expr.eq_missing(pl.lit(int(left.const))))
+        literal = _literal(int(left.const), right.dtype)
+        return boolean(right.expr.eq_missing(literal.expr), "<=>", right, literal)
     first, second = _aligned(left, right)
-    if not named_columns(first):  # Polars rejects some constants on the left
+    if not named_columns(first.expr):  # Polars rejects some constants on the left
         first, second = second, first
-    return boolean(first.eq_missing(second))
+    return boolean(first.expr.eq_missing(second.expr), "<=>", first, second)
 
 
 def between(value: Value, low: Value, high: Value) -> Value:
     """Lower BETWEEN: with a float column all operands are floats, as in DuckDB, where they have one type."""
     operands = [value, low, high]
-    if compares_floats(operands):
-        operands = [of_type(_as_float(each, pl.Float64()), pl.Float64()) for each in operands]
+    if _compares_floats(operands):
+        operands = [_as_float(each, pl.Float64()) for each in operands]
     value, low, high = operands
-    return boolean(compare(">=", value, low).expr & compare("<=", value, high).expr)
+    above, below = compare(">=", value, low), compare("<=", value, high)
+    return boolean(above.expr & below.expr, "and", above, below)
 
 
-def compares_floats(operands: Sequence[Value]) -> bool:
-    """Return whether BETWEEN compares floats."""
+def _compares_floats(operands: Sequence[Value]) -> bool:
     are_numbers = all(each.dtype.is_numeric() for each in operands)
     return are_numbers and any(each.dtype.is_float() and not each.is_const for each in operands)
 
@@ -119,20 +122,35 @@ def is_in(value: Value, items: Sequence[Value]) -> Value:
     With a float among them all are compared as floats, as in DuckDB, where a list has one type.
     """
     if value.dtype.is_numeric() and any(item.dtype.is_float() for item in items):
-        value = value if value.dtype.is_float() else of_type(value.expr.cast(pl.Float64), pl.Float64())
-    plain: list[object] = []
-    others: list[pl.Expr] = []
+        value = _as_float(value, pl.Float64())
+    plain: list[Value] = []
+    others: list[Value] = []
     for item in (adapted(item, value.dtype) for item in items):
         is_plain = isinstance(value.dtype, pl.String) and item.is_text_const
         if isinstance(value.dtype, INTEGERS) and isinstance(item.const, int) and not value.is_const:
             is_plain = abs(item.const) <= largest(value.dtype)
         if is_plain:
-            plain.append(item.const)
+            plain.append(item)
         else:
-            others.append(compare("=", value, item).expr)
+            others.append(compare("=", value, item))
     if plain:
-        others.insert(0, value.expr.is_in(pl.Series(plain, dtype=value.dtype).implode()))
-    return boolean(balanced(others, operator.or_))
+        constants = pl.Series([item.const for item in plain], dtype=value.dtype)
+        others.insert(0, boolean(value.expr.is_in(constants.implode()), "in", value, *plain))
+    return boolean(balanced([each.expr for each in others], operator.or_), "or", *_with_lists(value, others))
+
+
+def _with_lists(value: Value, tests: Sequence[Value]) -> list[Value]:
+    """Join comparisons of a value in one type with constants to one list: engines look it up faster."""
+    lists: dict[pl.DataType, list[Value]] = {}
+    others: list[Value] = []
+    for test in tests:
+        subject, *items = test.arguments or (value,)
+        is_own = subject is value or subject.arguments == (value,)
+        if test.function == "=" and is_own and not items[0].function:
+            lists.setdefault(subject.dtype, [subject]).extend(items)
+        else:
+            others.append(test)
+    return [*others, *(boolean(tests[0].expr, "in", *arguments) for arguments in lists.values())]
 
 
 def balanced(parts: Sequence[pl.Expr], join: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> pl.Expr:
@@ -153,25 +171,33 @@ def _against_integer(op: Comparison, left: Value, right: Value) -> Value | None:
     literal = right.const
     if literal != int(literal):
         if op in ("=", "<>"):  # no integer equals the literal; null stays null
-            return boolean(_COMPARE["<>" if op == "=" else "="](left.expr, left.expr))
+            op = "<>" if op == "=" else "="
+            return boolean(_COMPARE[op](left.expr, left.expr), op, left, left)
         literal = math.floor(literal) if op in ("<=", ">") else math.ceil(literal)
-    literal = int(literal)
     if abs(literal) <= largest(left.dtype):
-        return boolean(_COMPARE[op](left.expr, pl.lit(literal)))
-    wide = min(max(literal, -largest(pl.Int128())), largest(pl.Int128()))
-    return boolean(_COMPARE[op](left.expr.cast(pl.Int128), pl.lit(wide, dtype=pl.Int128)))
+        right = _literal(int(literal), left.dtype)
+        return boolean(_COMPARE[op](left.expr, right.expr), op, left, right)
+    wide = min(max(int(literal), -largest(pl.Int128())), largest(pl.Int128()))
+    expr = _COMPARE[op](left.expr.cast(pl.Int128), pl.lit(wide, dtype=pl.Int128))
+    return boolean(expr, op, left, integer(wide))
+
+
+def _literal(number: int, dtype: pl.DataType) -> Value:
+    return Value(pl.lit(number), dtype, number, abs(number))
 
 
 _MIRRORED: Final[dict[Comparison, Comparison]] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def _aligned(left: Value, right: Value) -> tuple[pl.Expr, pl.Expr]:
+def _aligned(left: Value, right: Value) -> tuple[Value, Value]:
     """Return both operands of a comparison in types that Polars compares by value."""
     dtype = common_type((left, right), "a comparison")
     if dtype.is_float():
         return _as_float(left, dtype), _as_float(right, dtype)
+    if isinstance(dtype, INTEGERS):
+        return left, right
     if dtype.is_numeric():
-        return left.expr, right.expr
+        return converted(left, dtype, left.expr), converted(right, dtype, right.expr)
     if not isinstance(dtype, _ORDERED):
         invalid_sql(f"values of type {shown(dtype)} cannot be compared")
     if isinstance(left.const, Period) or isinstance(right.const, Period):
@@ -179,24 +205,26 @@ def _aligned(left: Value, right: Value) -> tuple[pl.Expr, pl.Expr]:
     return _as_ordered(left, dtype), _as_ordered(right, dtype)
 
 
-def _as_float(value: Value, dtype: pl.DataType) -> pl.Expr:
-    if value.is_number_const:
-        return pl.lit(float(value.const))
-    return value.expr if value.dtype.is_float() else value.expr.cast(dtype)
+def _as_float(value: Value, dtype: pl.DataType) -> Value:
+    if value.is_number_const or isinstance(
+        value.const, float
+    ):  # Polars rounds it to the type of the other side
+        return Value(pl.lit(float(value.const)), dtype, float(value.const))
+    return value if value.dtype.is_float() else converted(value, dtype, value.expr.cast(dtype))
 
 
-def _as_ordered(value: Value, dtype: pl.DataType) -> pl.Expr:
+def _as_ordered(value: Value, dtype: pl.DataType) -> Value:
     # Polars casts a date to a time itself; an explicit cast would hide the column from the index.
     is_cast = isinstance(value.dtype, pl.Date) and isinstance(dtype, pl.Datetime) and dtype.time_zone is None
-    return value.expr if is_cast else as_type(value, dtype)
+    return converted(value, dtype, value.expr) if is_cast else as_type(value, dtype)
 
 
-def _duration(value: Value) -> pl.Expr:
+def _duration(value: Value) -> Value:
     if not isinstance(value.const, Period):
-        return value.expr
+        return value
     if value.const.months:
         invalid_sql("an interval of months or years has no exact length; compare with days")
-    return pl.lit(value.const.duration)
+    return Value(pl.lit(value.const.duration), value.dtype)
 
 
 def arithmetic(op: Arithmetic, left: Value, right: Value) -> Value:
@@ -230,7 +258,7 @@ def negated(value: Value) -> Value:
         return arithmetic("-", integer(0), value)
     if not value.dtype.is_numeric() and not isinstance(value.dtype, pl.Duration):
         invalid_sql(f"'-' is not defined for {shown(value.dtype)}")
-    return Value(-value.expr, value.dtype)
+    return Value(-value.expr, value.dtype, bound=value.bound, function="neg", arguments=(value,))
 
 
 def _folded(op: Arithmetic, left: Value, right: Value) -> Value:
@@ -243,7 +271,8 @@ def _floating(op: Arithmetic, left: Value, right: Value) -> Value:
     if op in ("%", "//"):
         invalid_sql(f"{op!r} is defined for integers and decimals only; cast the operands")
     first, second = as_type(left, pl.Float64()), as_type(right, pl.Float64())
-    return Value(_APPLY[op](first, second), pl.Float64())
+    expr = _APPLY[op](first.expr, second.expr)
+    return Value(expr, pl.Float64(), function=op, arguments=(first, second))
 
 
 def _decimals(op: Arithmetic, left: Value, right: Value) -> Value:
@@ -254,10 +283,13 @@ def _decimals(op: Arithmetic, left: Value, right: Value) -> Value:
     if scale > MAX_DIGITS:
         invalid_sql(f"the product has more than {MAX_DIGITS} digits after the point; cast an operand")
     dtype = pl.Decimal(MAX_DIGITS, scale)
-    first, second = as_type(left, dtype), as_type(right, dtype)
-    if op == "%":
-        return Value(_truncated_remainder(first, second), dtype)
-    return Value(_APPLY[op](first, second), dtype)
+    first, second = as_type(left, dtype).expr, as_type(right, dtype).expr
+    bounds = {"*": (left.bound + 1) * (right.bound + 1) - 1, "%": right.bound}
+    expr = _truncated_remainder(first, second) if op == "%" else _APPLY[op](first, second)
+    exact = [
+        converted(side, pl.Decimal(MAX_DIGITS, scale_of(side.dtype)), side.expr) for side in (left, right)
+    ]
+    return Value(expr, dtype, MISSING, bounds.get(op, left.bound + right.bound + 1), op, tuple(exact))
 
 
 def _integers(op: Arithmetic, left: Value, right: Value) -> Value:
@@ -268,7 +300,8 @@ def _integers(op: Arithmetic, left: Value, right: Value) -> Value:
     dtype = next((kind() for kind in (pl.Int64, pl.Int128) if max_bound <= largest(kind())), None)
     if dtype is None:
         invalid_sql(f"the result of {op!r} may need more than 128 bits; cast an operand to DOUBLE")
-    first, second = as_type(left, dtype), as_type(right, dtype)
+    operands = as_type(left, dtype), as_type(right, dtype)
+    first, second = (operand.expr for operand in operands)
     if op == "%":
         expr = _truncated_remainder(first, second)
     elif op == "//":
@@ -276,7 +309,7 @@ def _integers(op: Arithmetic, left: Value, right: Value) -> Value:
         expr = first // second + (~exact & ((first < 0) != (second < 0))).cast(dtype)  # Polars rounds down
     else:
         expr = _APPLY[op](first, second)
-    return Value(expr, dtype, bound=bound)
+    return Value(expr, dtype, MISSING, bound, op, operands)
 
 
 def _truncated_remainder(first: pl.Expr, second: pl.Expr) -> pl.Expr:
@@ -295,18 +328,19 @@ def _temporal(op: Arithmetic, left: Value, right: Value) -> Value | None:
     if isinstance(right.const, Period):
         return _shifted(left, right.const if op == "+" else -right.const)
     if isinstance(left.dtype, pl.Date) and isinstance(right.dtype, INTEGERS):
-        days = _APPLY[op](left.expr.cast(pl.Int32).cast(pl.Int128), as_type(right, pl.Int128()))
-        return Value(_limited(days, _MAX_DAY, pl.Int32()).cast(pl.Date), pl.Date())
+        days = _APPLY[op](left.expr.cast(pl.Int32).cast(pl.Int128), as_type(right, pl.Int128()).expr)
+        expr = _limited(days, _MAX_DAY, pl.Int32()).cast(pl.Date)
+        return Value(expr, pl.Date(), function=f"days {op}", arguments=(left, right))
     return _between_times(op, left, adapted(right, left.dtype))
 
 
 def _between_times(op: Arithmetic, left: Value, right: Value) -> Value | None:
     if op == "-" and isinstance(left.dtype, pl.Date) and isinstance(right.dtype, pl.Date):
         days = left.expr.cast(pl.Int32).cast(pl.Int64) - right.expr.cast(pl.Int32).cast(pl.Int64)
-        return Value(days, pl.Int64(), bound=1 << 33)
+        return Value(days, pl.Int64(), MISSING, 1 << 33, "days between", (left, right))
     if op == "-" and isinstance(right.dtype, (pl.Date, pl.Datetime)):
         (first, second), _, _ = unified((left, right), "a difference")
-        micros = _micros(first) - _micros(second)
+        micros = _micros(first.expr) - _micros(second.expr)
         return Value(
             _limited(micros, largest(pl.Int64()), pl.Int64()).cast(pl.Duration("us")), pl.Duration("us")
         )
@@ -317,17 +351,21 @@ def _between_times(op: Arithmetic, left: Value, right: Value) -> Value | None:
 
 def _shifted(value: Value, interval: Period) -> Value:
     """Add the months first, then the duration, as DuckDB does."""
+    moved = value
     if interval.months:  # `offset_by` panics if the time is out of range
         start = _moved("+", value, pl.lit(0))
-        value = Value(start.expr.dt.offset_by(f"{interval.months}mo"), start.dtype)
+        moved = Value(start.expr.dt.offset_by(f"{interval.months}mo"), start.dtype)
     micros = interval.duration // timedelta(microseconds=1)
-    return value if interval.months and not micros else _moved("+", value, pl.lit(micros))
+    if micros or not interval.months:
+        moved = _moved("+", moved, pl.lit(micros))
+    time = as_datetime(value, TIMESTAMP) if isinstance(value.dtype, pl.Date) else value
+    return Value(moved.expr, moved.dtype, function="move", arguments=(time, interval.months, micros))
 
 
 def _moved(op: Arithmetic, value: Value, by: pl.Expr) -> Value:
     """Move a time by microseconds; a date is the time at which it starts."""
     is_date = isinstance(value.dtype, pl.Date)
-    start = as_datetime(value, TIMESTAMP) if is_date else value.expr
+    start = as_datetime(value, TIMESTAMP).expr if is_date else value.expr
     dtype = TIMESTAMP if is_date else value.dtype
     micros = _APPLY[op](_micros(start), by.cast(pl.Int128))
     return Value(_limited(micros, _MAX_DAY * _DAY_MICROS, pl.Int64()).cast(dtype), dtype)
@@ -352,7 +390,7 @@ def matches(value: Value, pattern: Value) -> Value:
         pl.select(pl.lit("").str.contains(regex))
     except pl.exceptions.PolarsError as error:
         invalid_sql(f"{regex[:60]!r} is not a valid regular expression", error)
-    return boolean(_subject(value).str.contains(regex))
+    return boolean(_subject(value).expr.str.contains(regex))
 
 
 def like(value: Value, pattern: Value, *, escape: str = "", fold: bool = False) -> Value:
@@ -361,8 +399,11 @@ def like(value: Value, pattern: Value, *, escape: str = "", fold: bool = False) 
         return truth(None)
     subject, pattern_text = _subject(value), _constant(pattern)
     if fold:
-        subject, pattern_text = subject.str.to_lowercase(), pattern_text.lower()
-    return boolean(_matched(subject, pattern_pieces(pattern_text, escape)))
+        lower = subject.expr.str.to_lowercase()
+        subject = Value(lower, pl.String(), function="lower", arguments=(subject,))
+        pattern_text = pattern_text.lower()
+    pieces = _pattern_pieces(pattern_text, escape)
+    return boolean(_matched(subject.expr, pieces), "like", subject, *pieces)
 
 
 def _matched(subject: pl.Expr, pieces: list[object]) -> pl.Expr:
@@ -385,7 +426,7 @@ def _matched(subject: pl.Expr, pieces: list[object]) -> pl.Expr:
     return expr
 
 
-def pattern_pieces(pattern: str, escape: str) -> list[object]:
+def _pattern_pieces(pattern: str, escape: str) -> list[object]:
     """Split a pattern into texts and wildcards."""
     pieces: list[object] = []
     letters = iter(pattern)
@@ -402,10 +443,10 @@ def pattern_pieces(pattern: str, escape: str) -> list[object]:
     return pieces
 
 
-def _subject(value: Value) -> pl.Expr:
+def _subject(value: Value) -> Value:
     if not isinstance(value.dtype, pl.String):
         invalid_sql(f"a pattern is not defined for {shown(value.dtype)}")
-    return value.expr
+    return value
 
 
 def _constant(pattern: Value) -> str:

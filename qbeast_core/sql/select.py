@@ -350,7 +350,7 @@ def _expr(node: exp.Expr, lowering: Lowering) -> pl.Expr:
     plain = without_parentheses(node)
     if isinstance(plain, exp.Column) and not plain.table and plain.name in lowering.schema:
         return pl.col(plain.name)
-    return lowered(lowering, checked_part(node, aggregates=False), None)
+    return lowered(lowering, checked_part(node, aggregates=False), None).expr
 
 
 def _in_order(

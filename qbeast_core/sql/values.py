@@ -1,4 +1,4 @@
-"""Typed values: the results of lowering, with rules for common types and casts."""
+"""Typed values: nodes of the tree of a condition, with rules for common types and casts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
-from typing import Any, Final, Generic, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
 import polars as pl
 
@@ -52,6 +52,14 @@ def invalid_sql(why: str, cause: BaseException | None = None) -> NoReturn:
     raise InvalidSqlError(why) from cause
 
 
+class NoEquivalentError(Exception):
+    """Engines evaluate a part of a condition differently; `part` is its parsed text or its expression."""
+
+    def __init__(self, part: Any = None) -> None:
+        self.part = part
+        super().__init__(part)
+
+
 class UnknownColumnError(Exception):
     """A text names a column that does not exist; `name` is the name."""
 
@@ -71,21 +79,24 @@ class Period:
         return Period(-self.months, -self.duration)
 
 
-_Printed = TypeVar("_Printed")
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class Typed(Generic[_Printed]):
-    """An expression with its static type, printed for an engine: for Polars, or as a text for Spark.
+class Value:
+    """A node of the tree of an expression: its type, its expression in Polars, and its parts for other engines.
 
     `const` is the Python value of a literal: None, bool, int, float, Decimal, str or `Period`. `bound` is the largest
-    magnitude of an integer; it decides the width of arithmetic.
+    magnitude of an integer, and of the digits of a decimal before the point; it decides the width of arithmetic.
     """
 
-    expr: _Printed
+    expr: pl.Expr
     dtype: pl.DataType
     const: Any = MISSING
     bound: int = 0
+    # What it computes of its arguments, of their types. Literals have none, and what only Polars computes.
+    function: str = ""
+    # Nodes, and options of the function.
+    arguments: tuple[Any, ...] = ()
+    # The part of the condition, for messages.
+    source: Any = None
 
     @property
     def is_null(self) -> bool:
@@ -108,12 +119,6 @@ class Typed(Generic[_Printed]):
         return isinstance(self.const, (int, Decimal)) and not isinstance(self.const, bool)
 
 
-class Value(Typed[pl.Expr]):
-    """An expression of Polars."""
-
-    __slots__ = ()
-
-
 NULL: Final = Value(pl.lit(None), pl.Null(), None)
 
 
@@ -132,7 +137,7 @@ def _decimal(number: Decimal) -> Value:
     if scale > MAX_DIGITS or len(number.as_tuple().digits) > MAX_DIGITS or number.adjusted() >= MAX_DIGITS:
         invalid_sql(f"{str(number)[:60]} has more than {MAX_DIGITS} digits; write it with an exponent")
     dtype = pl.Decimal(MAX_DIGITS, scale)
-    return Value(pl.lit(number, dtype=dtype), dtype, number)
+    return Value(pl.lit(number, dtype=dtype), dtype, number, int(abs(number)))
 
 
 def number(value: Decimal | float) -> Value:
@@ -147,9 +152,9 @@ def text(value: str) -> Value:
     return Value(pl.lit(value), pl.String(), value)
 
 
-def boolean(expr: pl.Expr) -> Value:
+def boolean(expr: pl.Expr, function: str = "", *arguments: object) -> Value:
     """Return a condition."""
-    return Value(expr, pl.Boolean())
+    return Value(expr, pl.Boolean(), function=function, arguments=arguments)
 
 
 def truth(value: object) -> Value:
@@ -157,15 +162,21 @@ def truth(value: object) -> Value:
     return Value(pl.lit(value, dtype=pl.Boolean), pl.Boolean(), value)
 
 
-def of_type(expr: pl.Expr, dtype: pl.DataType) -> Value:
+def of_type(expr: pl.Expr, dtype: pl.DataType, function: str = "", *arguments: object) -> Value:
     """Return a value of a type; unsigned integers and categories are cast to types of SQL."""
+    bound = 0
     if isinstance(dtype, UNSIGNED):
-        wider = pl.Int64() if not isinstance(dtype, pl.UInt64) else pl.Int128()
-        return Value(expr.cast(wider), wider, bound=1 << 64 if isinstance(dtype, pl.UInt64) else 1 << 32)
-    if isinstance(dtype, (pl.Categorical, pl.Enum)):
-        return Value(expr.cast(pl.String), pl.String())
-    bound = largest(dtype) + 1 if isinstance(dtype, INTEGERS) else 0
-    return Value(expr, dtype, bound=bound)
+        is_wide = isinstance(dtype, pl.UInt64)
+        dtype, bound = pl.Int128() if is_wide else pl.Int64(), 1 << 64 if is_wide else 1 << 32
+        expr = expr.cast(dtype)
+    elif isinstance(dtype, (pl.Categorical, pl.Enum)):
+        dtype = pl.String()
+        expr = expr.cast(dtype)
+    elif isinstance(dtype, INTEGERS):
+        bound = largest(dtype) + 1
+    elif isinstance(dtype, pl.Decimal):
+        bound = 10 ** ((dtype.precision or MAX_DIGITS) - dtype.scale) - 1
+    return Value(expr, dtype, bound=bound, function=function, arguments=arguments)
 
 
 def largest(dtype: pl.DataType) -> int:
@@ -231,7 +242,7 @@ def _offset(zone: str | None) -> timedelta:
     return sign * timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
 
 
-def common_type(values: Sequence[Typed[Any]], what: str) -> pl.DataType:
+def common_type(values: Sequence[Value], what: str) -> pl.DataType:
     """Return the type to which several values are cast."""
     typed = [value for value in values if not value.is_null and not value.is_text_const]
     if not typed:
@@ -253,7 +264,7 @@ def common_type(values: Sequence[Typed[Any]], what: str) -> pl.DataType:
     return kinds[0]
 
 
-def _common_number(values: Sequence[Typed[Any]]) -> pl.DataType:
+def _common_number(values: Sequence[Value]) -> pl.DataType:
     kinds = [value.dtype for value in values]
     if any(isinstance(kind, pl.Float64) for kind in kinds):
         return pl.Float64()
@@ -268,30 +279,40 @@ def scale_of(dtype: pl.DataType) -> int:
     return dtype.scale or 0 if isinstance(dtype, pl.Decimal) else 0
 
 
-def as_type(value: Value, dtype: pl.DataType) -> pl.Expr:
-    """Return an expression of a common type; see `common_type`."""
+def as_type(value: Value, dtype: pl.DataType) -> Value:
+    """Return a value of a common type; see `common_type`."""
     if value.is_null:
-        return pl.lit(None, dtype=dtype)
+        return Value(pl.lit(None, dtype=dtype), dtype, None)
     value = adapted(value, dtype)
     if value.is_number_const:
         convert = float if dtype.is_float() else Decimal if isinstance(dtype, pl.Decimal) else int
-        return pl.lit(convert(value.const), dtype=dtype)
+        return Value(pl.lit(convert(value.const), dtype=dtype), dtype, convert(value.const), value.bound)
     if isinstance(dtype, pl.Datetime):
         return as_datetime(value, dtype)
-    return value.expr if value.dtype == dtype else value.expr.cast(dtype)
+    return value if value.dtype == dtype else converted(value, dtype, value.expr.cast(dtype))
 
 
-def as_datetime(value: Value, dtype: pl.Datetime) -> pl.Expr:
+def converted(value: Value, dtype: pl.DataType, expr: pl.Expr) -> Value:
+    """Return a value in another type, which fits it; Polars may convert it itself."""
+    if value.is_const:
+        return Value(expr, dtype, value.const, value.bound)
+    return Value(expr, dtype, value.const, value.bound, "cast", (value,), value.source)
+
+
+def as_datetime(value: Value, dtype: pl.Datetime) -> Value:
     """Return a date or time as a time; a time without a zone is in UTC."""
-    if isinstance(value.dtype, pl.Date):
-        naive = value.expr.cast(pl.Datetime("us"), strict=False)  # Polars panics if days are out of range
-        return naive if dtype.time_zone is None else naive.dt.replace_time_zone(dtype.time_zone)
     source = value.dtype
-    if not isinstance(source, pl.Datetime) or source.time_zone == dtype.time_zone:
-        return value.expr
-    if source.time_zone is None:
-        return value.expr.dt.replace_time_zone("UTC")
-    return in_utc(value) if dtype.time_zone is not None else in_utc(value).dt.replace_time_zone(None)
+    if isinstance(source, pl.Date):
+        expr = value.expr.cast(pl.Datetime("us"), strict=False)  # Polars panics if days are out of range
+        expr = expr if dtype.time_zone is None else expr.dt.replace_time_zone(dtype.time_zone)
+    elif not isinstance(source, pl.Datetime) or source.time_zone == dtype.time_zone:
+        return value
+    elif source.time_zone is None:
+        expr = value.expr.dt.replace_time_zone("UTC")
+    else:
+        expr = in_utc(value)
+        expr = expr if dtype.time_zone is not None else expr.dt.replace_time_zone(None)
+    return converted(value, dtype, expr)
 
 
 def in_utc(value: Value) -> pl.Expr:
@@ -300,16 +321,11 @@ def in_utc(value: Value) -> pl.Expr:
     return value.expr if zone in (None, "UTC") else value.expr.dt.convert_time_zone("UTC")
 
 
-def unified(values: Sequence[Value], what: str) -> tuple[list[pl.Expr], pl.DataType, int]:
-    """Cast values to their common type; return the expressions, the type and the bound of integers."""
+def unified(values: Sequence[Value], what: str) -> tuple[list[Value], pl.DataType, int]:
+    """Cast values to their common type; return them, the type and the bound of integers."""
     dtype = common_type(values, what)
     bound = max((value.bound for value in values), default=0)
     return [as_type(value, dtype) for value in values], dtype, bound
-
-
-def with_expr(value: Value, expr: pl.Expr) -> Value:
-    """Return a value of the same type that depends on the row."""
-    return Value(expr, value.dtype, bound=value.bound)
 
 
 def inner_type(dtype: pl.List) -> pl.DataType:
@@ -343,10 +359,10 @@ def cast(value: Value, dtype: pl.DataType, *, strict: bool) -> Value:
         return _literal(value.const, dtype, strict=strict)
     if value.dtype == dtype and not value.is_number_const:
         return value
-    expr = _converted(value, dtype, strict=strict)
+    expr = _cast_expr(value, dtype, strict=strict)
     if expr is None:
         invalid_sql(f"a cast of {shown(value.dtype)} to {shown(dtype)} is not supported")
-    return of_type(expr, dtype)
+    return of_type(expr, dtype, "cast", value)
 
 
 def _literal(string: str, dtype: pl.DataType, *, strict: bool) -> Value:
@@ -358,7 +374,7 @@ def _literal(string: str, dtype: pl.DataType, *, strict: bool) -> Value:
     return of_type(pl.lit(None, dtype=dtype), dtype) if literal is None else literal
 
 
-def _converted(value: Value, dtype: pl.DataType, *, strict: bool) -> pl.Expr | None:
+def _cast_expr(value: Value, dtype: pl.DataType, *, strict: bool) -> pl.Expr | None:
     if value.dtype.is_numeric() or isinstance(value.dtype, pl.Boolean):
         return _of_number(value, dtype, strict=strict)
     if isinstance(value.dtype, pl.String):
@@ -408,18 +424,16 @@ def _as_decimal(value: Value, dtype: pl.Decimal, *, strict: bool) -> pl.Expr | N
 
 def _of_time(value: Value, dtype: pl.DataType) -> pl.Expr | None:
     if isinstance(dtype, pl.Datetime):
-        return as_datetime(value, dtype)
+        return as_datetime(value, dtype).expr
     if isinstance(dtype, pl.Date):
         return in_utc(value).cast(pl.Date)
     is_text_of_day = isinstance(dtype, pl.String) and isinstance(value.dtype, pl.Date)
     return value.expr.cast(pl.String) if is_text_of_day else None
 
 
-def as_text(value: Value) -> pl.Expr:
+def as_text(value: Value) -> Value:
     """Return a value as text, for ``||`` and CONCAT."""
-    if value.is_null:
-        return pl.lit(None, dtype=pl.String)
-    return cast(value if not value.is_number_const else text(str(value.const)), pl.String(), strict=True).expr
+    return cast(value if not value.is_number_const else text(str(value.const)), pl.String(), strict=True)
 
 
 def half_up(expr: pl.Expr, dtype: pl.DataType, wanted: pl.DataType) -> pl.Expr:

@@ -26,4 +26,4 @@ def sql_expression(
     text: str, schema: pl.Schema, *, dtype: pl.DataType | None = None, clock: Clock | None = None
 ) -> pl.Expr:
     """Return the Polars expression of an SQL text over the columns of a row."""
-    return lowered(Lowering(schema, clock), parse_condition(text, schema.names()), dtype)
+    return lowered(Lowering(schema, clock), parse_condition(text, schema.names()), dtype).expr

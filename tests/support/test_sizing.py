@@ -449,7 +449,7 @@ ALLOWED: dict[str, str] = {
         plan.bounds._EXACT_INTEGERS space.hashes._INTEGER_WIDTH spec.blocks.BOX_STEPS
         spec.blocks._CELLS tree.keys.HEAVY_SHARE tree.keys._MAX_RUNS tree.keys._MAX_NUMBER_BYTES
         tree.keys._MIN_STORED_COUNTERS tree.keys.MAX_COUNTERS tree.keys.MAX_LISTED
-        tree.summary.KEY_BITS spark_bridge.spark_types._EXACT
+        tree.summary.KEY_BITS sql.portable._EXACT_DIGITS
         spark_bridge.read._DEFAULT_THRESHOLD""",
     "limits beyond which input is refused or not trusted": """
         carbondata.damage._MIN_BYTES carbondata.damage._MAX_UNEVEN carbondata.files.old_file._MAX_ROWS

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 import polars as pl
 from polars.io.plugins import register_io_source
@@ -16,11 +16,8 @@ from polars.io.plugins import register_io_source
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, invalid_argument, unknown_columns
 from qbeast_core.plan.nodes import named_columns
 from qbeast_core.sql.values import InvalidSqlError, UnknownColumnError, half_up
+from qbeast_core.sql.values import Value as Node
 from qbeast_core.support.text import did_you_mean, excerpt, nearest, reason_of
-
-if TYPE_CHECKING:
-    from sqlglot import exp
-
 
 # A boolean Polars expression, or the text of an SQL condition.
 Predicate: TypeAlias = pl.Expr | str
@@ -98,16 +95,16 @@ def condition_of(source: Where | None, schema: pl.Schema, *, argument: str = "wh
     return _condition(source, _expression(source, schema, argument), schema, argument)
 
 
-def text_filter(text: str, schema: pl.Schema) -> tuple[pl.Expr, exp.Expr]:
-    """Return the filter of a text as `filter_of` does, and the parsed text.
+def text_filter(text: str, schema: pl.Schema) -> Node:
+    """Return the filter of a text as `filter_of` does, as a tree for other engines.
 
-    >>> expr, tree = text_filter("a < 10", pl.Schema({"a": pl.Int64}))
-    >>> str(expr), tree.sql()
-    ('[(col("a")) < (dyn int: 10)]', 'a < 10')
+    >>> tree = text_filter("a < 10", pl.Schema({"a": pl.Int64}))
+    >>> str(tree.expr), tree.function
+    ('[(col("a")) < (dyn int: 10)]', '<')
     """
     argument = "where"
-    expr, tree = _parsed(text, schema, argument, None)
-    return _condition(text, expr, schema, argument).expr, tree
+    tree = _parsed(text, schema, argument, None)
+    return replace(tree, expr=_condition(text, tree.expr, schema, argument).expr)
 
 
 def _condition(source: Where, expr: pl.Expr, schema: pl.Schema, argument: str) -> Condition:
@@ -244,19 +241,16 @@ def _expression(
         cure = joined if isinstance(source, list | tuple) else ""
         cure = of_spark if type(source).__module__.startswith("pyspark.") else cure
         _refuse(argument, f"must be a Polars expression or SQL text, not {type(source).__name__}", cure=cure)
-    return _parsed(source, schema, argument, dtype)[0]
+    return _parsed(source, schema, argument, dtype).expr
 
 
-def _parsed(
-    source: str, schema: pl.Schema, argument: str, dtype: pl.DataType | None
-) -> tuple[pl.Expr, exp.Expr]:
+def _parsed(source: str, schema: pl.Schema, argument: str, dtype: pl.DataType | None) -> Node:
     # Workers of Spark evaluate what was parsed before, and do without sqlglot.
     from qbeast_core.sql.lower import Lowering, lowered  # noqa: PLC0415 -- see above
     from qbeast_core.sql.parse import parse_condition  # noqa: PLC0415 -- as above
 
     try:
-        tree = parse_condition(source, schema.names())
-        return lowered(Lowering(schema, UTC_NOW), tree, dtype), tree
+        return lowered(Lowering(schema, UTC_NOW), parse_condition(source, schema.names()), dtype)
     except InvalidSqlError as error:
         _refuse(argument, f"{_shown(source)} cannot be read as SQL: {error}", error)
     except UnknownColumnError as error:
