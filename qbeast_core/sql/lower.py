@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -138,15 +138,18 @@ class Lowering:
         """Lower any expression; expressions without a column are computed immediately."""
         node = without_parentheses(node)
         value = self._value(node)
-        if value.is_const or value.dtype.is_nested() or named_columns(value.expr):
-            return value if value.source is not None else replace(value, source=node)
+        if value.is_const:
+            return value
+        if value.dtype.is_nested() or named_columns(value.expr):
+            value.source = node if value.source is None else value.source
+            return value
         try:  # Polars returns one row for some expressions without a column
             series = pl.select(value.expr).to_series()
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             invalid_sql(f"{sql_of(node)} has no value: {reason_of(error)}", error)
         literal = pl.lit(series.item(), dtype=series.dtype)
         const = None if series.item() is None else value.const
-        return Value(literal, value.dtype, const, value.bound, source=node)
+        return Value(literal, value.dtype, const, value.bound)
 
     def _value(self, node: exp.Expr) -> Value:
         rule = _BY_TYPE.get(type(node))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from typing import Final, NoReturn
 
 import numpy as np
@@ -13,18 +12,21 @@ import polars as pl
 
 from qbeast_core.plan.nodes import BOUNDS, COMPARISONS, MIRRORED, Term
 from qbeast_core.sql.values import (
-    INTEGERS,
+    MAX_DIGITS,
     NoEquivalentError,
     Value,
     boolean,
     converted,
     number,
     of_type,
+    scale_of,
+    text,
     truth,
 )
 
-# The largest integer of which a float holds all smaller ones.
-_EXACT: Final = 2**53
+# Digits of decimals that all engines convert to the nearest float.
+_EXACT_DIGITS: Final = 15
+_PLAIN: Final = (pl.String, pl.Binary, pl.Boolean, pl.Date, pl.Datetime)
 _CONNECTIVES: Final = {"And": "and", "LogicalAnd": "and", "Or": "or", "LogicalOr": "or"}
 _TEXT_TESTS: Final = {"StartsWith": "startswith", "EndsWith": "endswith", "Contains": "contains"}
 _INFINITIES: Final = tuple(Value(pl.lit(number), pl.Float64(), number) for number in (-math.inf, math.inf))
@@ -99,19 +101,12 @@ def _compared(term: Term, left: Term, right: Term, sign: str) -> Value:
         if value is not None and value.null_count():
             # Spark compares no maps, not even with null. All other comparisons with null are null.
             return boolean(term.expr, "null", column) if sign == "<=>" else truth(None)
-        column, (other,) = _with_literals(term, column, [] if value is None else [value])
+        column, (other,) = _pair(term, column, [] if value is None else [value])
     return boolean(term.expr, _SIGNS.get(sign, sign), column, other)
 
 
-def _with_literals(term: Term, column: Value, values: Sequence[pl.Series]) -> tuple[Value, list[Value]]:
-    """Return a column and literals in types in which Polars and other engines compare them alike."""
-    literals = [_literal(value, column.dtype) or _refuse(term) for value in values] or _refuse(term)
-    kinds = {literal.dtype.is_float() for literal in literals}
-    if len(kinds) > 1:
-        _refuse(term)
-    if column.dtype.is_integer() and kinds == {True}:
-        column = converted(column, pl.Float64(), column.expr.cast(pl.Float64))
-    return column, literals
+def _pair(term: Term, column: Value, values: Sequence[pl.Series]) -> tuple[Value, list[Value]]:
+    return comparable(column, values) or _refuse(term)
 
 
 def _column(term: Term, part: Term) -> Value:
@@ -136,12 +131,12 @@ def _text_test(term: Term, children: list[Term]) -> Value:
     _, name, options = term.function
     column, value = _column(term, children[0]), children[1].evaluate_one()
     literal = (
-        None if value is None or not isinstance(column.dtype, pl.String) else _literal(value, column.dtype)
+        None if value is None or not isinstance(column.dtype, pl.String) else comparable(column, [value])
     )
     is_plain = name != "Contains" or (isinstance(options, dict) and options.get("literal"))
     if literal is None or not is_plain:
         _refuse(term)
-    return boolean(term.expr, _TEXT_TESTS[name], column, literal)
+    return boolean(term.expr, _TEXT_TESTS[name], column, *literal[1])
 
 
 def _is_in(term: Term, children: list[Term]) -> Value:
@@ -152,7 +147,7 @@ def _is_in(term: Term, children: list[Term]) -> Value:
     items = values.drop_nulls()
     test = boolean(term.expr, "case", is_null, truth(None), truth(value=False))
     if len(items):
-        subject, literals = _with_literals(term, column, [items[at : at + 1] for at in range(len(items))])
+        subject, literals = _pair(term, column, [items[at : at + 1] for at in range(len(items))])
         test = boolean(term.expr, "in", subject, *literals)
     if not term.function[2]["nulls_equal"]:
         return test
@@ -197,58 +192,60 @@ _RULES: Final[dict[str, Callable[[Term, list[Term]], Value]]] = {
 }
 
 
-def _literal(value: pl.Series, dtype: pl.DataType) -> Value | None:
-    """Return a literal to compare with a column; None for null, or if Polars and Spark could compare differently."""
-    rule = _LITERALS.get(type(dtype))
-    return None if rule is None or value.null_count() else rule(value, dtype)
+def comparable(column: Value, values: Sequence[pl.Series]) -> tuple[Value, list[Value]] | None:
+    """Return a column and literals in types in which engines compare them by value; None if Spark converts one.
+
+    >>> column, literals = comparable(of_type(pl.col("x"), pl.Int32()), [pl.Series([0.5])])
+    >>> column.dtype, literals[0].const
+    (Float64, 0.5)
+    >>> comparable(of_type(pl.col("x"), pl.Int32()), [pl.Series(["5"])]) is None
+    True
+    """
+    rule = _number_literal if column.dtype.is_numeric() else _plain_literal
+    literals = [literal for value in values if (literal := rule(value, column.dtype)) is not None]
+    sides = [column, *literals]
+    if len(literals) < len(values) or len({literal.dtype.is_float() for literal in literals}) != 1:
+        return None
+    if any(side.dtype.is_decimal() for side in sides):
+        dtype = pl.Decimal(MAX_DIGITS, max(scale_of(side.dtype) for side in sides))
+        if len(str(max(side.bound for side in sides))) + dtype.scale > MAX_DIGITS:
+            return None
+        column, *literals = (converted(side, dtype, side.expr) for side in sides)
+    elif column.dtype.is_integer() and literals[0].dtype.is_float():
+        column = converted(column, pl.Float64(), column.expr.cast(pl.Float64))
+    return column, literals
+
+
+def _number_literal(value: pl.Series, dtype: pl.DataType) -> Value | None:
+    item, source = value.item(), value.dtype
+    if item is None or not source.is_numeric():
+        return None
+    if not (dtype.is_float() or source.is_float()):
+        is_long = source.is_decimal() or -(2**63) <= item < 2**63
+        if not is_long or not source.is_integer():
+            return number(item) if is_long else None
+        fits = dtype.is_integer() and value.cast(dtype, strict=False).null_count() == 0
+        return Value(pl.lit(item), dtype if fits else pl.Int64(), item, abs(item))
+    single = isinstance(dtype, pl.Float32)
+    if source.is_decimal() and len(item.as_tuple().digits) > _EXACT_DIGITS:
+        return None
+    with np.errstate(over="ignore"):  # whether Polars rounds it to the column's type depends on its origin
+        rounded = single and math.isfinite(item) and float(np.float32(item)) != item
+    if rounded or dtype.is_decimal() or (dtype.is_integer() and source != pl.Float64()):
+        return None
+    return Value(pl.lit(float(item)), dtype if dtype.is_float() else pl.Float64(), float(item))
 
 
 def _plain_literal(value: pl.Series, dtype: pl.DataType) -> Value | None:
-    return Value(pl.lit(value).first(), dtype) if value.dtype == dtype else None
-
-
-def _integer_literal(value: pl.Series, dtype: pl.DataType) -> Value | None:
-    item = value.item()
-    if value.dtype == pl.Float64():
-        return number(item)
-    if not value.dtype.is_integer() or not -(2**63) <= item < 2**63:
+    if isinstance(dtype, pl.Datetime) and isinstance(value.dtype, pl.Datetime):
+        micros = value.cast(pl.Datetime("us", value.dtype.time_zone))
+        is_whole = micros.cast(value.dtype).to_physical().equals(value.to_physical())
+        is_zoned = value.dtype.time_zone is not None, dtype.time_zone is not None
+        value = micros.cast(dtype) if is_whole and len(set(is_zoned)) == 1 else value
+    if value.null_count() or value.dtype != dtype or not isinstance(dtype, _PLAIN):
         return None
-    fits = value.cast(dtype, strict=False).null_count() == 0
-    return Value(pl.lit(item), dtype if fits else pl.Int64(), item, abs(item))
-
-
-def _float_literal(value: pl.Series, dtype: pl.DataType) -> Value | None:
-    item = value.item()
-    is_exact = value.dtype.is_integer() and abs(item) <= _EXACT
-    if value.dtype.is_float():
-        with np.errstate(
-            over="ignore"
-        ):  # whether Polars rounds it to the column's type depends on its origin
-            is_exact = dtype == pl.Float64() or not math.isfinite(item) or float(np.float32(item)) == item
-    return Value(pl.lit(float(item)), dtype, float(item)) if is_exact else None
-
-
-def _decimal_literal(value: pl.Series, dtype: pl.DataType) -> Value | None:
-    if not (value.dtype.is_integer() or value.dtype.is_decimal()):
-        return None
-    exact = Decimal(value.item())
-    is_of_type = value.cast(dtype, strict=False).item() == exact
-    return Value(pl.lit(exact), dtype, exact, int(abs(exact))) if is_of_type else None
-
-
-def _time_literal(value: pl.Series, dtype: pl.DataType) -> Value | None:
-    zone = getattr(dtype, "time_zone", None)
-    if not isinstance(value.dtype, pl.Datetime) or (value.dtype.time_zone is None) is not (zone is None):
-        return None
-    micros = value.cast(pl.Datetime("us", value.dtype.time_zone))
-    is_whole = micros.cast(value.dtype).to_physical().item() == value.to_physical().item()
-    return Value(pl.lit(micros).first(), dtype) if is_whole else None
-
-
-_LITERALS: Final[dict[type[pl.DataType], Callable[[pl.Series, pl.DataType], Value | None]]] = {
-    **dict.fromkeys(INTEGERS, _integer_literal),
-    **dict.fromkeys((pl.Float32, pl.Float64), _float_literal),
-    **dict.fromkeys((pl.String, pl.Binary, pl.Boolean, pl.Date), _plain_literal),
-    pl.Decimal: _decimal_literal,
-    pl.Datetime: _time_literal,
-}
+    try:
+        item = value.item()
+    except (ValueError, OverflowError):  # a year outside of Python's range
+        return Value(pl.lit(value).first(), dtype)
+    return text(item) if isinstance(item, str) else Value(pl.lit(item, dtype=dtype), dtype)

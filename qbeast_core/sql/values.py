@@ -79,7 +79,7 @@ class Period:
         return Period(-self.months, -self.duration)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # frozen ones take three times as long to make
 class Value:
     """A node of the tree of an expression: its type, its expression in Polars, and its parts for other engines.
 
@@ -188,13 +188,13 @@ def adapted(value: Value, dtype: pl.DataType) -> Value:
     """Parse a literal text as a value of another type: ``ts >= '2026-11-05'``."""
     if not value.is_text_const or isinstance(dtype, (pl.String, pl.Null)):
         return value
-    literal = text_literal(value.const, dtype)
+    literal = _text_literal(value.const, dtype)
     if literal is None:
         invalid_sql(f"{value.const[:60]!r} is not a value of type {shown(dtype)}")
     return literal
 
 
-def text_literal(string: str, dtype: pl.DataType) -> Value | None:
+def _text_literal(string: str, dtype: pl.DataType) -> Value | None:
     """Parse a text as a literal of a type; None if it is invalid."""
     if isinstance(dtype, pl.Boolean) and string.lower() in _BOOLEANS:
         return truth(_BOOLEANS[string.lower()])
@@ -366,7 +366,7 @@ def cast(value: Value, dtype: pl.DataType, *, strict: bool) -> Value:
 
 
 def _literal(string: str, dtype: pl.DataType, *, strict: bool) -> Value:
-    literal = text_literal(string, dtype)
+    literal = _text_literal(string, dtype)
     if literal is not None and literal.dtype != dtype:
         return cast(literal, dtype, strict=strict)
     if literal is None and strict:

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from operator import and_, or_
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.sql.operators import Comparison, compare, is_in, like, same
-from qbeast_core.sql.values import (
-    MAX_DIGITS,
-    NULL,
-    InvalidSqlError,
-    Value,
-    date_literal,
-    number,
-    of_type,
-    text,
-    time_literal,
-    truth,
-)
+from qbeast_core.sql.portable import comparable
+from qbeast_core.sql.values import NULL, InvalidSqlError, Value, of_type, text
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PART: Final = re.compile(r"`(?:[^`]|``)*`|[^.`]+")
@@ -36,51 +25,28 @@ _PLAIN: Final = (type(None), bool, int, float, Decimal, str)
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
-    """The name of a column, in one or more parts."""
+class _Node:
+    """A node of a Column.
 
-    parts: tuple[str, ...]
+    `value` is the parts of a name, Spark's lower-case name of a function or operator, or the value of a literal, of
+    which timestamps are in UTC or have no zone. It is a text for a column of one DataFrame (``df["x"]``, "bound") and
+    for all others: casts, windows, Python functions, literals of other types, ``expr``.
+    """
 
-    def __str__(self) -> str:
-        return ".".join(self.parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A function or an operator, by Spark's lower-case name."""
-
-    function: str
-    arguments: tuple[ColumnNode, ...]
+    kind: Literal["name", "call", "literal", "bound", "other"]
+    value: Any
+    arguments: tuple[_Node, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.function}({', '.join(map(str, self.arguments))})"
-
-
-@dataclass(frozen=True, slots=True)
-class SqlLiteral:
-    """A literal; a timestamp is in UTC, or has no zone."""
-
-    value: int | float | str | bool | Decimal | date | datetime | None
-
-    def __str__(self) -> str:
-        return repr(self.value)
-
-
-@dataclass(frozen=True, slots=True)
-class Opaque:
-    """Anything else: a cast, a window, a Python function, a literal of another type, text of ``expr``."""
-
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
-class Bound(Opaque):
-    """A column of one DataFrame: ``df["x"]``."""
-
-
-ColumnNode: TypeAlias = Name | Call | SqlLiteral | Opaque
+        match self.kind:
+            case "name":
+                return ".".join(self.value)
+            case "call":
+                return f"{self.value}({', '.join(map(str, self.arguments))})"
+            case "literal":
+                return repr(self.value)
+            case _:
+                return str(self.value)
 
 
 def is_column(value: object) -> bool:
@@ -89,7 +55,7 @@ def is_column(value: object) -> bool:
     return kind.__name__ == "Column" and kind.__module__.startswith("pyspark.sql")
 
 
-def _tree_of(column: Any) -> ColumnNode:
+def _tree_of(column: Any) -> _Node:
     """Return the tree of a Column."""
     attributes = vars(column)  # attribute access on a Column would select a field
     if "_expr" in attributes:
@@ -101,25 +67,27 @@ def _tree_of(column: Any) -> ColumnNode:
     return _of_classic(java.node())
 
 
-def _of_classic(node: Any) -> ColumnNode:
+def _of_classic(node: Any) -> _Node:
     """Walk the JVM's nodes."""
-    tree: ColumnNode
+    tree: _Node
     match str(node.getClass().getSimpleName()):
         case "UnresolvedAttribute":
             parts = tuple(map(str, _items(node.nameParts())))
-            tree = Bound(".".join(parts)) if node.planId().isDefined() else Name(parts)
+            is_bound = node.planId().isDefined()
+            tree = _Node("bound", ".".join(parts)) if is_bound else _Node("name", parts)
         case "Literal":
-            tree = _java_literal(node.value()) or Opaque(str(node.sql()))
+            tree = _java_literal(node.value()) or _Node("other", str(node.sql()))
         case "UnresolvedFunction" if not node.isDistinct():
-            tree = Call(str(node.functionName()).lower(), tuple(map(_of_classic, _items(node.arguments()))))
+            arguments = tuple(map(_of_classic, _items(node.arguments())))
+            tree = _Node("call", str(node.functionName()).lower(), arguments)
         case "Alias":
             tree = _of_classic(node.child())
         case "SqlExpression":
-            tree = Opaque(str(node.expression()))
+            tree = _Node("other", str(node.expression()))
         case "ExpressionColumnNode" if _is_attribute(node):  # `df["x"]`
-            tree = Bound(str(node.sql()))
+            tree = _Node("bound", str(node.sql()))
         case _:
-            tree = Opaque(str(node.sql()))
+            tree = _Node("other", str(node.sql()))
     return tree
 
 
@@ -133,41 +101,42 @@ def _items(sequence: Any) -> Iterator[Any]:
         yield items.next()
 
 
-def _java_literal(value: Any) -> SqlLiteral | None:
-    if isinstance(value, _PLAIN):
-        return SqlLiteral(value)
+def _java_literal(value: Any) -> _Node | None:
+    literal = value
     match str(value.getClass().getName()) if hasattr(value, "getClass") else "":
         case "java.sql.Date":
-            return SqlLiteral(date.fromisoformat(str(value.toLocalDate().toString())))
+            literal = date.fromisoformat(str(value.toLocalDate().toString()))
         case "java.time.LocalDate":
-            return SqlLiteral(date.fromisoformat(str(value.toString())))
+            literal = date.fromisoformat(str(value.toString()))
         case "java.time.LocalDateTime":
-            return SqlLiteral(datetime.fromisoformat(str(value.toString())))
+            literal = datetime.fromisoformat(str(value.toString()))
         case "java.sql.Timestamp" | "java.time.Instant" as kind:
             instant = value.toInstant() if kind == "java.sql.Timestamp" else value
             micros = int(instant.getNano()) // 1000
-            return SqlLiteral(_EPOCH + timedelta(seconds=int(instant.getEpochSecond()), microseconds=micros))
+            literal = _EPOCH + timedelta(seconds=int(instant.getEpochSecond()), microseconds=micros)
         case _:
-            return None
+            pass
+    return _Node("literal", literal) if isinstance(literal, (*_PLAIN, date)) else None
 
 
-def _of_connect(node: Any, text: str) -> ColumnNode:
+def _of_connect(node: Any, text: str) -> _Node:
     """Walk the client's expressions."""
     match type(node).__name__:
         case "ColumnReference":
             parts = _parts(node.name())
-            return Bound(text) if node._plan_id is not None or parts is None else Name(parts)  # noqa: SLF001 -- not public
+            is_bound = node._plan_id is not None or parts is None  # noqa: SLF001 -- not public
+            return _Node("bound", text) if is_bound else _Node("name", parts)
         case "LiteralExpression":
-            return _connect_literal(node) or Opaque(text)
+            return _connect_literal(node) or _Node("other", text)
         case "UnresolvedFunction" if not node._is_distinct:  # noqa: SLF001 -- not public
             arguments = tuple(_of_connect(child, str(child)) for child in node.children)
-            return Call(str(node._name).lower(), arguments)  # noqa: SLF001 -- not public
+            return _Node("call", str(node._name).lower(), arguments)  # noqa: SLF001 -- not public
         case "ColumnAlias":
             return _of_connect(node.children[0], text)
         case "SQLExpression":
-            return Opaque(str(node._expr))  # noqa: SLF001 -- not public
+            return _Node("other", str(node._expr))  # noqa: SLF001 -- not public
         case _:
-            return Opaque(text)
+            return _Node("other", text)
 
 
 def _parts(name: str) -> tuple[str, ...] | None:
@@ -182,20 +151,19 @@ def _parts(name: str) -> tuple[str, ...] | None:
     return tuple(part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts)
 
 
-def _connect_literal(node: Any) -> SqlLiteral | None:
+def _connect_literal(node: Any) -> _Node | None:
     value, kind = node._value, type(node._dataType).__name__  # noqa: SLF001 -- not public
     if value is not None and kind == "DateType":
-        return SqlLiteral(_EPOCH.date() + timedelta(days=value))
-    if value is not None and kind in ("TimestampType", "TimestampNTZType"):
+        value = _EPOCH.date() + timedelta(days=value)
+    elif value is not None and kind in ("TimestampType", "TimestampNTZType"):
         moment = _EPOCH + timedelta(microseconds=value)
-        return SqlLiteral(moment if kind == "TimestampType" else moment.replace(tzinfo=None))
-    other = kind in ("TimeType", "DayTimeIntervalType", "ArrayType") or not isinstance(value, _PLAIN)
-    return None if other else SqlLiteral(value)
+        value = moment if kind == "TimestampType" else moment.replace(tzinfo=None)
+    elif kind in ("TimeType", "DayTimeIntervalType", "ArrayType") or not isinstance(value, _PLAIN):
+        return None
+    return _Node("literal", value)
 
 
 _SIGNS: Final[tuple[Comparison, ...]] = ("=", "<>", "<", "<=", ">", ">=")
-_LONG_DIGITS: Final = 19
-_MAX_SINGLE: Final = 2.0**127  # below the largest number of single precision
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,6 +172,8 @@ class ColumnTranslator:
 
     # By lower-case name: one part, or two if the first is the name of the source.
     columns: Mapping[tuple[str, ...], Value]
+    # The argument that has the Columns.
+    argument: str = "where"
 
     @staticmethod
     def of(schema: pl.Schema, *, source_name: str | None = None) -> ColumnTranslator:
@@ -224,29 +194,20 @@ class ColumnTranslator:
 
     def condition(self, value: object, argument: str) -> Any:
         """Return a condition for `Table.delete`: a Column becomes a Polars expression, other values stay."""
-        if not is_column(value):
-            return value
-        return _Reader(self.columns, argument).condition(_tree_of(value))
+        return replace(self, argument=argument).meets(_tree_of(value)) if is_column(value) else value
 
     def values(self, values: object, argument: str) -> Any:
         """Return values of columns for `Table.update`; see `condition`."""
         if not isinstance(values, Mapping):
             return values
-        reader = _Reader(self.columns, argument)
-        return {name: reader.assigned(value) if is_column(value) else value for name, value in values.items()}
+        own = replace(self, argument=argument)
+        return {name: own.assigned(value) if is_column(value) else value for name, value in values.items()}
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Reader:
-    """Translates the Columns of one argument."""
-
-    columns: Mapping[tuple[str, ...], Value]
-    argument: str
-
-    def condition(self, node: ColumnNode) -> pl.Expr:
+    def meets(self, node: _Node) -> pl.Expr:
         """Return a condition; raise for a part that may keep other rows in Polars."""
-        arguments = node.arguments if isinstance(node, Call) else (node,)
-        rule = _rule(node.function, len(arguments)) if isinstance(node, Call) else _Reader.plain
+        is_call = node.kind == "call"
+        arguments = node.arguments if is_call else (node,)
+        rule = _rule(node.value, len(arguments)) if is_call else ColumnTranslator.plain
         try:
             expr = None if rule is None else rule(self, *arguments)
         except InvalidSqlError:  # values of this type are not compared
@@ -258,61 +219,65 @@ class _Reader:
     def assigned(self, column: object) -> pl.Expr:
         """Return the new value of a column."""
         node = _tree_of(column)
-        if isinstance(node, SqlLiteral):
+        if node.kind == "literal":
             return pl.lit(node.value)
         value = self.column(node)
         if value is None:
             raise self.unsupported(str(column), "literals and columns")
         return value.expr
 
-    def plain(self, node: ColumnNode) -> pl.Expr | None:
+    def plain(self, node: _Node) -> pl.Expr | None:
         """Return a literal or a column that is a condition by itself."""
-        if isinstance(node, SqlLiteral):
+        if node.kind == "literal":
             return pl.lit(node.value, dtype=pl.Boolean) if isinstance(node.value, bool | None) else None
         value = self.column(node)
         return value.expr if value is not None and isinstance(value.dtype, pl.Boolean) else None
 
-    def column(self, node: ColumnNode) -> Value | None:
+    def column(self, node: _Node) -> Value | None:
         """Return the column of a name, ignoring case; None for other nodes."""
-        if isinstance(node, Bound):
+        if node.kind == "bound":
             msg = (
-                f"{self.argument} names the column {node.text} of a DataFrame, not of the table. "
+                f"{self.argument} names the column {node.value} of a DataFrame, not of the table. "
                 "Name the table's column: pyspark.sql.functions.col(...)."
             )
             raise InvalidInputError(msg, argument=self.argument)
-        if not isinstance(node, Name):
+        if node.kind != "name":
             return None
-        value = self.columns.get(tuple(part.lower() for part in node.parts))
+        value = self.columns.get(tuple(part.lower() for part in node.value))
         if value is None:
             msg = f"{self.argument} names no such column: {str(node)!r}; there are {self.names}."
             raise InvalidInputError(msg, argument=self.argument)
         return value
 
-    def operands(self, left: ColumnNode, right: ColumnNode) -> tuple[Value, Value] | None:
+    def operands(self, left: _Node, right: _Node) -> tuple[Value, Value] | None:
         """Return a column and the value to compare it with; None if Spark would convert one of them."""
-        if isinstance(left, SqlLiteral):
-            swapped = None if isinstance(right, SqlLiteral) else self.operands(right, left)
-            return None if swapped is None else (swapped[1], swapped[0])
-        first = self.column(left)
-        if first is None:
+        if left.kind == "literal":
+            swapped = None if right.kind == "literal" else self.operands(right, left)
+            return swapped and (swapped[1], swapped[0])
+        if right.kind == "literal":
+            sides = self.with_literals(left, [right])
+            return sides and (sides[0], sides[1][0])
+        first, second = self.column(left), self.column(right)
+        if first is None or second is None or first.dtype != second.dtype or first.dtype.is_nested():
             return None
-        if isinstance(right, SqlLiteral):
-            second = _literal(right.value, first.dtype)
-        else:
-            second = self.column(right)
-            if second is not None and (second.dtype != first.dtype or second.dtype.is_nested()):
-                return None
-        return None if second is None else (first, second)
+        return first, second
 
-    def member(self, left: ColumnNode, *items: ColumnNode) -> pl.Expr | None:
-        """Return whether a column's value is in a list of literals."""
-        value = self.column(left)
-        constants = [item.value for item in items if isinstance(item, SqlLiteral)]
-        if value is None or not constants or not _is_plain_list(constants, value.dtype):
+    def with_literals(self, node: _Node, literals: Sequence[_Node]) -> tuple[Value, list[Value]] | None:
+        """Return a column and literals to compare it with."""
+        value, constants = self.column(node), [item.value for item in literals if item.value is not None]
+        nulls = [NULL] * (len(literals) - len(constants))
+        if value is None:
             return None
-        literals = [_literal(constant, value.dtype) for constant in constants]
-        plain = [literal for literal in literals if literal is not None]
-        return is_in(value, plain).expr if len(plain) == len(items) else None
+        if not constants:
+            return value, nulls
+        sides = comparable(value, [pl.Series([constant]) for constant in constants])
+        return sides and (sides[0], sides[1] + nulls)
+
+    def member(self, left: _Node, *items: _Node) -> pl.Expr | None:
+        """Return whether a column's value is in a list of literals."""
+        literals = [item for item in items if item.kind == "literal"]
+        sides = self.with_literals(left, literals) if len(literals) == len(items) > 0 else None
+        return None if sides is None else is_in(*sides).expr
 
     def unsupported(self, part: str, supported: str) -> InvalidInputError:
         """Return the error for a part without an equivalent in Polars."""
@@ -333,20 +298,20 @@ _Rule: TypeAlias = Callable[..., pl.Expr | None]
 
 def _chain(
     join: Callable[[pl.Expr, pl.Expr], pl.Expr],
-) -> Callable[[_Reader, ColumnNode, ColumnNode], pl.Expr]:
-    return lambda reader, left, right: join(reader.condition(left), reader.condition(right))
+) -> Callable[[ColumnTranslator, _Node, _Node], pl.Expr]:
+    return lambda reader, left, right: join(reader.meets(left), reader.meets(right))
 
 
 def _compared(comparison: Callable[[Value, Value], Value]) -> _Rule:
-    def rule(reader: _Reader, left: ColumnNode, right: ColumnNode) -> pl.Expr | None:
-        pair = reader.operands(left, right)
-        return None if pair is None else comparison(*pair).expr
+    def rule(reader: ColumnTranslator, left: _Node, right: _Node) -> pl.Expr | None:
+        sides = reader.operands(left, right)
+        return None if sides is None else comparison(*sides).expr
 
     return rule
 
 
 def _null_test(test: Callable[[pl.Expr], pl.Expr]) -> _Rule:
-    def rule(reader: _Reader, node: ColumnNode) -> pl.Expr | None:
+    def rule(reader: ColumnTranslator, node: _Node) -> pl.Expr | None:
         value = reader.column(node)
         return None if value is None else test(value.expr)
 
@@ -356,11 +321,10 @@ def _null_test(test: Callable[[pl.Expr], pl.Expr]) -> _Rule:
 def _text_test(test: Callable[[Value, str], pl.Expr | None]) -> _Rule:
     """Return a test of a column of texts by a literal."""
 
-    def rule(reader: _Reader, left: ColumnNode, right: ColumnNode) -> pl.Expr | None:
-        value = reader.column(left)
-        if value is None or not isinstance(value.dtype, pl.String) or not isinstance(right, SqlLiteral):
-            return None
-        return test(value, right.value) if isinstance(right.value, str) else None
+    def rule(reader: ColumnTranslator, left: _Node, right: _Node) -> pl.Expr | None:
+        is_text = right.kind == "literal" and isinstance(right.value, str)
+        sides = reader.operands(left, right) if is_text else None
+        return None if sides is None else test(sides[0], sides[1].const)
 
     return rule
 
@@ -370,8 +334,8 @@ def _like(value: Value, pattern: str) -> pl.Expr | None:
     return None if "\\" in pattern else like(value, text(pattern)).expr
 
 
-def _not(reader: _Reader, node: ColumnNode) -> pl.Expr:
-    return ~reader.condition(node)
+def _not(reader: ColumnTranslator, node: _Node) -> pl.Expr:
+    return ~reader.meets(node)
 
 
 _UNARY: Final[dict[str, _Rule]] = {
@@ -396,56 +360,5 @@ _BINARY: Final[dict[str, _Rule]] = {
 def _rule(function: str, count: int) -> _Rule | None:
     """Return the rule for a function with this number of arguments; None if it is not supported."""
     if function == "in":
-        return _Reader.member
+        return ColumnTranslator.member
     return (_UNARY if count == 1 else _BINARY if count == 2 else {}).get(function)
-
-
-def _literal(value: Any, dtype: pl.DataType) -> Value | None:
-    """Return a literal that Spark compares with a type by value; None if Spark converts one of them."""
-    literal: Value | None = None
-    match dtype, value:
-        case _, None:
-            literal = NULL
-        case pl.Boolean(), bool():
-            literal = truth(value)
-        case pl.String(), str():
-            literal = text(value)
-        case pl.Datetime(), datetime() if (value.tzinfo is None) is (dtype.time_zone is None):
-            literal = time_literal(value, zoned=dtype.time_zone is not None)
-        case pl.Date(), date() if not isinstance(value, datetime):
-            literal = date_literal(value)
-        case _, int() | float() | Decimal() if dtype.is_numeric() and not isinstance(value, bool):
-            literal = _number(value, dtype)
-        case _:
-            pass
-    return literal
-
-
-def _number(value: Any, dtype: pl.DataType) -> Value | None:
-    exact = Decimal(value)
-    if dtype.is_float():
-        # Whether Spark rounds a literal to single precision depends on a setting.
-        is_single = abs(float(exact)) < _MAX_SINGLE and Decimal(float(np.float32(exact))) == exact
-        return number(float(exact)) if is_single or not isinstance(dtype, pl.Float32) else None
-    if isinstance(value, float):
-        return None
-    precision, scale = (dtype.precision, dtype.scale) if isinstance(dtype, pl.Decimal) else (_LONG_DIGITS, 0)
-    exponent = int(exact.as_tuple().exponent)
-    whole = _LONG_DIGITS + 1 if isinstance(value, int) else max(len(exact.as_tuple().digits) + exponent, 0)
-    # Spark rounds one of the two if a decimal needs more digits than it can have.
-    fits = max(precision - scale, whole) + max(scale, -exponent) <= MAX_DIGITS
-    return number(value) if fits else None
-
-
-def _is_plain_list(values: list[Any], dtype: pl.DataType) -> bool:
-    """Return whether Spark compares a column and a list in the type of the column."""
-    values = [value for value in values if value is not None]  # null has every type
-    kinds = {type(value) for value in values}
-    if dtype.is_float():
-        return kinds <= {int, Decimal, float}
-    if not isinstance(dtype, pl.Decimal):
-        return len(kinds) == 1 and not (dtype.is_integer() and kinds != {int})
-    digits = [value.as_tuple() for value in values if kinds == {Decimal}]
-    whole = [dtype.precision - dtype.scale, *(len(d.digits) + int(d.exponent) for d in digits)]
-    scales = [dtype.scale, *(-int(d.exponent) for d in digits)]
-    return kinds == {int} or (bool(digits) and max(whole) + max(scales) <= MAX_DIGITS)
