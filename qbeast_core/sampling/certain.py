@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -16,7 +16,7 @@ import polars as pl
 from qbeast_core.sampling.confidence import Interval, is_reliable
 from qbeast_core.sampling.recognise import Dual, Quantile, Smooth
 from qbeast_core.space.values import BoolArray, F64Array, I64Array
-from qbeast_core.sql.cut import Compared, Connected, Cut, Missing, OfGroup, Opposite, SortTerm, Test
+from qbeast_core.sql.cut import Cut, Having, SortTerm
 
 # Places of values without a number: before or after all values, and before or after all nulls.
 _FIRST, _NULLS_FIRST, _VALUE, _NULLS_LAST, _LAST = -2, -1, 0, 1, 2
@@ -140,36 +140,32 @@ class _Groups:
         return values.extend_constant(None, self.size - height), np.arange(self.size) < height
 
 
-def _outcomes(test: Test, bounds: Mapping[str, Bounds], groups: _Groups) -> Outcomes:
+def _outcomes(test: Having, bounds: Mapping[str, Bounds], groups: _Groups) -> Outcomes:
     """Return the possible outcomes of a test."""
-    match test:
-        case Compared():
-            return _compared(test, bounds[test.answer])
-        case Missing():
+    match test.function:
+        case "null":
             bound = bounds[test.answer]
             return Outcomes(
                 bound.is_null | ~bound.is_known, ~bound.is_null, np.zeros(len(bound.low), np.bool_)
             )
-        case OfGroup():
+        case "group" if test.condition is not None:
             met, is_known = groups.values(test.condition)
             true, null = met.fill_null(value=False).to_numpy(), met.is_null().to_numpy()
             return Outcomes(true | ~is_known, (~true & ~null) | ~is_known, null)
-        case Opposite():
-            return ~_outcomes(test.part, bounds, groups)
-        case Connected():
+        case "not" | "and" | "or":
             first, *others = (_outcomes(part, bounds, groups) for part in test.parts)
             for other in others:
-                first = first & other if test.is_and else ~(~first & ~other)
-            return first
+                first = first & other if test.function == "and" else ~(~first & ~other)
+            return ~first if test.function == "not" else first
         case _:
-            assert_never(test)
+            return _compared(test, bounds[test.answer])
 
 
-def _compared(test: Compared, bound: Bounds) -> Outcomes:
+def _compared(test: Having, bound: Bounds) -> Outcomes:
     low = np.where(bound.is_known, bound.low, -np.inf)
     high = np.where(bound.is_known, bound.high, np.inf)
     number = test.number
-    match test.sign:
+    match test.function:
         case "<":
             true, false = low < number, high >= number
         case "<=":
@@ -180,7 +176,7 @@ def _compared(test: Compared, bound: Bounds) -> Outcomes:
             true, false = high >= number, low < number
         case "=":
             true, false = (low <= number) & (high >= number), (low != number) | (high != number)
-        case "<>":
+        case _:
             true, false = (low != number) | (high != number), (low <= number) & (high >= number)
     return Outcomes(true & ~bound.is_null, false & ~bound.is_null, bound.is_null | ~bound.is_known)
 

@@ -12,7 +12,6 @@ import polars as pl
 from sqlglot import exp
 
 from qbeast_core.sql.clauses import (
-    Ordered,
     Query,
     columns_of,
     group_keys,
@@ -25,22 +24,13 @@ from qbeast_core.sql.clauses import (
     replaced_nodes,
     with_aliases,
 )
-from qbeast_core.sql.cut import HIDDEN, Compared, Connected, Cut, Missing, OfGroup, Opposite, SortTerm, Test
+from qbeast_core.sql.cut import HIDDEN, Cut, Having, SortTerm
 from qbeast_core.sql.lower import COMPARISON_SIGNS, Clock, Lowering
-from qbeast_core.sql.operators import Comparison
+from qbeast_core.sql.operators import MIRRORED
 from qbeast_core.sql.parse import checked_part, operands, parse_list, sql_of, without_parentheses
 from qbeast_core.sql.select import DOUBLES, SINGLE, Aggregate
 from qbeast_core.sql.values import invalid_sql
 from qbeast_core.support.text import reason_of
-
-_MIRRORED: Final[Mapping[Comparison, Comparison]] = {
-    "=": "=",
-    "<>": "<>",
-    "<": ">",
-    "<=": ">=",
-    ">": "<",
-    ">=": "<=",
-}
 
 
 @dataclass(slots=True, eq=False)
@@ -93,42 +83,42 @@ def _cut_of(tree: exp.Select, columns: Mapping[str, exp.Expr], terms: Terms) -> 
     return None if test is None and not order and limit is None else Cut(test, order, limit)
 
 
-def _sort_term(item: Ordered, terms: Terms) -> SortTerm:
-    if has_aggregate(item.node):
-        return SortTerm(terms.answer(item.node), item.descending, item.nulls_last)
-    lowering, node = terms.of_group(item.node)
-    return SortTerm(lowering.value(node).expr, item.descending, item.nulls_last)
+def _sort_term(item: SortTerm, terms: Terms) -> SortTerm:
+    if has_aggregate(item.term):
+        return replace(item, term=terms.answer(item.term))
+    lowering, node = terms.of_group(item.term)
+    return replace(item, term=lowering.value(node).expr)
 
 
-def _test(node: exp.Expr, columns: Mapping[str, exp.Expr], terms: Terms) -> Test:
+def _test(node: exp.Expr, columns: Mapping[str, exp.Expr], terms: Terms) -> Having:
     """Return a condition of HAVING; aliases are resolved in its smallest parts."""
     node = without_parentheses(node)
     if isinstance(node, (exp.And, exp.Or)):
         parts = tuple(_test(part, columns, terms) for part in operands(node))
-        return Connected(parts, isinstance(node, exp.And))
+        return Having("and" if isinstance(node, exp.And) else "or", parts=parts)
     if isinstance(node, exp.Not):
-        return Opposite(_test(node.this, columns, terms))
+        return Having("not", parts=(_test(node.this, columns, terms),))
     names = [name for name in terms.keys if name in terms.lowering.schema]
     resolved = with_aliases(node, columns, names, in_aggregates=False)
     if not has_aggregate(resolved):
         lowering, condition = terms.of_group(resolved)
-        return OfGroup(lowering.condition(condition))
+        return Having("group", condition=lowering.condition(condition))
     return _comparison(resolved, terms)
 
 
-def _comparison(node: exp.Expr, terms: Terms) -> Test:
+def _comparison(node: exp.Expr, terms: Terms) -> Having:
     """Return a condition on aggregates."""
     if isinstance(node, exp.Between):
         low, high = (
             exp.GTE(this=node.this, expression=node.args["low"]),
             exp.LTE(this=node.this, expression=node.args["high"]),
         )
-        return Connected(tuple(_compared(part, terms) for part in (low, high)), is_and=True)
+        return Having("and", parts=tuple(_compared(part, terms) for part in (low, high)))
     if isinstance(node, exp.In) and node.expressions:
         equal = (exp.EQ(this=node.this, expression=item) for item in node.expressions)
-        return Connected(tuple(_compared(part, terms) for part in equal), is_and=False)
+        return Having("or", parts=tuple(_compared(part, terms) for part in equal))
     if isinstance(node, exp.Is) and isinstance(without_parentheses(node.expression), exp.Null):
-        return Missing(terms.answer(node.this))
+        return Having("null", terms.answer(node.this))
     if type(node) not in COMPARISON_SIGNS:
         invalid_sql(
             f"HAVING {sql_of(node)} is not supported; compare aggregates with numbers, as in sum(x) > 10"
@@ -136,15 +126,15 @@ def _comparison(node: exp.Expr, terms: Terms) -> Test:
     return _compared(node, terms)
 
 
-def _compared(node: exp.Expr, terms: Terms) -> Compared:
-    sign: Comparison = COMPARISON_SIGNS[type(node)]
+def _compared(node: exp.Expr, terms: Terms) -> Having:
+    sign = COMPARISON_SIGNS[type(node)]
     left, right = node.this, node.expression
     if not has_aggregate(left):
-        sign = _MIRRORED[sign]
+        sign = MIRRORED.get(sign, sign)
         left, right = right, left
     if has_aggregate(right):
-        return Compared(terms.answer(exp.Sub(this=left, expression=right)), sign, 0.0)
-    return Compared(terms.answer(left), sign, _number(right, terms))
+        return Having(sign, terms.answer(exp.Sub(this=left, expression=right)))
+    return Having(sign, terms.answer(left), _number(right, terms))
 
 
 def _number(node: exp.Expr, terms: Terms) -> float:

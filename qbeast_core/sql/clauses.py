@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from sqlglot import exp
 
+from qbeast_core.sql.cut import SortTerm
 from qbeast_core.sql.parse import TEXT, WRITTEN, operands, parse_statement, sql_of, without_parentheses
 from qbeast_core.sql.values import invalid_sql
 
@@ -281,26 +282,17 @@ def _of_alias(node: exp.Expr, columns: Mapping[str, exp.Expr], names: Collection
     return columns[alias] if alias in columns and alias not in names else None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ordered:
-    """An expression of ORDER BY."""
-
-    node: exp.Expr
-    descending: bool
-    nulls_last: bool
-
-
-def order_of(tree: exp.Select, columns: Mapping[str, exp.Expr], names: Collection[str]) -> list[Ordered]:
+def order_of(tree: exp.Select, columns: Mapping[str, exp.Expr], names: Collection[str]) -> list[SortTerm]:
     """Return the expressions of ORDER BY; an alias by itself comes before a column of this name, as in DuckDB."""
     order = tree.args.get("order")
-    result: list[Ordered] = []
+    result: list[SortTerm] = []
     for item in () if order is None else order.expressions:
         if item.args.get("with_fill") or isinstance(item.this, exp.Var):
             invalid_sql("ORDER BY ALL and WITH FILL are not supported; list the columns")
         node = without_parentheses(item.this)
         expr = _at_position(node, columns, "ORDER BY") or _of_alias(node, columns, ()) or node
         expr = with_aliases(expr, columns, names)
-        result.append(Ordered(expr, bool(item.args.get("desc")), not item.args.get("nulls_first")))
+        result.append(SortTerm(expr, bool(item.args.get("desc")), not item.args.get("nulls_first")))
     return result
 
 

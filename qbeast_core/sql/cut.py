@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal
 
 import polars as pl
 
@@ -12,78 +12,31 @@ import polars as pl
 HIDDEN: Final = "\0"
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """An answer compared with a number."""
-
-    answer: str
-    sign: Literal["=", "<>", "<", "<=", ">", ">="]
-    number: float
-
-    @property
-    def names(self) -> Iterator[str]:
-        """Names of answers."""
-        yield self.answer
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """An answer that is null."""
-
-    answer: str
-
-    @property
-    def names(self) -> Iterator[str]:
-        """Names of answers."""
-        yield self.answer
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class OfGroup:
-    """A condition on the columns of a group."""
+class Having:
+    """A condition of HAVING: a comparison of an answer with a number, whether one is null, or tests that are joined."""
 
-    condition: pl.Expr
-
-    @property
-    def names(self) -> Iterator[str]:
-        """Names of answers."""
-        yield from ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Connected:
-    """Tests joined by AND or by OR."""
-
-    parts: tuple[Test, ...]
-    is_and: bool
+    # "group": a condition on the columns of a group.
+    function: Literal["=", "<>", "<", "<=", ">", ">=", "null", "group", "and", "or", "not"]
+    answer: str = ""
+    number: float = 0.0
+    condition: pl.Expr | None = None
+    parts: tuple[Having, ...] = ()
 
     @property
     def names(self) -> Iterator[str]:
         """Names of answers."""
+        if self.answer:
+            yield self.answer
         for part in self.parts:
             yield from part.names
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Opposite:
-    """A test with NOT."""
-
-    part: Test
-
-    @property
-    def names(self) -> Iterator[str]:
-        """Names of answers."""
-        return self.part.names
-
-
-Test: TypeAlias = "Compared | Missing | OfGroup | Connected | Opposite"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class SortTerm:
-    """A term of an order: the name of an answer, or an expression on the columns of a group."""
+    """A term of an order: the name of an answer, or an expression on the columns of a group, perhaps as parsed."""
 
-    term: str | pl.Expr
+    term: Any
     descending: bool
     nulls_last: bool
 
@@ -92,7 +45,7 @@ class SortTerm:
 class Cut:
     """Which groups of an answer stay, and their order."""
 
-    having: Test | None
+    having: Having | None
     order: tuple[SortTerm, ...]
     limit: int | None
 

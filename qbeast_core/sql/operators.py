@@ -78,7 +78,7 @@ def compare(op: Comparison, left: Value, right: Value) -> Value:
         return exact
     first, second = _aligned(left, right)
     if not named_columns(first.expr):  # Polars rejects some constants on the left
-        first, second, op = second, first, _MIRRORED.get(op, op)
+        first, second, op = second, first, MIRRORED.get(op, op)
     return boolean(_COMPARE[op](first.expr, second.expr), op, first, second)
 
 
@@ -165,7 +165,7 @@ def balanced(parts: Sequence[pl.Expr], join: Callable[[pl.Expr, pl.Expr], pl.Exp
 def _against_integer(op: Comparison, left: Value, right: Value) -> Value | None:
     """Compare an integer with a number exactly; round literals with a fraction to an equivalent integer."""
     if left.is_number_const and isinstance(right.dtype, INTEGERS):
-        return _against_integer(_MIRRORED.get(op, op), right, left)
+        return _against_integer(MIRRORED.get(op, op), right, left)
     if not (isinstance(left.dtype, INTEGERS) and right.is_number_const):
         return None
     literal = right.const
@@ -186,7 +186,7 @@ def _literal(number: int, dtype: pl.DataType) -> Value:
     return Value(pl.lit(number), dtype, number, abs(number))
 
 
-_MIRRORED: Final[dict[Comparison, Comparison]] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+MIRRORED: Final[dict[Comparison, Comparison]] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def _aligned(left: Value, right: Value) -> tuple[Value, Value]:

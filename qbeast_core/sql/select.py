@@ -11,7 +11,6 @@ from sqlglot import exp
 
 from qbeast_core.plan.nodes import named_columns
 from qbeast_core.sql.clauses import (
-    Ordered,
     columns_of,
     drop_qualifiers,
     group_keys,
@@ -25,7 +24,7 @@ from qbeast_core.sql.clauses import (
     replaced_nodes,
     with_aliases,
 )
-from qbeast_core.sql.cut import HIDDEN
+from qbeast_core.sql.cut import HIDDEN, SortTerm
 from qbeast_core.sql.functions import NAMED
 from qbeast_core.sql.lower import TYPES, Clock, Lowering, lowered
 from qbeast_core.sql.parse import checked_part, is_supported, parse_statement, sql_of, without_parentheses
@@ -264,14 +263,14 @@ def _result(tree: exp.Select, rows: pl.LazyFrame, lowering: Lowering) -> pl.Lazy
     if where is not None:
         matches = with_aliases(where.this, columns, names)
         rows = rows.filter(lowering.condition(checked_part(matches, aggregates=False)))
-    nodes = [*columns.values(), *(item.node for item in order)]
+    nodes = [*columns.values(), *(item.term for item in order)]
     if having is not None or tree.args.get("group") or any(map(has_aggregate, nodes)):
         keys = group_keys(tree, columns, names)
         grouped = [key.name for key in keys if isinstance(key, exp.Column)]
         aliases = dict(columns)
         groups = _Groups.of(keys, lowering)
         columns = {name: groups.over(node) for name, node in columns.items()}
-        order = [replace(item, node=groups.over(item.node)) for item in order]
+        order = [replace(item, term=groups.over(item.term)) for item in order]
         passes: exp.Expr = exp.true()
         if having is not None:
             passes = groups.over(with_aliases(having.this, aliases, grouped, in_aggregates=False))
@@ -357,19 +356,19 @@ def _in_order(
     tree: exp.Select,
     rows: pl.LazyFrame,
     columns: Mapping[str, exp.Expr],
-    order: Sequence[Ordered],
+    order: Sequence[SortTerm],
     lowering: Lowering,
 ) -> pl.LazyFrame:
     """Return the columns of the result, after DISTINCT, ORDER BY, LIMIT and OFFSET."""
     exprs = {name: _expr(node, lowering) for name, node in columns.items()}
     if tree.args.get("distinct"):
         rows = _with_columns(rows, exprs).unique()
-        order = [replace(item, node=_selected_column(item.node, columns)) for item in order]
+        order = [replace(item, term=_selected_column(item.term, columns)) for item in order]
         lowering, exprs = (
             replace(lowering, schema=rows.collect_schema()),
             {name: pl.col(name) for name in columns},
         )
-    terms = [(lowering.value(checked_part(item.node, aggregates=False)).expr, item) for item in order]
+    terms = [(lowering.value(checked_part(item.term, aggregates=False)).expr, item) for item in order]
     terms = [(expr, item) for expr, item in terms if named_columns(expr)]
     if terms:
         descending, nulls_last = zip(*((item.descending, item.nulls_last) for _, item in terms), strict=True)

@@ -52,7 +52,7 @@ def parse_where(
         predicate = polars_filter(where, schema, collated)
         return Where(spark_sql(portable(where, schema)), predicate)  # type: ignore[arg-type] # an expression
     except NoEquivalentError as error:
-        _refuse(error.part)
+        _refuse(where if error.part is None else error.part)
 
 
 def _refuse(part: Any) -> NoReturn:
@@ -60,7 +60,8 @@ def _refuse(part: Any) -> NoReturn:
         what = f"{excerpt(part)!r} has no equivalent in Spark for all rows"
         cure = "Give the condition as SQL text or as a Spark Column, or compare a column with values of its own type."
     else:
-        what = f"{part.sql('duckdb')[:100]!r} has no equivalent in Spark, which would keep other rows"
+        text = part if isinstance(part, str) else part.sql("duckdb")
+        what = f"{text[:100]!r} has no equivalent in Spark, which would keep other rows"
         cure = (
             "Filter the DataFrame by a condition of Spark, or read with "
             'spark.read.format("qbeast").option("where", ...).'

@@ -20,7 +20,7 @@ from benchmarks.trials import Population
 from qbeast_core.sampling.certain import Kept
 from qbeast_core.sampling.confidence import Interval, Target, is_met, next_fraction
 from qbeast_core.sampling.key_sample import KeySample
-from qbeast_core.sql.cut import Compared, Cut, SortTerm
+from qbeast_core.sql.cut import Cut, Having, SortTerm
 from qbeast_core.table.estimate.question import Limits, Question
 from qbeast_core.table.estimate.rounds import intervals_and_kept
 
@@ -125,9 +125,7 @@ class Query:
 
     def cut(self, truth: pl.DataFrame) -> Cut:
         number = truth[self.having].quantile(self.level) if self.having else 0.0
-        having = (
-            Compared(self.having, ">" if self.above else "<", float(number or 0)) if self.having else None
-        )
+        having = Having(">" if self.above else "<", self.having, float(number or 0)) if self.having else None
         term = self.order if self.order != "g" else pl.col("g")
         order = (SortTerm(term, descending=self.descending, nulls_last=True),) if self.order else ()
         return Cut(having, order, self.limit)
@@ -166,9 +164,9 @@ class Trials:
     def exact(self) -> list[int]:
         """Return the groups of the exact answer, by Polars."""
         rows, having = self.truth, self.cut.having
-        if isinstance(having, Compared):
+        if having is not None:
             column = pl.col(having.answer)
-            rows = rows.filter(column > having.number if having.sign == ">" else column < having.number)
+            rows = rows.filter(column > having.number if having.function == ">" else column < having.number)
         for item in self.cut.order:
             rows = rows.sort(item.term, descending=item.descending, maintain_order=True)
         return rows.head(self.cut.limit or rows.height)["g"].to_list()

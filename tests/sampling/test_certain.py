@@ -10,20 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.sampling.certain import Bounds, keep
-from qbeast_core.sql.cut import Compared, Connected, Cut, Missing, OfGroup, Opposite, SortTerm, Test
+from qbeast_core.sql.cut import Cut, Having, SortTerm
 from tests.helpers.examples import examples
 
 SIGNS = ("=", "<>", "<", "<=", ">", ">=")
 NAMES = ("a", "b")
 _LEAVES = st.one_of(
-    st.builds(Compared, st.sampled_from(NAMES), st.sampled_from(SIGNS), st.integers(0, 6).map(float)),
-    st.builds(Missing, st.sampled_from(NAMES)),
-    st.just(OfGroup(pl.col("g") > 2)),
+    st.builds(Having, st.sampled_from(SIGNS), st.sampled_from(NAMES), st.integers(0, 6).map(float)),
+    st.builds(Having, st.just("null"), st.sampled_from(NAMES)),
+    st.just(Having("group", condition=pl.col("g") > 2)),
 )
-_TESTS: st.SearchStrategy[Test] = st.recursive(
+_TESTS: st.SearchStrategy[Having] = st.recursive(
     _LEAVES,
     lambda inner: st.one_of(
-        st.builds(Opposite, inner), st.builds(Connected, st.tuples(inner, inner), st.booleans())
+        st.builds(Having, st.just("not"), parts=st.tuples(inner)),
+        st.builds(Having, st.sampled_from(("and", "or")), parts=st.tuples(inner, inner)),
     ),
     max_leaves=3,
 )
