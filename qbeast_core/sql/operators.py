@@ -105,7 +105,8 @@ def between(value: Value, low: Value, high: Value) -> Value:
     """Lower BETWEEN: with a float column all operands are floats, as in DuckDB, where they have one type."""
     operands = [value, low, high]
     if _compares_floats(operands):
-        operands = [_as_float(each, pl.Float64()) for each in operands]
+        dtype = common_type(operands, "BETWEEN")
+        operands = [_as_float(each, dtype) for each in operands]
     value, low, high = operands
     above, below = compare(">=", value, low), compare("<=", value, high)
     return boolean(above.expr & below.expr, "and", above, below)
@@ -193,7 +194,8 @@ def _aligned(left: Value, right: Value) -> tuple[Value, Value]:
     """Return both operands of a comparison in types that Polars compares by value."""
     dtype = common_type((left, right), "a comparison")
     if dtype.is_float():
-        return _as_float(left, dtype), _as_float(right, dtype)
+        is_single = pl.Float32() in (left.dtype, right.dtype)
+        return _as_float(left, dtype, is_typed=is_single), _as_float(right, dtype, is_typed=is_single)
     if isinstance(dtype, INTEGERS):
         return left, right
     if dtype.is_numeric():
@@ -205,11 +207,11 @@ def _aligned(left: Value, right: Value) -> tuple[Value, Value]:
     return _as_ordered(left, dtype), _as_ordered(right, dtype)
 
 
-def _as_float(value: Value, dtype: pl.DataType) -> Value:
-    if value.is_number_const or isinstance(
-        value.const, float
-    ):  # Polars rounds it to the type of the other side
-        return Value(pl.lit(float(value.const)), dtype, float(value.const))
+def _as_float(value: Value, dtype: pl.DataType, *, is_typed: bool = False) -> Value:
+    """Return a value as a float; Polars would round a literal without a type to the column's type."""
+    if value.is_number_const or isinstance(value.const, float):
+        const = float(value.const)
+        return Value(pl.lit(const, dtype=dtype if is_typed else None), dtype, const)
     return value if value.dtype.is_float() else converted(value, dtype, value.expr.cast(dtype))
 
 

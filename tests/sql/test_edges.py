@@ -175,3 +175,19 @@ def test_difference_of_times_is_exact() -> None:
     far = sql_expression("(a + INTERVAL 250000 YEAR) - (b - INTERVAL 250000 YEAR)", rows.schema)
     with pytest.raises(pl.exceptions.InvalidOperationError):
         rows.select(far)
+
+
+SINGLES = pl.DataFrame({"id": range(4), "s": pl.Series([0.1, 0.2, None, 16777216.0], dtype=pl.Float32)})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("s > 1e-1", "s = 1e-1", "s = 0.1", "0.1 >= s", "s BETWEEN 1e-1 AND 5", "s BETWEEN 0.1 AND 5"),
+        *("s IN (1e-1)", "s IN (0.1, 0.2)", "s IS DISTINCT FROM 0.1", "s + 1e-1 > 2e-1", "s = 16777216"),
+    ],
+)
+def test_single_precision_is_compared_as_in_duckdb(text: str) -> None:
+    with with_rows(SINGLES) as connection:
+        rows = connection.execute(f"SELECT id FROM rows WHERE {text} ORDER BY id").fetchall()  # noqa: S608 - texts of this file
+    assert SINGLES.filter(sql_expression(text, SINGLES.schema))["id"].to_list() == [row[0] for row in rows]

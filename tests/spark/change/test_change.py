@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import date
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -105,6 +106,13 @@ def test_conditions_mean_what_spark_means(spark: SparkSession, tmp_path: Path) -
         *(s.startswith("key 1"), ~s.endswith("2"), s.contains("y 1"), s.like("key 1%"), ~s.like("key%")),
         *(f > 10, f == nan, ~(f < 20.5), f.isin(1.0, 2.5)),
         *(d == date(2024, 1, 5), d > F.lit(date(2024, 2, 1))),
+        *(
+            a > 2.5,
+            ~(a <= Decimal("3.5")),
+            a.isin(Decimal(3), Decimal("2.5")),
+            f > 2**60,
+            f == Decimal("20.5"),
+        ),
         *(F.lit(True), (a > 1).alias("x") & (f > 3.0)),  # noqa: FBT003 -- of Spark
     ]
     options = ColumnTranslator.of(rows.schema)
