@@ -57,7 +57,7 @@ from qbeast_spark_bridge.engine.engine import (
 )
 from qbeast_spark_bridge.engine.workers import is_connect, session_settings
 from qbeast_spark_bridge.predicates.columns import ColumnTranslator
-from qbeast_spark_bridge.predicates.conditions import Where, keep_where, parse_where
+from qbeast_spark_bridge.predicates.conditions import keep_where, parse_where
 from qbeast_spark_bridge.spark_types import (
     by_table_names,
     can_find_columns,
@@ -101,7 +101,7 @@ _BY_SPARK: Final = (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from qbeast_core.table.engine.engine import Engine
 
@@ -189,7 +189,7 @@ class SparkRead(Read):
         "'client' is indexed by h"
         """
         self._refuse("explain", "by")
-        predicate = self._parsed.predicate
+        predicate = self._parsed[1]
         plan = plan_read(self._planner, predicate, self._sample, self._names)
         if self.where is None or predicate is not None:
             return plan
@@ -208,17 +208,17 @@ class SparkRead(Read):
         return nullable_schema(spark_schema(self.planner.snapshot.schema_json))
 
     @cached_property
-    def _parsed(self) -> Where:
+    def _parsed(self) -> tuple[str | Column | None, pl.Expr | None]:
         """The condition for Spark and for the planner. Only Spark compares texts with a collation."""
         return parse_where(self.where, self.planner.snapshot.schema, collated_columns(self._schema))
 
     @cached_property
     def _plan_of(self) -> FilterPlanner:
-        return self._planner.of_filter(self._parsed.predicate)
+        return self._planner.of_filter(self._parsed[1])
 
     def _matching(self, plan: ScanPlan, weight_column: str | None = None) -> DataFrame:
         df = _rows(self.spark, self._planner, plan, self._schema, weight_column)
-        condition = self._parsed.condition
+        condition, _ = self._parsed
         if isinstance(condition, str):
             return keep_where(df, condition)
         return df if condition is None else df.where(condition)

@@ -28,7 +28,7 @@ from qbeast_core.sql.cut import HIDDEN, Cut, Having, SortTerm
 from qbeast_core.sql.lower import COMPARISON_SIGNS, Clock, Lowering
 from qbeast_core.sql.operators import MIRRORED
 from qbeast_core.sql.parse import checked_part, operands, parse_list, sql_of, without_parentheses
-from qbeast_core.sql.select import DOUBLES, SINGLE, Aggregate
+from qbeast_core.sql.select import DOUBLES, SINGLE, Aggregate, level_of
 from qbeast_core.sql.values import invalid_sql
 from qbeast_core.support.text import reason_of
 
@@ -279,10 +279,7 @@ def _aggregate(node: exp.Expr, lowering: Lowering, where: pl.Expr | None) -> pl.
         return pl.when(values.count() > 0).then(_wide(values, lowering.schema).sum())
     if type(node) in _AGGREGATES:
         return _AGGREGATES[type(node)](values)
-    level = node.args.get("quantile", node.args.get("expression"))
-    if not isinstance(level, exp.Literal) or level.is_string or not 0 <= float(level.this) <= 1:
-        invalid_sql("a quantile takes a column and a level from 0 to 1, as in quantile_cont(price, 0.9)")
-    return values.quantile(float(level.this), _QUANTILES[type(node)])
+    return values.quantile(level_of(node), _QUANTILES[type(node)])
 
 
 def _wide(values: pl.Expr, schema: pl.Schema) -> pl.Expr:

@@ -102,7 +102,7 @@ def _aggregate(node: exp.Expr, value: Value, values: pl.Expr) -> pl.Expr:
 
 
 def _quantile(node: exp.Expr, dtype: pl.DataType, values: pl.Expr) -> pl.Expr:
-    level = _level(node)
+    level = level_of(node)
     if not isinstance(node, exp.PercentileDisc):
         return _doubles(node, dtype, values).quantile(level, "linear")
     present = values.drop_nulls().sort()
@@ -140,7 +140,8 @@ def _refuse(node: exp.Expr, dtype: pl.DataType) -> NoReturn:
     invalid_sql(f"{sql_of(node)} takes numbers, not {shown(dtype)}; quantile_disc takes other types")
 
 
-def _level(node: exp.Expr) -> float:
+def level_of(node: exp.Expr) -> float:
+    """Return the level of a quantile."""
     level = node.args.get("quantile", node.args.get("expression"))
     if not isinstance(level, exp.Literal) or level.is_string or not 0 <= float(level.this) <= 1:
         invalid_sql("a quantile takes a column and a level from 0 to 1, as in quantile_cont(price, 0.9)")

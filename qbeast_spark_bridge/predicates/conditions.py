@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import polars as pl
@@ -28,29 +27,23 @@ _NAME: Final = re.compile(r"(?<!\.)`(?:[^`]|``)*`")  # not a field of a column
 _SUBSTITUTED: Final = "${"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Where:
-    """A condition for Spark, and for the index."""
-
-    # Spark SQL for `keep_where`, or the caller's Column; None keeps all rows.
-    condition: str | Column | None
-    # True for the rows that the condition keeps; None if the condition is not translated.
-    predicate: pl.Expr | None
-
-
 def parse_where(
     where: str | Column | pl.Expr | None, schema: pl.Schema, collated: Collection[str] = ()
-) -> Where:
-    """Parse a condition of any form."""
+) -> tuple[str | Column | None, pl.Expr | None]:
+    """Parse a condition of any form, for Spark and for the index.
+
+    The first is Spark SQL for `keep_where`, or the caller's Column, and None to keep all rows. The second is true for
+    the rows to keep, and None for a Column.
+    """
     if where is None or is_column(where):
-        return Where(where, None)  # type: ignore[arg-type] # a Column
+        return where, None  # type: ignore[return-value] # a Column
     try:
         if isinstance(where, str):
             tree = text_filter(where, schema)
             _refuse_collations(tree.expr, collated)
-            return Where(spark_sql(tree), tree.expr)
+            return spark_sql(tree), tree.expr
         predicate = polars_filter(where, schema, collated)
-        return Where(spark_sql(portable(where, schema)), predicate)  # type: ignore[arg-type] # an expression
+        return spark_sql(portable(where, schema)), predicate  # type: ignore[arg-type] # an expression
     except NoEquivalentError as error:
         _refuse(where if error.part is None else error.part)
 

@@ -73,12 +73,12 @@ def check_texts(rows: DataFrame, frame: pl.DataFrame, texts: Iterable[str]) -> i
     written: list[tuple[str, str, list[int]]] = []
     for text in dict.fromkeys(texts):
         try:
-            actual = parse_where(text, frame.schema)
-            assert actual.predicate is not None
-            kept = frame.filter(actual.predicate)[key].to_list()
+            sql, predicate = parse_where(text, frame.schema)
+            assert predicate is not None
+            kept = frame.filter(predicate)[key].to_list()
         except (InvalidInputError, pl.exceptions.PolarsError):
             continue
-        written.append((text, str(actual.condition), kept))
+        written.append((text, str(sql), kept))
     marks = [f"({sql}) AS p{number}" for number, (_, sql, _) in enumerate(written)]
     truths = pl.DataFrame(rows.selectExpr(key, *marks).toArrow()).sort(key)
     for number, (text, sql, kept) in enumerate(written):
