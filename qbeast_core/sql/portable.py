@@ -93,20 +93,15 @@ def _binary(term: Term, left: Term, right: Term) -> Value:
 def _compared(term: Term, left: Term, right: Term, sign: str) -> Value:
     column = _column(term, left)
     if not right.is_constant:
-        other = _column(term, right)
-        if column.dtype != other.dtype or column.dtype.is_nested():
-            _refuse(term)
+        sides = comparable(column, _column(term, right))
     else:
         value = right.evaluate_one()
         if value is not None and value.null_count():
             # Spark compares no maps, not even with null. All other comparisons with null are null.
             return boolean(term.expr, "null", column) if sign == "<=>" else truth(None)
-        column, (other,) = _pair(term, column, [] if value is None else [value])
+        sides = None if value is None else comparable(column, [value])
+    column, (other,) = sides or _refuse(term)
     return boolean(term.expr, _SIGNS.get(sign, sign), column, other)
-
-
-def _pair(term: Term, column: Value, values: Sequence[pl.Series]) -> tuple[Value, list[Value]]:
-    return comparable(column, values) or _refuse(term)
 
 
 def _column(term: Term, part: Term) -> Value:
@@ -147,7 +142,8 @@ def _is_in(term: Term, children: list[Term]) -> Value:
     items = values.drop_nulls()
     test = boolean(term.expr, "case", is_null, truth(None), truth(value=False))
     if len(items):
-        subject, literals = _pair(term, column, [items[at : at + 1] for at in range(len(items))])
+        sides = comparable(column, [items[at : at + 1] for at in range(len(items))])
+        subject, literals = sides or _refuse(term)
         test = boolean(term.expr, "in", subject, *literals)
     if not term.function[2]["nulls_equal"]:
         return test
@@ -192,8 +188,8 @@ _RULES: Final[dict[str, Callable[[Term, list[Term]], Value]]] = {
 }
 
 
-def comparable(column: Value, values: Sequence[pl.Series]) -> tuple[Value, list[Value]] | None:
-    """Return a column and literals in types in which engines compare them by value; None if Spark converts one.
+def comparable(column: Value, values: Sequence[pl.Series] | Value) -> tuple[Value, list[Value]] | None:
+    """Return a column and literals, or another column, in types that all engines compare by value; None if some do not.
 
     >>> column, literals = comparable(of_type(pl.col("x"), pl.Int32()), [pl.Series([0.5])])
     >>> column.dtype, literals[0].const
@@ -201,6 +197,9 @@ def comparable(column: Value, values: Sequence[pl.Series]) -> tuple[Value, list[
     >>> comparable(of_type(pl.col("x"), pl.Int32()), [pl.Series(["5"])]) is None
     True
     """
+    if isinstance(values, Value):
+        is_same = values.dtype == column.dtype and not column.dtype.is_nested()
+        return (column, [values]) if is_same else None
     rule = _number_literal if column.dtype.is_numeric() else _plain_literal
     literals = [literal for value in values if (literal := rule(value, column.dtype)) is not None]
     sides = [column, *literals]

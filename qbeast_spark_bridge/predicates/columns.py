@@ -256,11 +256,10 @@ class ColumnTranslator:
             return swapped and (swapped[1], swapped[0])
         if right.kind == "literal":
             sides = self.with_literals(left, [right])
-            return sides and (sides[0], sides[1][0])
-        first, second = self.column(left), self.column(right)
-        if first is None or second is None or first.dtype != second.dtype or first.dtype.is_nested():
-            return None
-        return first, second
+        else:
+            first, second = self.column(left), self.column(right)
+            sides = None if first is None or second is None else comparable(first, second)
+        return sides and (sides[0], sides[1][0])
 
     def with_literals(self, node: _Node, literals: Sequence[_Node]) -> tuple[Value, list[Value]] | None:
         """Return a column and literals to compare it with."""
