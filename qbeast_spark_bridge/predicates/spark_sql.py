@@ -96,16 +96,16 @@ def _literal(value: Value) -> str:
         return _constant(value, value.const)
     if named_columns(value.expr):  # only Polars computes it
         _refuse()
-    constant = pl.select(value.expr.cast(value.dtype)).to_series()
-    if constant.null_count():
-        return "NULL" if value.is_null else f"CAST(NULL AS {_type(value)})"
-    if value.dtype == pl.Date():  # years outside of Python's range, too
-        return f"DATE_FROM_UNIX_DATE({constant.to_physical().item()})"
-    if value.dtype == TIMESTAMPTZ:
-        return f"TIMESTAMP_MICROS(CAST('{constant.to_physical().item()}' AS BIGINT))"
     try:
+        constant = pl.select(value.expr.cast(value.dtype)).to_series()
+        if constant.null_count():
+            return "NULL" if value.is_null else f"CAST(NULL AS {_type(value)})"
+        if value.dtype == pl.Date():  # years outside of Python's range, too
+            return f"DATE_FROM_UNIX_DATE({constant.to_physical().item()})"
+        if value.dtype == TIMESTAMPTZ:
+            return f"TIMESTAMP_MICROS(CAST('{constant.to_physical().item()}' AS BIGINT))"
         return _constant(value, constant.item())
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, pl.exceptions.PolarsError):  # it is beyond the type
         _refuse()
 
 
