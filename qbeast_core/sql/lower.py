@@ -140,7 +140,7 @@ class Lowering:
         value = self._value(node)
         if value.is_const:
             return value
-        if value.dtype.is_nested() or named_columns(value.expr):
+        if value.function == "column" or value.dtype.is_nested() or named_columns(value.expr):
             value.source = node if value.source is None else value.source
             return value
         try:  # Polars returns one row for some expressions without a column

@@ -77,7 +77,8 @@ def compare(op: Comparison, left: Value, right: Value) -> Value:
     if exact is not None:
         return exact
     first, second = _aligned(left, right)
-    if not named_columns(first.expr):  # Polars rejects some constants on the left
+    # Polars rejects some constants on the left.
+    if first.function != "column" and not named_columns(first.expr):
         first, second, op = second, first, MIRRORED.get(op, op)
     return boolean(_COMPARE[op](first.expr, second.expr), op, first, second)
 
@@ -96,7 +97,8 @@ def same(left: Value, right: Value) -> Value:
         literal = _literal(int(left.const), right.dtype)
         return boolean(right.expr.eq_missing(literal.expr), "<=>", right, literal)
     first, second = _aligned(left, right)
-    if not named_columns(first.expr):  # Polars rejects some constants on the left
+    # Polars rejects some constants on the left.
+    if first.function != "column" and not named_columns(first.expr):
         first, second = second, first
     return boolean(first.expr.eq_missing(second.expr), "<=>", first, second)
 
