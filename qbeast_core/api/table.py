@@ -813,10 +813,12 @@ class Table:
         >>> figure = qbeast.open_table("prices").plot("space", where="id < 3000")
         >>> figure.savefig("space.png")
         """
-        from qbeast_core.table.inspect.metrics import PlotOptions, plot_table
+        from qbeast_core.table.inspect.metrics import plot_table
 
         refuse_unindexed(self._snapshot)
-        options = PlotOptions(
+        return plot_table(
+            self._planner,
+            kind,
             columns=columns,
             predicate=filter_of(self._condition(where), self._snapshot.schema),
             sample=sample,
@@ -824,7 +826,6 @@ class Table:
             fractions=fractions,
             axes=axes,
         )
-        return plot_table(self._planner, kind, options)
 
     @changing
     @shows_progress("optimizing")

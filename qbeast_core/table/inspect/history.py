@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 import polars as pl
 
@@ -174,25 +174,11 @@ def _numbers(texts: pl.Series) -> pl.Series:
     return pl.select(pl.when(texts.is_not_null()).then(pl.struct(fields)).alias(texts.name)).to_series()
 
 
-class _LoggedFile(NamedTuple):
-    """A data file with its deletion vector, in an action of the log."""
+# The paths of data files with their deletion vectors, by what identifies them.
+_Files: TypeAlias = Mapping[FileKey, Sequence[FilePath]]
 
-    key: FileKey
-    paths: tuple[FilePath, ...]
-
-
-class _Changes(NamedTuple):
-    version: int
-    removed: Sequence[_LoggedFile]
-    added: Sequence[_LoggedFile]
-
-
-class _Lifetime(NamedTuple):
-    """A file is live in the versions from `start` to before `end`."""
-
-    file: _LoggedFile
-    start: int
-    end: int
+# The paths of a file, and the versions in which it is live: from the first to before the second.
+_Lifetime: TypeAlias = tuple[Sequence[FilePath], int, int]
 
 
 def readable_versions(snapshot: Snapshot) -> set[int]:
@@ -207,20 +193,18 @@ def readable_versions(snapshot: Snapshot) -> set[int]:
         if (match := COMMIT.fullmatch(path)) and (number := int(match[1])) <= snapshot.version
     )
     log = snapshot.source.log
-    changes = [part for part in map_files(snapshot.store, partial(_changes, log), commits) if part]
-    changes_of = {part.version: part for part in changes}
+    changes = map_files(snapshot.store, partial(_changes, log), commits)
+    changes_of = {number: part for number, part in zip(commits, changes, strict=True) if part is not None}
     checkpoints = [item.version for item in complete_checkpoints(names, version=snapshot.version)]
-    live = [
-        _logged(path, parse_vector(vector))
-        for path, vector in snapshot.logged_files.select("path", "deletion_vector").iter_rows()
-    ]
+    vectors = snapshot.logged_files.select("path", "deletion_vector").iter_rows()
+    live = _files((path, parse_vector(vector)) for path, vector in vectors)
     readable: set[int] = set()
     for run in _runs(list(changes_of)):
         bases = [0] if run[0] == 0 else [number for number in checkpoints if run[0] - 1 <= number <= run[-1]]
         if not bases:
             continue
-        at_end = live if run[-1] == snapshot.version else ()
-        lifetimes = list(_lifetimes([changes_of[number] for number in run], at_end))
+        at_end = live if run[-1] == snapshot.version else {}
+        lifetimes = list(_lifetimes({number: changes_of[number] for number in run}, at_end))
         broken = _broken(snapshot.store, set(names), lifetimes, run)
         readable |= {number for number in run if number >= min(bases)} - broken
     return readable
@@ -238,51 +222,50 @@ def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
         yield run
 
 
-def _logged(path: str, vector: dict[str, object] | None) -> _LoggedFile:
-    return _LoggedFile(file_key(path, vector), tuple(file_paths(path, vector)))
+def _files(logged: Iterable[tuple[str, dict[str, object] | None]]) -> _Files:
+    return {file_key(path, vector): list(file_paths(path, vector)) for path, vector in logged}
 
 
-def _changes(log: LogFiles, version: int) -> _Changes | None:
-    """Return the changes of a commit. None: its end is missing."""
+def _changes(log: LogFiles, version: int) -> tuple[_Files, _Files] | None:
+    """Return the files that a commit removes and adds. None: its end is missing."""
     try:
         body = read_commit(log, version)
     except InvalidMetadataError:
         return None
     removed, added = (
-        [_logged(action["path"], action.get("deletionVector")) for action in actions_of(body, kind)]
+        _files((action["path"], action.get("deletionVector")) for action in actions_of(body, kind))
         for kind in ("remove", "add")
     )
-    return _Changes(version, removed, added)
+    return removed, added
 
 
-def _lifetimes(changes: Iterable[_Changes], at_end: Iterable[_LoggedFile]) -> Iterator[_Lifetime]:
+def _lifetimes(changes: Mapping[int, tuple[_Files, _Files]], at_end: _Files) -> Iterator[_Lifetime]:
     """Yield when files were live; files that were there before the first change, from its version on."""
-    started: dict[FileKey, tuple[_LoggedFile, int]] = {}
-    first, last = None, 0
-    for version, removed, added in changes:
-        first, last = version if first is None else first, version
-        for file in removed:
-            _, start = started.pop(file.key, (file, first))
-            yield _Lifetime(file, start, version)
-        for file in added:
-            started.setdefault(file.key, (file, version))
-    for file in at_end:
-        started.setdefault(file.key, (file, first or 0))
-    for file, start in started.values():
-        yield _Lifetime(file, start, last + 1)
+    started: dict[FileKey, tuple[Sequence[FilePath], int]] = {}
+    first, last = min(changes), max(changes)
+    for version, (removed, added) in changes.items():
+        for key, paths in removed.items():
+            _, start = started.pop(key, (paths, first))
+            yield paths, start, version
+        for key, paths in added.items():
+            started.setdefault(key, (paths, version))
+    for key, paths in at_end.items():
+        started.setdefault(key, (paths, first))
+    for paths, start in started.values():
+        yield paths, start, last + 1
 
 
 def _broken(
     store: Store, names: Collection[str], lifetimes: Sequence[_Lifetime], run: Sequence[int]
 ) -> set[int]:
     """Return the versions of a run with a missing file."""
-    paths = {path.text for item in lifetimes for path in item.file.paths if path.kind == "inside"}
+    paths = {path.text for files, _, _ in lifetimes for path in files if path.kind == "inside"}
     missing = paths.difference(names)
     if store.local_root is not None:  # a listing does not follow links
         missing = {path for path in missing if status_of(store.local_root / path) is None}
     steps = [0] * (len(run) + 1)
-    for item in lifetimes:
-        if any(path.text in missing for path in item.file.paths):
-            steps[item.start - run[0]] += 1
-            steps[item.end - run[0]] -= 1
+    for files, start, end in lifetimes:
+        if any(path.text in missing for path in files):
+            steps[start - run[0]] += 1
+            steps[end - run[0]] -= 1
     return {number for number, count in zip(run, accumulate(steps), strict=False) if count}

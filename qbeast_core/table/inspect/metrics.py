@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 import polars as pl
@@ -512,22 +511,26 @@ def _spread(name: str, frame: pl.DataFrame, by: list[str], column: str) -> pl.Da
 
 PlotKind: TypeAlias = Literal["tree", "space", "fraction"]
 
+# Width and height of a new picture, inches.
+_SIZES: Final[dict[PlotKind, tuple[float, float]]] = {
+    "tree": (9.0, 4.8),
+    "space": (7.0, 6.2),
+    "fraction": (6.4, 4.8),
+}
 _FRACTIONS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlotOptions:
-    """Options of `Table.plot`."""
-
-    columns: Sequence[str] | None = None
-    predicate: pl.Expr | None = None
-    sample: Sample | None = None
-    revision: int | None = None
-    fractions: Sequence[float] | None = None
-    axes: Axes | None = None
-
-
-def plot_table(planner: Planner, kind: PlotKind, options: PlotOptions) -> Figure:
+def plot_table(
+    planner: Planner,
+    kind: PlotKind,
+    *,
+    columns: Sequence[str] | None,
+    predicate: pl.Expr | None,
+    sample: Sample | None,
+    revision: int | None,
+    fractions: Sequence[float] | None,
+    axes: Axes | None,
+) -> Figure:
     """Draw a picture of a version; see `Table.plot`."""
     kinds = get_args(PlotKind)
     if kind not in kinds:
@@ -536,9 +539,15 @@ def plot_table(planner: Planner, kind: PlotKind, options: PlotOptions) -> Figure
     require("matplotlib", "drawing")
     from qbeast_core.table.inspect.drawings import new_axes  # noqa: PLC0415 - loads matplotlib
 
-    draw, size = _KINDS[kind]
-    axes = options.axes if options.axes is not None else new_axes(size)
-    draw(planner, axes, options)
+    axes = new_axes(_SIZES[kind]) if axes is None else axes
+    match kind:
+        case "tree":
+            _tree(planner, axes, _drawn_revision(planner, revision))
+        case "space":
+            drawn = _drawn_revision(planner, revision)
+            _space(planner, axes, drawn, _two_columns(drawn, columns), predicate=predicate, sample=sample)
+        case "fraction":
+            _fraction(planner, axes, columns, predicate, fractions)
     figure = axes.get_figure(root=True)
     if figure is None:
         msg = "these axes do not belong to a figure"
@@ -546,23 +555,28 @@ def plot_table(planner: Planner, kind: PlotKind, options: PlotOptions) -> Figure
     return figure
 
 
-def _tree(planner: Planner, axes: Axes, options: PlotOptions) -> None:
+def _tree(planner: Planner, axes: Axes, revision: Revision) -> None:
     from qbeast_core.table.inspect.drawings import draw_tree  # noqa: PLC0415 - loads matplotlib
 
-    revision = _drawn_revision(planner, options.revision)
     draw_tree(axes, Index(planner.snapshot).binding(revision), revision)
 
 
-def _space(planner: Planner, axes: Axes, options: PlotOptions) -> None:
+def _space(
+    planner: Planner,
+    axes: Axes,
+    revision: Revision,
+    columns: tuple[str, str],
+    *,
+    predicate: pl.Expr | None,
+    sample: Sample | None,
+) -> None:
     from qbeast_core.table.inspect.drawings import draw_space, title  # noqa: PLC0415 - loads matplotlib
 
-    revision = _drawn_revision(planner, options.revision)
-    columns = _two_columns(revision, options.columns)
-    plan = explain(planner, options.predicate, options.sample, None)
+    plan = explain(planner, predicate, sample, None)
     caption = f"{_query_text(plan)}: {plan.share:.1%} of the bytes"
-    box = _box(planner, options.predicate, revision, columns)
+    box = _box(planner, predicate, revision, columns)
     # Plan again: the first plan of a version may not have decoded the cubes of skipped files.
-    all_blocks = planner.plan(plan.scan_plan.predicate, options.sample)
+    all_blocks = planner.plan(plan.scan_plan.predicate, sample)
     draw_space(axes, all_blocks.selection, box, revision, columns)
     title(axes, caption)
 
@@ -580,23 +594,27 @@ def _box(
     return None if whole or left > right or bottom > top else (left, right, bottom, top)
 
 
-def _fraction(planner: Planner, axes: Axes, options: PlotOptions) -> None:
+def _fraction(
+    planner: Planner,
+    axes: Axes,
+    columns: Sequence[str] | None,
+    predicate: pl.Expr | None,
+    wanted: Sequence[float] | None,
+) -> None:
     from qbeast_core.table.inspect.drawings import draw_fraction  # noqa: PLC0415 - loads matplotlib
 
-    fractions = sorted(_FRACTIONS if options.fractions is None else options.fractions)
+    fractions = sorted(_FRACTIONS if wanted is None else wanted)
     if not fractions or fractions[0] <= 0:
         invalid_argument("fractions", "must be above 0, one at least", value=fractions)
-    columns = None if options.columns is None else list(options.columns)
-    plans = [explain(planner, options.predicate, fraction, columns) for fraction in fractions]
-    rows = f"{plans[0].rows_total:,} rows" + (
-        "" if options.predicate is None else f" where {_shown(options.predicate)}"
-    )
+    columns = None if columns is None else list(columns)
+    plans = [explain(planner, predicate, fraction, columns) for fraction in fractions]
+    where = "" if predicate is None else f" where {_shown(predicate)}"
     draw_fraction(
         axes,
         fractions,
         [plan.share for plan in plans],
-        caption=f"Bytes opened by samples of {rows}",
-        whole=options.predicate is None and columns is None,
+        caption=f"Bytes opened by samples of {plans[0].rows_total:,} rows{where}",
+        whole=predicate is None and columns is None,
     )
 
 
@@ -633,10 +651,3 @@ def _query_text(plan: Plan) -> str:
 def _shown(predicate: pl.Expr) -> str:
     text = str(predicate)
     return text if len(text) <= 70 else f"{text[:69]}…"
-
-
-_KINDS: Final[dict[PlotKind, tuple[Callable[[Planner, Axes, PlotOptions], None], tuple[float, float]]]] = {
-    "tree": (_tree, (9.0, 4.8)),
-    "space": (_space, (7.0, 6.2)),
-    "fraction": (_fraction, (6.4, 4.8)),
-}
