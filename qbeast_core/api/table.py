@@ -1018,19 +1018,18 @@ class Table:
         >>> table.optimize().plan["reason"].to_list(), table.metrics().health.rows_of_other_columns
         (['older revision'], 0)
         """
-        from qbeast_core.table.maintenance.reindex import ReindexOptions, reindex
-        from qbeast_core.table.write.options import metadata_of
+        from qbeast_core.table.maintenance.reindex import reindex
+        from qbeast_core.table.write.options import WriteOptions, metadata_of
 
-        options = ReindexOptions(
+        options = WriteOptions(
             columns=columns,
             cube_size=cube_size,
             importance=importance,
-            full=full,
             commit_metadata=metadata_of(keywords.get("commit_metadata")),
         )
         with self._engine() as engine:
             options = replace(options, progress=engine.report_progress(callback_of(keywords.get("progress"))))
-            result, newest = reindex(self._snapshot, options, engine=engine)
+            result, newest = reindex(self._snapshot, options, full=full, engine=engine)
         return self._moved(result, newest)
 
     @changing

@@ -14,9 +14,10 @@ from qbeast_core.table.dml.change import Change, ChangeOptions, Delete, Update, 
 from qbeast_core.table.dml.merge import Merge
 from qbeast_core.table.dml.merge_rules import Clauses
 from qbeast_core.table.dml.merge_sources import FrameMergeSource
-from qbeast_core.table.maintenance.reindex import ReindexOptions, reindex
+from qbeast_core.table.maintenance.reindex import reindex
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
 from qbeast_core.table.snapshot.snapshot import load_snapshot
+from qbeast_core.table.write.options import WriteOptions
 from tests.helpers.scattering import PartsEngine, scatter
 
 __all__ = ["ENGINES", "OperationsOfEngine"]
@@ -86,9 +87,8 @@ class OddWorkers:
         return optimize(load_snapshot(str(path)), OptimizeOptions(full=full), engine=self.engine)[0]
 
     def reindex(self, path: Path, columns: list[str], *, full: bool = False) -> object:
-        return reindex(
-            load_snapshot(str(path)), ReindexOptions(columns=columns, full=full), engine=self.engine
-        )
+        options = WriteOptions(columns=columns)
+        return reindex(load_snapshot(str(path)), options, full=full, engine=self.engine)
 
     def _change(self, path: Path, change: Change) -> qbeast.ChangeResult:
         return run_change(load_snapshot(str(path)), change, ChangeOptions(), engine=self.engine)[0]

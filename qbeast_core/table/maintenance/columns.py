@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NoReturn
 
@@ -63,17 +63,6 @@ _PATHS: Final[Mapping[str, str]] = {"elementType": "element", "keyType": "key", 
 _AS_STRUCT: Final = orjson.loads(schema_to_delta(pl.Schema({"": VARIANT})))["fields"][0]["type"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Widened:
-    """The schema with wider types."""
-
-    # As the table has it when all files have the new types, and with notes of the changes.
-    schema_json: str
-    noted_json: str
-    changes: list[TypeChange]
-    changed: list[str]
-
-
 def widen_columns(
     snapshot: Snapshot, columns: Mapping[str, TypeLike], *, upgrade_protocol: bool = False, engine: Engine
 ) -> tuple[MetadataResult, Snapshot | None]:
@@ -87,21 +76,25 @@ def _attempt_widening(
 ) -> tuple[MetadataResult, Snapshot | None]:
     types = types_of(columns)
     _refuse_sample_column(snapshot, types)
-    new = _widened(snapshot, types)
-    _refuse_indexed(snapshot, new.changes)
+    changed = [name for name, dtype in types.items() if dtype != snapshot.schema.get(name)]
+    schema_json, noted_json, changes = _widened(snapshot, types)
+    _refuse_indexed(snapshot, changes)
     parameters = {name: str(dtype) for name, dtype in types.items()}
     has_feature = "typeWidening" in (snapshot.protocol.writer_features or ())
     is_enabled = has_feature and snapshot.metadata.configuration.get(ENABLED, "").lower() == "true"
-    needs_files = any(not {change.from_type, change.to_type} <= _ALIKE for change in new.changes)
+    needs_files = any(not {change.from_type, change.to_type} <= _ALIKE for change in changes)
     if needs_files and snapshot.files.height and not (is_enabled or upgrade_protocol):
+        noted = snapshot.metadata.model_copy(update={"schema_string": noted_json})
+        stored = StoredColumns.of(noted, snapshot.protocol.writer_features)
+        wider = replace(with_schema(snapshot, schema_json), columns=stored)
         outcome, files = _rewrite_all(
-            snapshot, _read_as(snapshot, new), operation=_WIDENING, parameters=parameters, engine=engine
+            snapshot, wider, operation=_WIDENING, parameters=parameters, engine=engine
         )
-        return result_of(outcome, new.changed, rewritten_files=files)
+        return result_of(outcome, changed, rewritten_files=files)
     upgrades = needs_files and bool(snapshot.files.height) and not is_enabled
     metadata = snapshot.metadata.model_copy(
         update={
-            "schema_string": new.noted_json if has_feature or upgrades else new.schema_json,
+            "schema_string": noted_json if has_feature or upgrades else schema_json,
             "configuration": {**snapshot.metadata.configuration, **({ENABLED: "true"} if upgrades else {})},
         }
     )
@@ -109,7 +102,7 @@ def _attempt_widening(
     outcome = commit_metadata(
         snapshot, metadata, "columns", operation=_WIDENING, parameters=parameters, features=features
     )
-    return result_of(outcome, new.changed)
+    return result_of(outcome, changed)
 
 
 def _rewrite_all(
@@ -139,8 +132,8 @@ def _widening_conflict(base: Snapshot, newest: Snapshot) -> str | None:
     return f"another writer added {new} file(s) with the schema from before the change" if new else None
 
 
-def _widened(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> _Widened:
-    """Return the Delta schema with new types; raise if a type is not wider."""
+def _widened(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> tuple[str, str, list[TypeChange]]:
+    """Return the schema with new types as JSON, without and with notes for older files, and the changes."""
     whole = orjson.loads(snapshot.schema_json)
     names = [field["name"] for field in whole["fields"]]
     unknown = [name for name in wanted if name not in names]
@@ -148,7 +141,7 @@ def _widened(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> _Widened:
         unknown_columns("columns", unknown, names)
     changed = {name: dtype for name, dtype in wanted.items() if dtype != snapshot.schema[name]}
     if not changed:
-        return _Widened(snapshot.schema_json, snapshot.schema_json, [], [])
+        return snapshot.schema_json, snapshot.schema_json, []
     wider = orjson.loads(schema_to_delta(pl.Schema(changed)))["fields"]
     types = {field["name"]: field["type"] for field in wider}
     changes: list[TypeChange] = []
@@ -162,15 +155,10 @@ def _widened(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> _Widened:
         noted.append(new)
         changes += of_field
     plain = [_without_notes(new, field) for new, field in zip(noted, whole["fields"], strict=True)]
-    texts = [orjson.dumps({**whole, "fields": fields}).decode() for fields in (plain, noted)]
-    return _Widened(texts[0], texts[1], changes, list(changed))
-
-
-def _read_as(snapshot: Snapshot, new: _Widened) -> Snapshot:
-    """Return the version with the new schema, which reads files of the old types."""
-    noted = snapshot.metadata.model_copy(update={"schema_string": new.noted_json})
-    columns = StoredColumns.of(noted, snapshot.protocol.writer_features)
-    return replace(with_schema(snapshot, new.schema_json), columns=columns)
+    schema_json, noted_json = (
+        orjson.dumps({**whole, "fields": fields}).decode() for fields in (plain, noted)
+    )
+    return schema_json, noted_json, changes
 
 
 def _refuse_sample_column(snapshot: Snapshot, types: Mapping[str, pl.DataType]) -> None:

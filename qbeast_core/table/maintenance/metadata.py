@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal, NoReturn, TypeAlias, cast, get_args
+from typing import Final, Literal, TypeAlias, cast, get_args
 
 import polars as pl
 import pyarrow as pa
@@ -85,10 +85,9 @@ def set_properties(
     merged = {**snapshot.metadata.configuration, **properties}
     configuration = {key: value for key, value in merged.items() if value is not None}
     parameters = {key: value or "" for key, value in properties.items()}
-    changed = snapshot.metadata.model_copy(update={"configuration": configuration})
-    operation, before = "SET TBLPROPERTIES", snapshot.metadata.configuration
-    outcome = commit_metadata(snapshot, changed, "settings", operation=operation, parameters=parameters)
-    return result_of(outcome, [key for key, value in properties.items() if before.get(key) != value])
+    before = snapshot.metadata.configuration
+    changed = [key for key, value in properties.items() if before.get(key) != value]
+    return _set(snapshot, configuration, "SET TBLPROPERTIES", parameters, changed)
 
 
 def set_importance(
@@ -98,9 +97,28 @@ def set_importance(
     check_importance(importance)
     changed = with_importance(snapshot.metadata, importance, snapshot.indexed)
     parameters = {"importance": changed.configuration.get(IMPORTANCE, "{}")}
-    operation = "SET TBLPROPERTIES"
-    outcome = commit_metadata(snapshot, changed, "settings", operation=operation, parameters=parameters)
-    return result_of(outcome, [IMPORTANCE])
+    return _set(snapshot, changed.configuration, "SET TBLPROPERTIES", parameters, [IMPORTANCE])
+
+
+def _set(
+    snapshot: Snapshot,
+    configuration: Mapping[str, str],
+    operation: str,
+    parameters: Mapping[str, str],
+    changed: Sequence[str],
+    *,
+    conflict_with: Callable[[Snapshot], str | None] | None = None,
+) -> tuple[MetadataResult, Snapshot | None]:
+    """Commit another configuration."""
+    outcome = commit_metadata(
+        snapshot,
+        snapshot.metadata.model_copy(update={"configuration": configuration}),
+        "settings",
+        operation=operation,
+        parameters=parameters,
+        conflict_with=conflict_with,
+    )
+    return result_of(outcome, changed)
 
 
 def add_columns(
@@ -210,15 +228,8 @@ def add_constraint(snapshot: Snapshot, name: str, expression: str) -> tuple[Meta
         return f"{rows:,} row(s) break the constraint {name!r} now" if rows else None
 
     configuration = {**snapshot.metadata.configuration, key: expression}
-    outcome = commit_metadata(
-        snapshot,
-        snapshot.metadata.model_copy(update={"configuration": configuration}),
-        "settings",
-        operation="ADD CONSTRAINT",
-        parameters={"name": name, "expr": expression},
-        conflict_with=conflict_with,
-    )
-    return result_of(outcome, [key])
+    parameters = {"name": name, "expr": expression}
+    return _set(snapshot, configuration, "ADD CONSTRAINT", parameters, [key], conflict_with=conflict_with)
 
 
 def drop_constraint(snapshot: Snapshot, name: str) -> tuple[MetadataResult, Snapshot | None]:
@@ -231,11 +242,7 @@ def drop_constraint(snapshot: Snapshot, name: str) -> tuple[MetadataResult, Snap
         msg = f"the table has no constraint {name!r}, only {names}.{did_you_mean([name], names)}"
         raise InvalidInputError(msg, argument="name", value=name, known=names)
     parameters = {"name": name, "expr": configuration.pop(found[0])}
-    changed = snapshot.metadata.model_copy(update={"configuration": configuration})
-    outcome = commit_metadata(
-        snapshot, changed, "settings", operation="DROP CONSTRAINT", parameters=parameters
-    )
-    return result_of(outcome, found[:1])
+    return _set(snapshot, configuration, "DROP CONSTRAINT", parameters, found[:1])
 
 
 def _key(name: object) -> str:
@@ -251,12 +258,8 @@ def _compiled(name: str, expression: object, schema: pl.Schema) -> Check:
     try:
         return constraint_of(name, expression, schema)
     except RuleError as error:
-        _refuse(expression, str(error), error)
-
-
-def _refuse(expression: str, reason: str, cause: BaseException) -> NoReturn:
-    msg = f"`expression` {expression!r} is not supported: {reason}"
-    raise InvalidInputError(msg, argument="expression", value=expression) from cause
+        msg = f"`expression` {expression!r} is not supported: {error}"
+        raise InvalidInputError(msg, argument="expression", value=expression) from error
 
 
 def _broken(snapshot: Snapshot, check: Check) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -23,7 +22,7 @@ from qbeast_core.spec.table_config import (
     min_reader_entry,
     qbeast_spark_entries,
 )
-from qbeast_core.support.process import Progress, ProgressCallback, now_ms, report
+from qbeast_core.support.process import Progress, now_ms, report
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.commit import CommitOutcome, commit
 from qbeast_core.table.data.schema import refuse_sample_column, refuse_taken_name
@@ -32,12 +31,7 @@ from qbeast_core.table.engine.files import summarise_task
 from qbeast_core.table.engine.local import MEMORY
 from qbeast_core.table.index.counts import latest_revision
 from qbeast_core.table.index.live_index import Index
-from qbeast_core.table.index.revision import (
-    IndexColumns,
-    check_columns,
-    refuse_collations,
-    specs_of_overwrite,
-)
+from qbeast_core.table.index.revision import check_columns, refuse_collations, specs_of_overwrite
 from qbeast_core.table.read.planner import TASK_BYTES, Planner, scan_tasks
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
 from qbeast_core.table.rewrite.replace import refuse_copies, with_attempts
@@ -51,18 +45,6 @@ _OPERATION: Final = "REINDEX"
 
 # Maximum number of tasks that read the columns: each returns a sample.
 _MAX_TASKS: Final = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReindexOptions:
-    """Options of a reindex. `Table.reindex` documents them."""
-
-    columns: IndexColumns | None = None
-    cube_size: int | None = None
-    importance: Mapping[str, float] | None = None
-    full: bool = False
-    commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
-    progress: ProgressCallback | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -103,14 +85,14 @@ class ReindexResult(Result):
 
 
 def reindex(
-    snapshot: Snapshot, options: ReindexOptions, *, engine: Engine = MEMORY
+    snapshot: Snapshot, options: WriteOptions, *, full: bool, engine: Engine = MEMORY
 ) -> tuple[ReindexResult, Snapshot]:
     """Index a table otherwise; see `Table.reindex`. Return the result and the new version."""
-    check_options(WriteOptions(cube_size=options.cube_size, importance=options.importance))
+    check_options(options)
     before = refresh(snapshot)
     snapshot, outcome = with_attempts(before, lambda newest: _attempt(newest, options, engine))
     changed = snapshot.config.revisions != before.config.revisions
-    if not options.full:
+    if not full:
         return _result(snapshot, outcome, None, new_revision=changed), snapshot
     moving = OptimizeOptions(
         into="newest", commit_metadata=options.commit_metadata, progress=options.progress
@@ -138,7 +120,7 @@ def _result(
 
 
 def _attempt(
-    snapshot: Snapshot, options: ReindexOptions, engine: Engine
+    snapshot: Snapshot, options: WriteOptions, engine: Engine
 ) -> tuple[Snapshot, CommitOutcome | None]:
     """Commit the new revision. Return the new version, and None if there is nothing to change."""
     if snapshot.config.is_left_unindexed:
@@ -165,14 +147,15 @@ def _attempt(
     return _committed(snapshot, replace(intent, metadata=metadata), specs, size, options)
 
 
-def _first(snapshot: Snapshot, options: ReindexOptions) -> tuple[Snapshot, CommitOutcome]:
+def _first(snapshot: Snapshot, options: WriteOptions) -> tuple[Snapshot, CommitOutcome]:
     """Begin the index of a table without one, as a conversion does."""
     check_writable(
         snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="settings"
     )
     specs, rows = _specs(snapshot, options), snapshot.counted_rows
-    wish = WriteOptions(cube_size=options.cube_size)
-    metadata = indexed_metadata(snapshot.metadata, snapshot.schema, specs, wish, uri=snapshot.uri, rows=rows)
+    metadata = indexed_metadata(
+        snapshot.metadata, snapshot.schema, specs, options, uri=snapshot.uri, rows=rows
+    )
     if options.importance is not None:
         metadata = with_importance(metadata, options.importance, [spec.name for spec in specs])
     intent = WriteIntent(mode="metadata", brings="settings", metadata=metadata)
@@ -184,7 +167,7 @@ def _committed(
     intent: WriteIntent,
     specs: tuple[ColumnSpec, ...],
     size: int,
-    options: ReindexOptions,
+    options: WriteOptions,
 ) -> tuple[Snapshot, CommitOutcome]:
     parameters = {"columns": ",".join(map(str, specs)), "cubeSize": str(size)}
     info = {**options.commit_metadata, "operationParameters": parameters}
@@ -199,7 +182,7 @@ def _conflict(base: Snapshot, newest: Snapshot) -> str | None:
     return None if same else "another writer began a revision"
 
 
-def _specs(snapshot: Snapshot, options: ReindexOptions) -> tuple[ColumnSpec, ...]:
+def _specs(snapshot: Snapshot, options: WriteOptions) -> tuple[ColumnSpec, ...]:
     """Validate and return the columns to index."""
     dialect = dialect_of(snapshot)
     if dialect == "qbeast-spark":
@@ -221,7 +204,7 @@ def _specs(snapshot: Snapshot, options: ReindexOptions) -> tuple[ColumnSpec, ...
 
 
 def _revision(
-    snapshot: Snapshot, specs: tuple[ColumnSpec, ...], size: int, options: ReindexOptions, engine: Engine
+    snapshot: Snapshot, specs: tuple[ColumnSpec, ...], size: int, options: WriteOptions, engine: Engine
 ) -> Revision | None:
     """Return the new revision, or None if the newest one has these columns and this cube size."""
     newest, uri = Index(snapshot).newest, snapshot.uri
