@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any, Final, cast
 
@@ -29,14 +29,13 @@ from qbeast_core.table.advise.search import (
     MAX_TRIED,
     TIE,
     Search,
-    TableFacts,
     Workload,
     index_text,
     some_rows,
     text_of,
 )
 from qbeast_core.table.advise.suggest import check_request
-from qbeast_core.table.advise.trial import ColumnSet, Dimension, importance_of, specs_of
+from qbeast_core.table.advise.trial import ColumnSet, Dimension, TableFacts, importance_of, specs_of
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.schema import lost_columns
 from qbeast_core.table.estimate.reading import heavy_rows
@@ -389,67 +388,51 @@ def _within(
     return kept.rechunk()
 
 
-@dataclass(frozen=True, slots=True)
-class NestedField:
-    """A field of a column, and of its fields."""
+def field_of(path: Sequence[str]) -> pl.Expr:
+    """Return the values of a field of a column, and of its fields."""
+    return reduce(lambda outer, name: outer.struct.field(name), path[1:], pl.col(path[0]))
 
-    path: tuple[str, ...]
 
-    @property
-    def expr(self) -> pl.Expr:
-        """The values of the field."""
-        return reduce(lambda outer, name: outer.struct.field(name), self.path[1:], pl.col(self.path[0]))
+def code_of(path: Sequence[str]) -> str:
+    """Return a field in Python.
 
-    @property
-    def code(self) -> str:
-        """The same in Python.
-
-        >>> NestedField(("user", "country")).code
-        "pl.col('user').struct.field('country')"
-        """
-        return f"pl.col({self.path[0]!r})" + "".join(f".struct.field({name!r})" for name in self.path[1:])
+    >>> code_of(("user", "country"))
+    "pl.col('user').struct.field('country')"
+    """
+    return f"pl.col({path[0]!r})" + "".join(f".struct.field({name!r})" for name in path[1:])
 
 
 def with_fields_as_columns(
     where: pl.Expr, columns: Collection[str]
-) -> tuple[pl.Expr, dict[str, NestedField]]:
-    """Return a filter on columns in place of fields, and the fields by the names of these columns.
+) -> tuple[pl.Expr, dict[str, tuple[str, ...]]]:
+    """Return a filter on columns in place of fields, and the paths of the fields by the names of these columns.
 
     >>> where, fields = with_fields_as_columns(pl.col("user").struct.field("country") == "DE", ["user"])
     >>> str(where), fields
-    ('[(col("user_country")) == ("DE")]', {'user_country': NestedField(path=('user', 'country'))})
+    ('[(col("user_country")) == ("DE")]', {'user_country': ('user', 'country')})
     """
     try:
         tree = orjson.loads(where.meta.serialize(format="json"))
     except (pl.exceptions.PolarsError, orjson.JSONDecodeError):  # calls Python, or is nested too deeply
         return where, {}
-    renaming = _Renaming(frozenset(columns))
-    replaced = renaming.replaced(tree)
-    if not renaming.fields:
-        return where, {}
-    text = orjson.dumps(replaced).decode()
-    return pl.Expr.deserialize(io.StringIO(text), format="json"), renaming.fields
+    fields: dict[str, tuple[str, ...]] = {}
 
-
-@dataclass(frozen=True, slots=True)
-class _Renaming:
-    columns: frozenset[str]
-    fields: dict[str, NestedField] = field(default_factory=dict[str, NestedField])
-
-    def replaced(self, tree: object) -> object:
-        """Return a serialised expression with columns in place of fields."""
+    def replaced(tree: object) -> object:
         path = _path_of(tree)
         if len(path) > 1:
             name = "_".join(path)
-            while name in self.columns:
+            while name in columns:
                 name += "_"
-            self.fields[name] = NestedField(path)
+            fields[name] = path
             return {"Column": name}
         if isinstance(tree, dict):
-            return {key: self.replaced(part) for key, part in cast("dict[str, Any]", tree).items()}
+            return {key: replaced(part) for key, part in cast("dict[str, Any]", tree).items()}
         if isinstance(tree, list):
-            return list(map(self.replaced, cast("list[object]", tree)))
+            return list(map(replaced, cast("list[object]", tree)))
         return tree
+
+    text = orjson.dumps(replaced(tree)).decode()
+    return (pl.Expr.deserialize(io.StringIO(text), format="json") if fields else where), fields
 
 
 def _path_of(tree: object) -> tuple[str, ...]:

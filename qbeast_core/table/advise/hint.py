@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -18,7 +18,9 @@ from qbeast_core.spec.revision import ColumnSpec
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.advise.advise import (
     TableSample,
+    code_of,
     facts_of,
+    field_of,
     present_index,
     table_sample,
     with_fields_as_columns,
@@ -49,15 +51,6 @@ _VERY_FEW_PAGES: Final = 4
 _ADVISE: Final = (
     "table.advise([plan.where]) reads a sample and finds an index of which this filter opens less"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Cure:
-    """An index of which a filter opens less."""
-
-    index: ColumnSet
-    # Expected share of the bytes.
-    share: float
 
 
 def hint_of(plan: Plan) -> str | None:
@@ -92,8 +85,9 @@ class _Hints:
         cure = None if pages <= _VERY_FEW_PAGES else self._cure
         if cure is not None:
             filtered = f"a filter on {', '.join(map(repr, self._fields))}" if self._fields else "this filter"
-            share = max(round(100 * cure.share), 1)
-            return f"{filtered} would open about {share} % of the bytes after {self._call(cure.index)}"
+            index, share = cure
+            percent = max(round(100 * share), 1)
+            return f"{filtered} would open about {percent} % of the bytes after {self._call(index)}"
         if pages > _FEW_PAGES:
             return None
         return f"{self._plan.rows_total:,} row(s) in {pages} page(s) are too few for an index to skip much of them"
@@ -126,7 +120,7 @@ class _Hints:
     @cached_property
     def _sample(self) -> TableSample:
         sample = table_sample(self._planner, rows=_ROWS, max_bytes=sizing().hint_bytes)
-        fields = {name: nested.expr for name, nested in self._fields.items()}
+        fields = {name: field_of(path) for name, path in self._fields.items()}
         return replace(sample, rows=sample.rows.with_columns(**fields))
 
     @cached_property
@@ -152,15 +146,15 @@ class _Hints:
         return present_index(self._planner, self._search) or ()
 
     @cached_property
-    def _cure(self) -> _Cure | None:
-        """The mildest change with which the filter opens at most a third, or else the one with which it opens least."""
+    def _cure(self) -> tuple[ColumnSet, float] | None:
+        """The mildest index of which the filter opens at most a third, or else the least, with the share of bytes."""
         now = self._plan.share
-        best: _Cure | None = None
+        best: tuple[ColumnSet, float] | None = None
         for index in self._indexes() if self._present else ():
             share = self._share(index)
-            if share * _WORTHWHILE > now or (best is not None and share >= best.share):
+            if share * _WORTHWHILE > now or (best is not None and share >= best[1]):
                 continue
-            best = _Cure(index, share)
+            best = index, share
             if share <= _MUCH:
                 break
         return best
@@ -223,9 +217,9 @@ class _Hints:
         if _names_of(index) == _names_of(self._present):
             return f"table.set_importance({{{weighing}}}); table.optimize(full=True)"
         calls: list[str] = []
-        for name, nested in self._fields.items():
+        for name, path in self._fields.items():
             calls.append(f"table.add_columns({{{name!r}: pl.{self._sample.rows.schema[name]!r}}})")
-            calls.append(f"table.update('true', {{{name!r}: {nested.code}}})")
+            calls.append(f"table.update('true', {{{name!r}: {code_of(path)}}})")
         columns = [text_of(column) for column in index]
         importance = f", importance={{{weighing}}}" if weighing else ""
         return "; ".join([*calls, f"table.reindex(columns={columns}{importance}, full=True)"])

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
+from qbeast_core.log.protocol import codec_of
 from qbeast_core.plan.nodes import Node, Unknown, named_columns
 from qbeast_core.plan.predicate import parse_predicate
 from qbeast_core.space.values import F64Array
-from qbeast_core.spec.revision import ColumnKind, ColumnSpec, transformer_for
+from qbeast_core.spec.revision import ColumnSpec, transformer_for
 from qbeast_core.table.advise.trial import (
     ColumnSet,
     Dimension,
-    Encoder,
     Opened,
     RowSizes,
+    TableFacts,
     Trial,
     importance_of,
     specs_of,
 )
 from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
+from qbeast_core.table.data.files import choose_encodings
 from qbeast_core.table.read.scan import pushed_down
 from qbeast_core.tree.fit import default_cube_size
 from qbeast_core.tree.grid import data_type_of
+from qbeast_core.tree.pages import Grain
 
 # Rows for comparing indexes; `Sizing.advised_rows` are for the shares and bytes of the result.
 FEW_ROWS: Final = 1 << 14
@@ -80,23 +83,6 @@ class Workload:
         return tuple(Unknown() if some is None else parse_predicate(some, schema) for some in pushed)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TableFacts:
-    """A table that some rows are a sample of."""
-
-    rows: int
-    # Size of a row in memory.
-    row_bytes: float
-    # Rows with the minimum and maximum of each column; columns without known ends are missing.
-    ends: pl.DataFrame
-    # Columns by whose weights the sample was chosen.
-    drawn_by: tuple[str, ...] = ()
-    sample_by: tuple[str, ...] = ()
-    configuration: Mapping[str, str] = field(default_factory=dict[str, str])
-    # Share of the table in the partitions that each filter opens. None: the table has no partitions.
-    partition_shares: F64Array | None = None
-
-
 class Search:
     """Simulated tables of a sample, to compare indexes on few rows, and to estimate what is opened on more rows."""
 
@@ -105,26 +91,17 @@ class Search:
     ) -> None:
         self._schema, self._facts, self._workload = rows.schema, facts, workload
         self._nodes = workload.nodes(rows.schema)
-        size_bytes = facts.row_bytes * facts.rows
-        self._encoder = Encoder.of(rows, facts.configuration, size_bytes=size_bytes, table_rows=facts.rows)
+        codec, size_bytes = codec_of(facts.configuration), facts.row_bytes * facts.rows
+        chosen = choose_encodings(rows, codec, Grain.of(facts.rows), size_bytes=size_bytes)
+        self._encodings = (*chosen, codec)
         self.few = self._candidates(some_rows(rows, FEW_ROWS), max(facts.rows, least_rows))
         self.many = self._candidates(rows, facts.rows)
 
     def _candidates(self, some: pl.DataFrame, table_rows: int) -> Candidates:
         max_rows = max(some.height // _ROWS_OF_CUBE * default_cube_size(self._facts.rows), some.height)
-        facts, workload = self._facts, self._workload
-        trial = Trial(
-            rows=some,
-            table_rows=min(table_rows, max_rows),
-            row_bytes=facts.row_bytes,
-            filters=self._nodes,
-            filtered=workload.named,
-            ends=facts.ends,
-            drawn_by=facts.drawn_by,
-            sample_by=facts.sample_by,
-            partition_shares=facts.partition_shares,
-        )
-        return Candidates(trial, workload.importance, self._encoder)
+        facts = replace(self._facts, rows=min(table_rows, max_rows))
+        trial = Trial(some, facts, self._nodes, self._workload.named, self._encodings)
+        return Candidates(trial, self._workload.importance)
 
     def options(self, names: Sequence[str]) -> list[Dimension]:
         """Return columns to index, by the kind that a write would choose and by hash."""
@@ -155,10 +132,8 @@ class Search:
         is_better = self.many.share(index, sizes) * _WORTHWHILE <= self.many.share(even, sizes)
         return index if is_better else even
 
-    def _fits(self, name: str, kind: ColumnKind) -> bool:
+    def _fits(self, name: str, kind: Literal["hashing", "linear"]) -> bool:
         """Return whether a column can have a kind."""
-        if kind == "auto":
-            return True
         try:
             transformer_for(name, kind=kind, data_type=data_type_of(name, self._schema[name]))
         except InvalidColumnsError:
@@ -210,8 +185,8 @@ def _condition(query: Predicate, rows: pl.DataFrame) -> pl.Expr:
 class Candidates:
     """Indexes, each simulated once."""
 
-    def __init__(self, trial: Trial, importance: F64Array, encoder: Encoder) -> None:
-        self.trial, self._importance, self._encoder = trial, importance, encoder
+    def __init__(self, trial: Trial, importance: F64Array) -> None:
+        self.trial, self._importance = trial, importance
         self._opened: dict[ColumnSet, Opened] = {}
         self._sizes: dict[ColumnSet, RowSizes] = {}
         self._bytes: dict[ColumnSet, F64Array] = {}
@@ -284,7 +259,7 @@ class Candidates:
     def sizes(self, index: ColumnSet) -> RowSizes:
         """Return the size of the rows, which is about the same with any index."""
         if index not in self._sizes:
-            self._sizes[index] = self.trial.sizes(index, self._encoder)
+            self._sizes[index] = self.trial.sizes(index)
         return self._sizes[index]
 
     def share(self, columns: ColumnSet, sizes: RowSizes) -> float:

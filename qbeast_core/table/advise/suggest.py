@@ -22,14 +22,13 @@ from qbeast_core.table.advise.search import (
     MAX_TRIED,
     TIE,
     Search,
-    TableFacts,
     Workload,
     index_text,
     plain,
     some_rows,
     text_of,
 )
-from qbeast_core.table.advise.trial import ColumnSet, Dimension, importance_of
+from qbeast_core.table.advise.trial import ColumnSet, Dimension, TableFacts, importance_of
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.data.schema import lost_columns

@@ -16,7 +16,7 @@ import polars as pl
 
 from qbeast_core.io.encode import encode_data_file
 from qbeast_core.io.footer import cuts_of, parse_tail
-from qbeast_core.log.protocol import Codec, codec_of
+from qbeast_core.log.protocol import Codec
 from qbeast_core.plan.bounds import Statistics, coordinate_intervals, evaluate
 from qbeast_core.plan.nodes import Atom, Node, column_of
 from qbeast_core.space.coordinates import fitted_steps, step_edges, widen
@@ -25,7 +25,6 @@ from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.spec.revision import ColumnSpec, Revision, Transformation, TransformerKind
 from qbeast_core.support.frames import own_column
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.files import choose_encodings
 from qbeast_core.tree.build import assign_rows
 from qbeast_core.tree.files import pack_cubes, rows_by_file, rows_per_file
 from qbeast_core.tree.fit import IndexWish, default_cube_size, first_revision
@@ -284,35 +283,92 @@ class RowSizes:
         return in_rows * rows + opened.paged_files * self.tail
 
 
-@dataclass(frozen=True, slots=True)
-class Encoder:
-    """Encodes rows as the files of a table would be."""
+@dataclass(frozen=True, slots=True, eq=False)
+class TableFacts:
+    """A table that some rows are a sample of."""
 
-    dictionary: list[str]
-    levels: dict[str, int]
-    codec: Codec
+    rows: int
+    # Size of a row in memory.
+    row_bytes: float
+    # Rows with the minimum and maximum of each column; columns without known ends are missing.
+    ends: pl.DataFrame
+    # Columns by whose weights the sample was chosen: rows of an index on them have the lowest weights only.
+    drawn_by: tuple[str, ...] = ()
+    # Sampling key, whatever the index.
+    sample_by: tuple[str, ...] = ()
+    configuration: Mapping[str, str] = field(default_factory=dict[str, str])
+    # Share of the table in the partitions that each filter opens. None: the table has no partitions.
+    # All rows are simulated as one tree.
+    partition_shares: F64Array | None = None
 
-    @staticmethod
-    def of(
-        rows: pl.DataFrame, configuration: Mapping[str, str], *, size_bytes: float, table_rows: int
-    ) -> Encoder:
-        """Choose the encodings for a table of such rows and this size in memory."""
-        codec, grain = codec_of(configuration), Grain.of(table_rows)
-        return Encoder(*choose_encodings(rows, codec, grain, size_bytes=size_bytes), codec)
 
-    def encode(
-        self, rows: pl.DataFrame, placed: Arrangement, table: SimulatedTable, *, file_rows: float
-    ) -> RowSizes:
-        """Return the size of some rows, stored as one file, for a table with `file_rows` rows per file."""
-        shape = placed.shape
+@dataclass(frozen=True, eq=False)  # no slots, for cached properties
+class Trial:
+    """A sample of a table, indexed like the table; cubes, files and pages are smaller in proportion."""
+
+    # A uniform sample of the table.
+    rows: pl.DataFrame
+    table: TableFacts
+    # The filters, and the columns that they name.
+    filters: tuple[Node, ...]
+    filtered: tuple[str, ...]
+    # Of files: leaf columns with a dictionary, levels of zstd, and the codec.
+    encodings: tuple[list[str], dict[str, int], Codec]
+    _axes: dict[ColumnSpec, tuple[Revision, U32Array]] = field(
+        default_factory=dict[ColumnSpec, tuple[Revision, U32Array]], init=False, repr=False
+    )
+    _tables: dict[ColumnSet, SimulatedTable] = field(
+        default_factory=dict[ColumnSet, SimulatedTable], init=False, repr=False
+    )
+    _last_files: dict[tuple[ColumnSpec, ...], _Files] = field(
+        default_factory=dict[tuple[ColumnSpec, ...], _Files], init=False, repr=False
+    )
+
+    def opened(self, columns: ColumnSet, row_sizes: F64Array | None = None) -> Opened:
+        """Return what each filter opens of the table with an index, if rows count by their sizes, else all alike."""
+        sizes = np.ones(self.rows.height) if row_sizes is None else row_sizes
+        return self._simulated(columns).opened(sizes).within(self.table.partition_shares)
+
+    def bytes_opened(self, columns: ColumnSet, sizes: RowSizes) -> F64Array:
+        """Return the bytes that each filter opens of the table with an index, for rows of some size."""
+        return sizes.bytes_of(self.opened(columns, sizes.of_rows), rows=self.table.rows)
+
+    def shares(self, columns: ColumnSet, sizes: RowSizes) -> F64Array:
+        """Return the share of the bytes that each filter opens of the table with an index, for rows of some size."""
+        return self.bytes_opened(columns, sizes) / (sizes.in_files * self.table.rows)
+
+    def sizes(self, columns: ColumnSet) -> RowSizes:
+        """Return the size of the rows in the table with an index, from those of the sample as one file, and of a part.
+
+        Such a file has larger pages in space than the table: sizes are extrapolated.
+        """
+        table, grain = self._simulated(columns), Grain.of(self.table.rows)
+
+        def stored(times: int, grain: Grain) -> RowSizes:
+            some = table.sample.of(slice(None, None, times))
+            placed = some.arranged(grain)
+            return self._encoded(self.rows.gather_every(times), placed, table)
+
+        if self._scale > 1 - 1e-9:
+            return stored(1, grain)
+        # Bands of some pages, so that the part has as many, with whole pages.
+        banded = replace(grain, min_band_rows=_BAND_PAGES * grain.page_rows, few_rows=0.0)
+        thinned = replace(banded, min_band_rows=banded.min_band_rows / _THINNED)
+        of_table = _log_density(table.bands) - math.log(self._scale)
+        return stored(1, banded).extrapolated(stored(_THINNED, thinned), log_density=of_table)
+
+    def _encoded(self, rows: pl.DataFrame, placed: Arrangement, table: SimulatedTable) -> RowSizes:
+        """Return the size of some rows, stored as one file, for files of a table."""
+        shape, file_rows = placed.shape, self.table.rows / len(table.bands)
+        dictionary, levels, codec = self.encodings
         encoded = encode_data_file(
             rows[pl.Series(placed.order)],
             weights=shape.row_weights(),
             cuts=cuts_of(shape.band_rows, shape.page_rows),
             statistics=list(table.sample.spaces),
-            dictionary=self.dictionary,
-            levels=self.levels,
-            codec=self.codec,
+            dictionary=dictionary,
+            levels=levels,
+            codec=codec,
         )
         if not encoded.tail_bytes:  # its pages cannot be read alone
             in_files = encoded.size_bytes / rows.height
@@ -334,102 +390,35 @@ class Encoder:
             log_density=_log_density([shape.band_rows]),
         )
 
-
-@dataclass(frozen=True, eq=False)  # no slots, for cached properties
-class Trial:
-    """A sample of a table, indexed like the table; cubes, files and pages are smaller in proportion."""
-
-    # A uniform sample of the table.
-    rows: pl.DataFrame
-    table_rows: int
-    row_bytes: float
-    # The filters, and the columns that they name.
-    filters: tuple[Node, ...]
-    filtered: tuple[str, ...]
-    # Rows with the minimum and maximum of each column of the table; columns without known ends are missing.
-    ends: pl.DataFrame
-    # Columns by whose weights `rows` were chosen: rows of an index on them have the lowest weights only.
-    drawn_by: tuple[str, ...] = ()
-    # Sampling key of the table, whatever its index.
-    sample_by: tuple[str, ...] = ()
-    # Share of the table in the partitions that each filter opens. All rows are simulated as one tree.
-    partition_shares: F64Array | None = None
-    _axes: dict[ColumnSpec, tuple[Revision, U32Array]] = field(
-        default_factory=dict[ColumnSpec, tuple[Revision, U32Array]], init=False, repr=False
-    )
-    _tables: dict[ColumnSet, SimulatedTable] = field(
-        default_factory=dict[ColumnSet, SimulatedTable], init=False, repr=False
-    )
-    _last_files: dict[tuple[ColumnSpec, ...], _Files] = field(
-        default_factory=dict[tuple[ColumnSpec, ...], _Files], init=False, repr=False
-    )
-
-    def opened(self, columns: ColumnSet, row_sizes: F64Array | None = None) -> Opened:
-        """Return what each filter opens of the table with an index, if rows count by their sizes, else all alike."""
-        sizes = np.ones(self.rows.height) if row_sizes is None else row_sizes
-        return self._table(columns).opened(sizes).within(self.partition_shares)
-
-    def sizes(self, columns: ColumnSet, encoder: Encoder) -> RowSizes:
-        """Return the size of the rows in the table with an index."""
-        return self._stored(self._table(columns), encoder)
-
-    def bytes_opened(self, columns: ColumnSet, sizes: RowSizes) -> F64Array:
-        """Return the bytes that each filter opens of the table with an index, for rows of some size."""
-        return sizes.bytes_of(self.opened(columns, sizes.of_rows), rows=self.table_rows)
-
-    def shares(self, columns: ColumnSet, sizes: RowSizes) -> F64Array:
-        """Return the share of the bytes that each filter opens of the table with an index, for rows of some size."""
-        return self.bytes_opened(columns, sizes) / (sizes.in_files * self.table_rows)
-
-    def _stored(self, table: SimulatedTable, encoder: Encoder) -> RowSizes:
-        """Return the size of the rows in a table, from those of the sample as one file, and of a part of it.
-
-        Such a file has larger pages in space than the table: sizes are extrapolated.
-        """
-        file_rows, grain = self.table_rows / len(table.bands), Grain.of(self.table_rows)
-
-        def stored(times: int, grain: Grain) -> RowSizes:
-            some = table.sample.of(slice(None, None, times))
-            placed = some.arranged(grain)
-            return encoder.encode(self.rows.gather_every(times), placed, table, file_rows=file_rows)
-
-        if self._scale > 1 - 1e-9:
-            return stored(1, grain)
-        # Bands of some pages, so that the part has as many, with whole pages.
-        banded = replace(grain, min_band_rows=_BAND_PAGES * grain.page_rows, few_rows=0.0)
-        thinned = replace(banded, min_band_rows=banded.min_band_rows / _THINNED)
-        of_table = _log_density(table.bands) - math.log(self._scale)
-        return stored(1, banded).extrapolated(stored(_THINNED, thinned), log_density=of_table)
-
     def kind_of(self, spec: ColumnSpec) -> TransformerKind:
         """Return the kind of a column that a write would store."""
         return self._axis(spec)[0].column_transformers[0].kind
 
     def weights(self, specs: Sequence[ColumnSpec]) -> I32Array:
         """Return the weight of each row."""
-        names = self.sample_by or tuple(spec.name for spec in specs)
+        names = self.table.sample_by or tuple(spec.name for spec in specs)
         weights = frame_weights(self.rows, names)
-        if names != self.drawn_by:
+        if names != self.table.drawn_by:
             return weights
         # A hash of the weights keeps equal ones equal, and spreads the lowest ones over all weights.
         return frame_weights(pl.DataFrame({"weight": weights}), ["weight"])
 
-    def _table(self, columns: ColumnSet) -> SimulatedTable:
+    def _simulated(self, columns: ColumnSet) -> SimulatedTable:
         """Return the simulated table of an index. The ones that were used last are kept."""
-        table = self._tables.pop(columns, None) or self._simulated(columns)
+        table = self._tables.pop(columns, None) or self._new_table(columns)
         self._tables[columns] = table
         if len(self._tables) * self.rows.height > sizing().kept_trial_rows:
             del self._tables[next(iter(self._tables))]
         return table
 
-    def _simulated(self, columns: ColumnSet) -> SimulatedTable:
+    def _new_table(self, columns: ColumnSet) -> SimulatedTable:
         specs = tuple(specs_of(columns))
         if specs not in self._last_files:  # tables that differ only in importance are simulated in a row
             self._last_files.clear()
             self._last_files[specs] = self._files_of(specs)
         sample, files, statistics = self._last_files[specs]
         sample = replace(sample, importance=[column.importance for column in columns])
-        return SimulatedTable.of(sample, files, Grain.of(self.table_rows), statistics, self.filters)
+        return SimulatedTable.of(sample, files, Grain.of(self.table.rows), statistics, self.filters)
 
     def _files_of(self, specs: Sequence[ColumnSpec]) -> _Files:
         """Return the rows of the files, in no order, and the statistics in the log."""
@@ -440,10 +429,10 @@ class Trial:
             importance=[1.0] * len(axes),
             cells=[cells for _, cells in axes.values()],
             weights=self.weights(specs),
-            is_scattered=bool(self.sample_by),
+            is_scattered=bool(self.table.sample_by),
         )
         placed = assign_rows(sample.cells, sample.weights, cube_size=self._cube_size)
-        file_rows = rows_per_file(self.row_bytes, self.table_rows)
+        file_rows = rows_per_file(self.table.row_bytes, self.table.rows)
         packed = pack_cubes(placed.cubes, placed.counts, None, file_rows=file_rows, share=self._scale)
         rows = rows_by_file(placed, packed, sample.weights).astype(np.int64)
         sizes = np.diff(packed.file_starts)
@@ -452,12 +441,12 @@ class Trial:
 
     @property
     def _scale(self) -> float:
-        return self.rows.height / self.table_rows
+        return self.rows.height / self.table.rows
 
     @property
     def _cube_size(self) -> int:
         """Maximum rows of a cube, of the sample."""
-        return max(round(default_cube_size(self.table_rows) * self._scale), 1)
+        return max(round(default_cube_size(self.table.rows) * self._scale), 1)
 
     def _axis(self, spec: ColumnSpec) -> tuple[Revision, U32Array]:
         """Return the space of one column, as a revision, and the cells of the rows in it."""
@@ -492,7 +481,7 @@ class Trial:
         bounds: dict[str, list[pl.Expr]] = {"min": [], "max": []}
         for name in self.filtered:
             column, dtype = self.rows[name], self.rows.schema[name]
-            table = self.ends[name] if name in self.ends.columns else column.clear()
+            table = self.table.ends[name] if name in self.table.ends.columns else column.clear()
             for end, bound, of_sample, of_table in (
                 ("min", pl.col(name).min(), column.min(), table.min()),
                 ("max", pl.col(name).max(), column.max(), table.max()),
