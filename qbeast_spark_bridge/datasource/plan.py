@@ -11,7 +11,7 @@ from pyspark.sql.types import StructField, StructType
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.table.read.planner import Planner, sampled_by
-from qbeast_core.table.read.stream import Offset, StreamOptions, TableStream
+from qbeast_core.table.read.stream import Offset, TableStream
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_spark_bridge.datasource.options import ReadOptions, StreamReadOptions
 from qbeast_spark_bridge.engine.engine import arrow_schema, tasks_of
@@ -83,21 +83,19 @@ class SourcePlan:
 def open_stream(options: StreamReadOptions) -> TableStream:
     """Open a table to read it as a stream."""
     return TableStream(
-        load_snapshot(options.location),
-        StreamOptions(
-            starting_version=options.starting_version,
-            starting_time=options.starting_timestamp,
-            skips_changes=options.skip_change_commits,
-            ignores_deletes=options.ignore_deletes,
-            reads_feed=options.read_change_feed,
-        ),
+        snapshot=load_snapshot(options.location),
+        starting_version=options.starting_version,
+        starting_time=options.starting_timestamp,
+        skips_changes=options.skip_change_commits,
+        ignores_deletes=options.ignore_deletes,
+        reads_feed=options.read_change_feed,
     )
 
 
 def stream_schema(stream: TableStream) -> StructType:
     """Return the columns of a stream, all nullable."""
     whole = nullable_schema(spark_schema(stream.snapshot.schema_json))
-    return with_feed_columns(whole) if stream.options.reads_feed else whole
+    return with_feed_columns(whole) if stream.reads_feed else whole
 
 
 def stream_tasks(stream: TableStream, start: Offset, end: Offset, schema: StructType) -> list[ReadTask]:

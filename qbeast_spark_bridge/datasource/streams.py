@@ -112,11 +112,9 @@ if LIMITS_BATCHES:
 
         def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
             """Return where the batch that begins at `start` ends."""
-            from qbeast_core.table.read.stream import NO_LIMITS, Limits
-
-            own = Limits(self.options.max_files, self.options.max_bytes)
-            limits = NO_LIMITS if isinstance(limit, ReadAllAvailable) else own
-            return dict(self.stream.latest(_offset_of(start), limits, self._until).json())
+            own = {"max_files": self.options.max_files, "max_bytes": self.options.max_bytes}
+            limits = {} if isinstance(limit, ReadAllAvailable) else own
+            return dict(self.stream.latest(_offset_of(start), **limits, until=self._until).json())
 
         def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
             """Return the place after the newest version."""

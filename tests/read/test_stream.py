@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.read.stream import NO_LIMITS, Limits, Offset, StreamOptions, TableStream
+from qbeast_core.table.read.stream import Offset, TableStream
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.examples import examples
 from tests.helpers.tables import assert_same_rows, folder, small_files
@@ -30,7 +30,7 @@ def append(path: Path, first: int, count: int = 10) -> None:
 
 
 def stream_of(path: Path, **options: Any) -> TableStream:
-    return TableStream(load_snapshot(path), StreamOptions(**options))
+    return TableStream(snapshot=load_snapshot(path), **options)
 
 
 def read(stream: TableStream, start: Offset, end: Offset) -> pl.DataFrame:
@@ -70,11 +70,11 @@ def test_stream_begins_with_all_rows_or_a_version(tmp_path: Path) -> None:
         st.sampled_from(["append", "others", "optimize", "batch", "batch", "restart"]), max_size=14
     ),
     limits=st.sampled_from(
-        [NO_LIMITS, Limits(files=1), Limits(files=3), Limits(size_bytes=900), Limits(2, 5000)]
+        [{}, {"max_files": 1}, {"max_files": 3}, {"max_bytes": 900}, {"max_files": 2, "max_bytes": 5000}]
     ),
     start=st.sampled_from([None, 0, 1, "latest"]),
 )
-def test_batches_have_each_row_once(steps: list[str], limits: Limits, start: Any) -> None:
+def test_batches_have_each_row_once(steps: list[str], limits: dict[str, int], start: Any) -> None:
     with folder() as path, small_files():
         append(path, 0, 60)
         append(path, 60)
@@ -91,7 +91,7 @@ def test_batches_have_each_row_once(steps: list[str], limits: Limits, start: Any
             elif step == "restart":  # from the checkpoint
                 stream, place = stream_of(path, starting_version=start), Offset.of(place.json())
             else:
-                end = stream.latest(place, limits)
+                end = stream.latest(place, **limits)
                 assert read(stream, place, end).equals(read(stream, place, end))
                 got, place = [*got, *ids(read(stream, place, end))], end
             count += 10 * (step in ("append", "others"))
@@ -103,12 +103,12 @@ def test_limits_count_files_and_bytes(tmp_path: Path) -> None:
     for first in range(0, 60, 10):
         append(tmp_path, first)
     stream = stream_of(tmp_path, starting_version=0)
-    assert stream.latest(Offset(0), Limits(files=2)) == Offset(2)
+    assert stream.latest(Offset(0), max_files=2) == Offset(2)
     size = qbeast.open_table(tmp_path).rows().files()["size_bytes"].max()
-    assert stream.latest(Offset(0), Limits(size_bytes=1)) == Offset(1)
-    assert stream.latest(Offset(0), Limits(size_bytes=3 * size)) >= Offset(3)
-    assert stream.latest(Offset(0), Limits(files=2), until=Offset(1)) == Offset(1)
-    assert stream.latest(Offset(6), Limits(files=2)) == Offset(6)
+    assert stream.latest(Offset(0), max_bytes=1) == Offset(1)
+    assert stream.latest(Offset(0), max_bytes=3 * size) >= Offset(3)
+    assert stream.latest(Offset(0), max_files=2, until=Offset(1)) == Offset(1)
+    assert stream.latest(Offset(6), max_files=2) == Offset(6)
 
 
 @pytest.mark.parametrize("vectors", [False, True])
@@ -119,7 +119,7 @@ def test_changed_rows_stop_a_stream(tmp_path: Path, *, vectors: bool) -> None:
     table.delete("id = 3")
     append(tmp_path, 110)
     stream = stream_of(tmp_path, starting_version=1)
-    end = stream.latest(Offset(1), Limits(files=1))
+    end = stream.latest(Offset(1), max_files=1)
     assert ids(read(stream, Offset(1), end)) == list(range(100, 110)), "rows before the change arrive"
     with pytest.raises(qbeast.UnsupportedTableError, match="skipChangeCommits"):
         read(stream, end, stream.end())

@@ -41,7 +41,7 @@ from qbeast_core.spec.blocks import FilePath
 from qbeast_core.support.frames import own_column
 from qbeast_core.table.data.scan import FileScan, TableFiles
 from qbeast_core.table.data.schema import CHANGE_TYPE, FEED_COLUMNS
-from qbeast_core.table.read.scan import lazy_frame
+from qbeast_core.table.read.scan import first_rows, lazy_frame
 from qbeast_core.table.read.tasks import RowFilter, read_scans
 from qbeast_core.table.snapshot.hidden_rows import deleted_rows
 from qbeast_core.table.snapshot.log_files import read_history, read_log, version_at
@@ -393,12 +393,8 @@ def _shown_rows(
     frames: Iterator[pl.DataFrame], names: Sequence[str], predicate: pl.Expr | None, n_rows: int | None
 ) -> Iterator[pl.DataFrame]:
     """Yield the rows of a filter with some columns, up to a limit."""
-    for frame in frames:
-        rows = frame if predicate is None else frame.filter(predicate)
-        yield rows.select(names).head(rows.height if n_rows is None else n_rows)
-        n_rows = None if n_rows is None else n_rows - min(rows.height, n_rows)
-        if n_rows == 0:
-            return
+    rows = frames if predicate is None else (frame.filter(predicate) for frame in frames)
+    return first_rows((frame.select(names) for frame in rows), n_rows)
 
 
 def _number(snapshot: Snapshot, version: object, argument: str) -> int:
@@ -456,7 +452,7 @@ def _rows(
     names = list(reader.shown) if with_columns is None else with_columns
     needed = list(dict.fromkeys([*names, *named_columns(predicate)]))
     frames = (frame for commit in commits for frame in reader.read(commit, needed))
-    yield from _shown_rows(frames, names, predicate, n_rows)
+    return _shown_rows(frames, names, predicate, n_rows)
 
 
 def diff_of(old: Snapshot, new: Snapshot, key: str | Sequence[str]) -> pl.LazyFrame:
@@ -467,57 +463,51 @@ def diff_of(old: Snapshot, new: Snapshot, key: str | Sequence[str]) -> pl.LazyFr
     unknown = [name for name in keys if name not in new.schema]
     if unknown:
         unknown_columns("key", unknown, new.schema)
-    diff = _VersionDiff(old, new, change_reader(new), keys)
-    return lazy_frame(diff.rows, diff.schema)
+    reader = change_reader(new)
+    schema = pl.Schema({**new.schema, CHANGE_TYPE: FEED_COLUMNS[CHANGE_TYPE]})
+    return lazy_frame(partial(_net_changes, old=old, new=new, reader=reader, keys=keys), schema)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _VersionDiff:
-    old: Snapshot
-    new: Snapshot
-    reader: ChangeReader
-    keys: list[str]
+def _net_changes(
+    with_columns: list[str] | None,
+    predicate: pl.Expr | None,
+    n_rows: int | None,
+    _size: int | None,
+    *,
+    old: Snapshot,
+    new: Snapshot,
+    reader: ChangeReader,
+    keys: list[str],
+) -> Iterator[pl.DataFrame]:
+    """Compute the net changes for Polars."""
+    commits, sign = _cheaper(old, new)
 
-    @property
-    def schema(self) -> pl.Schema:
-        return pl.Schema({**self.new.schema, CHANGE_TYPE: FEED_COLUMNS[CHANGE_TYPE]})
+    def read() -> Iterator[SignedRows]:
+        for commit in commits:
+            for side, rows in reader.signed(commit):
+                yield sign * side, rows
 
-    def rows(
-        self,
-        with_columns: list[str] | None,
-        predicate: pl.Expr | None,
-        n_rows: int | None,
-        _size: int | None,
-    ) -> Iterator[pl.DataFrame]:
-        """Compute the net changes for Polars."""
-        commits, sign = self._cheaper()
+    sides = {side: [new.schema.to_frame()] for side in (-1, 1)}
+    for side, rows in net_rows(read):
+        sides[side].append(rows)
+    found = _by_key(pl.concat(sides[-1]), pl.concat(sides[1]), keys)
+    yield from _shown_rows(
+        iter([found]), found.columns if with_columns is None else with_columns, predicate, n_rows
+    )
 
-        def read() -> Iterator[SignedRows]:
-            for commit in commits:
-                for side, rows in self.reader.signed(commit):
-                    yield sign * side, rows
 
-        sides = {side: [self.new.schema.to_frame()] for side in (-1, 1)}
-        for side, rows in net_rows(read):
-            sides[side].append(rows)
-        found = _by_key(pl.concat(sides[-1]), pl.concat(sides[1]), self.keys)
-        names = list(self.schema) if with_columns is None else with_columns
-        yield from _shown_rows(iter([found]), names, predicate, n_rows)
+def _cheaper(old: Snapshot, new: Snapshot) -> tuple[list[CommitChanges], int]:
+    """Return what to read: the commits between the versions, or the files that only one of them has.
 
-    def _cheaper(self) -> tuple[list[CommitChanges], int]:
-        """Return what to read: the commits between the versions, or the files that only one of them has.
-
-        -1: the commits lead from the new version back to the old one.
-        """
-        files = _different_files(self.old, self.new)
-        first, last, sign = self.old, self.new, 1
-        if first.version > last.version:
-            first, last, sign = last, first, -1
-        with suppress(VersionNotFoundError):
-            commits = commits_between(last, first.version, None)
-            if sum(commit.size_bytes for commit in commits) < files.size_bytes:
-                return commits, sign
-        return [files], 1
+    -1: the commits lead from the new version back to the old one.
+    """
+    files = _different_files(old, new)
+    first, last, sign = (old, new, 1) if old.version <= new.version else (new, old, -1)
+    with suppress(VersionNotFoundError):
+        commits = commits_between(last, first.version, None)
+        if sum(commit.size_bytes for commit in commits) < files.size_bytes:
+            return commits, sign
+    return [files], 1
 
 
 def _different_files(old: Snapshot, new: Snapshot) -> CommitChanges:

@@ -121,11 +121,11 @@ def _rows_or_heights(
     """Read rows with hidden columns for Polars, or count them if only their number is needed."""
     columns = [*_HIDDEN, *planner.snapshot.schema] if with_columns is None else with_columns
     if _HIDDEN[0] in columns and set(columns) <= {_HIDDEN[0], *named_columns(predicate)}:
-        yield from _first_rows(_nulls(planner, columns, heights(planner, predicate, sample)), n_rows)
+        yield from first_rows(_nulls(planner, columns, heights(planner, predicate, sample)), n_rows)
         return
     shown = [name for name in columns if name not in _HIDDEN]
     missing = [pl.lit(None).alias(name) for name in columns if name in _HIDDEN]
-    for frame in _first_rows(_rows(planner, sample, shown, predicate, n_rows), n_rows):
+    for frame in first_rows(_rows(planner, sample, shown, predicate, n_rows), n_rows):
         yield frame.with_columns(missing).select(columns) if missing else frame
 
 
@@ -148,7 +148,7 @@ def _nulls(planner: Planner, columns: list[str], counts: Iterator[int]) -> Itera
         yield rows.with_columns(nulls).select(columns)
 
 
-def _first_rows(frames: Iterator[pl.DataFrame], limit: int | None) -> Iterator[pl.DataFrame]:
+def first_rows(frames: Iterator[pl.DataFrame], limit: int | None) -> Iterator[pl.DataFrame]:
     """Yield the first rows of frames; all of them without a limit."""
     if limit is None:
         yield from frames

@@ -6,6 +6,7 @@ each row once. Commits that only move rows, such as those of optimize, are passe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -57,10 +58,15 @@ class Offset:
         return {name: getattr(self, name) for name in Offset.__slots__}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamOptions:
-    """What a stream reads."""
+# Versions whose lists of files are read and kept at once.
+_CACHED_VERSIONS: Final = 200
 
+
+@dataclass(eq=False, kw_only=True)  # no slots: derived values are cached
+class TableStream:
+    """The stream of a table, in the columns of the version at which it was opened."""
+
+    snapshot: Snapshot
     # First version whose changes are read, or "latest". None: all rows of the newest version first.
     starting_version: int | str | None = None
     # The same, as a time.
@@ -71,48 +77,19 @@ class StreamOptions:
     ignores_deletes: bool = False
     # Return the rows of the change data feed, with its columns.
     reads_feed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Sizes at which a batch ends; it has at least one file. None: no limit."""
-
-    files: int | None = None
-    size_bytes: int | None = None
-
-    def reached(self, files: int, size_bytes: int) -> bool:
-        """Return whether a batch of this size ends."""
-        return (self.files is not None and files >= self.files) or (
-            self.size_bytes is not None and size_bytes >= self.size_bytes
-        )
-
-
-NO_LIMITS: Final = Limits()
-
-# Versions whose lists of files are read and kept at once.
-_CACHED_VERSIONS: Final = 200
-
-
-@dataclass(eq=False)  # no slots: derived values are cached
-class TableStream:
-    """The stream of a table, in the columns of the version at which it was opened."""
-
-    snapshot: Snapshot
-    options: StreamOptions
     _initial_files: list[CommitChanges] = field(default_factory=list[CommitChanges], init=False)
     _commits: dict[int, CommitChanges] = field(default_factory=dict[int, CommitChanges], init=False)
 
     @property
     def schema(self) -> pl.Schema:
         """Columns of the rows."""
-        return self._reader.shown if self.options.reads_feed else self.snapshot.schema
+        return self._reader.shown if self.reads_feed else self.snapshot.schema
 
     def first(self) -> Offset:
         """Return where a new stream begins."""
-        options, newest = self.options, self._newest().version
-        if options.starting_time is not None:
-            return Offset(self._version_since(options.starting_time))
-        version = options.starting_version
+        newest, version = self._newest().version, self.starting_version
+        if self.starting_time is not None:
+            return Offset(self._version_since(self.starting_time))
         if version is None:
             return Offset(newest, initial=1)
         if version == "latest":
@@ -128,15 +105,22 @@ class TableStream:
         """Return the place after the newest version."""
         return Offset(self._newest().version + 1)
 
-    def latest(self, start: Offset, limits: Limits = NO_LIMITS, until: Offset | None = None) -> Offset:
-        """Return where a batch that begins at `start` ends."""
+    def latest(
+        self,
+        start: Offset,
+        *,
+        max_files: int | None = None,
+        max_bytes: int | None = None,
+        until: Offset | None = None,
+    ) -> Offset:
+        """Return where a batch that begins at `start` ends; it has at least one file. None: no limit."""
         end = self.end() if until is None else min(until, self.end())
-        if limits == NO_LIMITS or start >= end:
+        if (max_files is None and max_bytes is None) or start >= end:
             return max(start, end)
         files, size_bytes = 0, 0
         for after, part in self._between(start, end):
             files, size_bytes = files + 1, size_bytes + part.size_bytes
-            if limits.reached(files, size_bytes):
+            if files >= (max_files or math.inf) or size_bytes >= (max_bytes or math.inf):
                 return after
         return end
 
@@ -150,7 +134,7 @@ class TableStream:
 
     @cached_property
     def _reader(self) -> ChangeReader:
-        if self.options.reads_feed:
+        if self.reads_feed:
             return change_reader(self.snapshot)
         return ChangeReader(self.snapshot.data_files, self.snapshot.schema)
 
@@ -190,7 +174,7 @@ class TableStream:
             last = min(self._newest().version, version + _CACHED_VERSIONS)
             self._commits = {commit.version: commit for commit in self._read_commits(version, last)}
         commit = self._commits[version]
-        return (commit if self.options.reads_feed else self._appended(commit)).split()
+        return (commit if self.reads_feed else self._appended(commit)).split()
 
     def _files_at(self, version: int) -> list[CommitChanges]:
         snapshot = load_snapshot(self.snapshot.location, version=version)
@@ -204,7 +188,7 @@ class TableStream:
     def _read_commits(self, first: int, last: int) -> list[CommitChanges]:
         """Return the changes of versions. Times are read for a feed only: they need the whole history."""
         newest = self._newest()
-        if self.options.reads_feed:
+        if self.reads_feed:
             return commits_between(newest, first - 1, last)
         commits = read_commits(newest, first, last, cure="Begin a new stream with another checkpoint")
         return [changes_of_commit(commit) for commit in commits]
@@ -213,8 +197,8 @@ class TableStream:
         """Return a commit that adds rows only; raise if it changes rows, and the options do not pass over it."""
         if not commit.removes:
             return commit
-        options, replaces = self.options, bool(commit.adds)
-        if options.skips_changes or (options.ignores_deletes and not replaces):
+        replaces = bool(commit.adds)
+        if self.skips_changes or (self.ignores_deletes and not replaces):
             return replace(commit, removes=(), adds=())
         what = "updates or replaces" if replaces else "deletes"
         cure = "skipChangeCommits" if replaces else "ignoreDeletes or skipChangeCommits"

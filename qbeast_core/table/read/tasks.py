@@ -348,47 +348,38 @@ def _matching_pages(
     """
     if _pages_in(scans) < sizing().min_searched_pages:
         return list(scans)
-    search = _Search(predicate, RowCodec(files.columns, named_columns(predicate), schema), files)
+    codec = RowCodec(files.columns, named_columns(predicate), schema)
     if files.store.local_root is not None:
         tried = list(_every(_TRIED, scans))
-        if _pages_in(search.matching(tried)) > sizing().max_matching * _pages_in(tried):
+        if _pages_in(_with_match(tried, predicate, codec, files)) > sizing().max_matching * _pages_in(tried):
             return list(scans)
-    return search.matching(scans)
+    return _with_match(scans, predicate, codec, files)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Search:
-    predicate: pl.Expr
-    codec: RowCodec
-    files: TableFiles
-
-    def matching(self, scans: Sequence[FileScan]) -> list[FileScan]:
-        """Return the scans of pages that have a matching row."""
-        found: dict[str, list[I64Array]] = defaultdict(list)
-        for path, pages in self._found(scans):
+def _with_match(
+    scans: Sequence[FileScan], predicate: pl.Expr, codec: RowCodec, files: TableFiles
+) -> list[FileScan]:
+    """Return the scans of pages that have a matching row."""
+    found: dict[str, list[I64Array]] = defaultdict(list)
+    scan_of = {scan.path: scan for scan in scans}
+    requests = [scan.pages for scan in scans if scan.pages]
+    stored_schema = codec.stored_schema
+    for stored, read in files.pages.read_batches(
+        requests, list(stored_schema), stored_schema, max_bytes=sizing().batch_bytes
+    ):
+        if stored is None:
+            found[read[0].path].append(read[0].pages)
+            continue
+        parts, counts = [scan_of[part.path] for part in read], [part.row_count for part in read]
+        rows = codec.rows(stored, parts, counts).with_columns(predicate.alias(_MATCHES))
+        for path, pages in _pages_with(rows[_MATCHES].fill_null(value=False).to_numpy(), read):
             found[path].append(pages)
-        pages_of = {path: np.concatenate(pages) for path, pages in found.items()}
-        return [
-            replace(scan, pages=scan.pages.at(positions))
-            for scan in scans
-            if scan.pages and len(positions := np.flatnonzero(np.isin(scan.pages.pages, pages_of[scan.path])))
-        ]
-
-    def _found(self, scans: Sequence[FileScan]) -> Iterator[tuple[str, I64Array]]:
-        """Yield files and some of their pages that have a matching row."""
-        scan_of = {scan.path: scan for scan in scans}
-        requests = [scan.pages for scan in scans if scan.pages]
-        stored_schema = self.codec.stored_schema
-        frames = self.files.pages.read_batches(
-            requests, list(stored_schema), stored_schema, max_bytes=sizing().batch_bytes
-        )
-        for stored, read in frames:
-            if stored is None:
-                yield read[0].path, read[0].pages
-                continue
-            parts, counts = [scan_of[part.path] for part in read], [part.row_count for part in read]
-            rows = self.codec.rows(stored, parts, counts).with_columns(self.predicate.alias(_MATCHES))
-            yield from _pages_with(rows[_MATCHES].fill_null(value=False).to_numpy(), read)
+    pages_of = {path: np.concatenate(pages) for path, pages in found.items()}
+    return [
+        replace(scan, pages=scan.pages.at(positions))
+        for scan in scans
+        if scan.pages and len(positions := np.flatnonzero(np.isin(scan.pages.pages, pages_of[scan.path])))
+    ]
 
 
 def _pages_with(matches: BoolArray, read: Sequence[PageRequest]) -> Iterator[tuple[str, I64Array]]:
