@@ -719,7 +719,8 @@ class Table:
         """
         from qbeast_core.table.check.check import check_table
 
-        return check_table(self._snapshot, data=data, progress=callback_of(progress), engine=self._readers)
+        report = callback_of(progress)
+        return check_table(self._snapshot, data=data, progress=report, engine=self._readers)[0]
 
     @changing
     @shows_progress("repairing")

@@ -31,8 +31,6 @@ from qbeast_core.support.text import first_line, on_one_line, visible
 
 FileFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "arrow"]
 
-FORMATS: Final[tuple[FileFormat, ...]] = ("parquet", "csv", "jsonl", "arrow")
-
 # Formats by the endings of file names.
 ENDINGS: Final[dict[str, FileFormat]] = {
     ".parquet": "parquet",

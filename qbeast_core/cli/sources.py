@@ -338,17 +338,17 @@ def _read_texts(
     report(options.progress, Progress("read"))
     wanted = _types(options)
     texts = workspace.read_texts(files, {name for name, dtype in wanted.items() if dtype == pl.String()})
-    names = texts[0].rows.collect_schema().names()
+    names = texts[0][0].collect_schema().names()
     sources = [group[0].source for group in files.values()]
-    for source, group in zip(sources, texts, strict=True):
-        refuse_others(source, group.rows.collect_schema().names(), sources[0], names)
+    for source, (group, _) in zip(sources, texts, strict=True):
+        refuse_others(source, group.collect_schema().names(), sources[0], names)
     _refuse_unknown(options, names)
     null = list(options.null_values)
-    frames = [_without_nulls(group.rows.select(names), null) for group in texts]
+    frames = [_without_nulls(group.select(names), null) for group, _ in texts]
     rows = pl.concat(frames, how="vertical_relaxed")
     schema = rows.collect_schema()
     wanted = {name: wanted[name] for name in names if name in wanted and schema[name] == pl.String()}
-    fixed = wanted.keys() | {name for group in texts for name in group.fixed}
+    fixed = wanted.keys() | {name for _, known in texts for name in known}
     with little_read_ahead():
         report(options.progress, Progress("read"))
         types = {**wanted, **inferred_types(rows, [name for name in names if name not in fixed])}

@@ -242,13 +242,9 @@ _VALUE: Final = r'((?:[^"0-9NItf-]|"(?:[^"\\]|\\.)*")*)(-?(?:[0-9][0-9.eE+-]*|Na
 _SCALARS: Final = ("BIGINT", "BOOLEAN", "DOUBLE", "UBIGINT")
 
 
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """Rows of text files: all columns are texts, except those of objects and lists of JSON."""
-
-    rows: pl.LazyFrame
-    # Columns whose types are known: strings, objects and lists of JSON.
-    fixed: frozenset[str] = frozenset()
+# Rows of text files, whose columns are texts except those of objects and lists of JSON; and the columns whose types
+# are known: strings, objects and lists of JSON.
+Texts: TypeAlias = tuple[pl.LazyFrame, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +297,7 @@ class TextReader:
             self._csv_part([file for file, _ in group], header, names)
             for header, group in groupby(headed, key=lambda item: item[1])
         ]
-        return Texts(_named(parts, names))
+        return _named(parts, names), frozenset()
 
     def json(
         self, files: Sequence[TextFile], strings: Collection[str] = (), *, copied: bool = False
@@ -389,7 +385,7 @@ class TextReader:
             if name not in kinds and kind != "VARCHAR"
         ]
         strings = {name for name, kind in structure.items() if kind in ("VARCHAR", "JSON")}
-        return Texts(rows.with_columns(unmarked), frozenset(strings | kinds.keys()))
+        return rows.with_columns(unmarked), frozenset(strings | kinds.keys())
 
     def _copied(self, query: str, row_bytes: int) -> Path:
         """Return a Parquet file with the rows of a query."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -18,7 +19,7 @@ from qbeast_core.io.store import Store, map_files
 from qbeast_core.plan.blocks import BlockTable
 from qbeast_core.space.values import U64Array, distinct
 from qbeast_core.spec.table_config import may_have_other_columns
-from qbeast_core.support.process import Progress, ProgressCallback
+from qbeast_core.support.process import Progress, ProgressCallback, report
 from qbeast_core.table.check.faults import OF_INDEX, OF_LAYOUT, CheckReport, Fault, fault_frame
 from qbeast_core.table.check.log import (
     LostTags,
@@ -28,6 +29,7 @@ from qbeast_core.table.check.log import (
     proven_tags,
     untagged,
     untagged_files,
+    usable_revisions,
     vector_faults,
 )
 from qbeast_core.table.check.rows import FileCheck, Placement, check_file, read_tags
@@ -50,19 +52,8 @@ def check_table(
     data: bool = True,
     progress: ProgressCallback | None = None,
     engine: Engine | None = None,
-) -> CheckReport:
-    """Check a version; see `Table.check`."""
-    return check_and_restore(snapshot, data=data, progress=progress, engine=engine)[0]
-
-
-def check_and_restore(
-    snapshot: Snapshot,
-    *,
-    data: bool = True,
-    progress: ProgressCallback | None = None,
-    engine: Engine | None = None,
 ) -> tuple[CheckReport, LostTags]:
-    """Check a table. Also return tags that can be restored: lost tags, and tags with faults."""
+    """Check a version; see `Table.check`. Also return tags that can be restored: lost tags, and tags with faults."""
     tags: LostTags = {}
     snapshot = snapshot.with_copies
     index, frames, notes = check_log(Index(snapshot))
@@ -71,15 +62,17 @@ def check_and_restore(
         _rows(snapshot, index),
     )
     if data:
-        read = _FileReads(snapshot, engine)
-        faults += read.check(_jobs(snapshot, index), progress, rows)
+        jobs = _jobs(snapshot, index)
+        for done, of_file in enumerate(_each(snapshot, engine, check_file, jobs), start=1):
+            faults += of_file
+            report(progress, Progress("read", done, len(jobs), rows))
         faults += [*_copies(snapshot, index), *vector_faults(snapshot)]
-        tags = _restorable(snapshot, index, pl.concat([*frames, fault_frame(faults)]), read)
+        tags = _restorable(snapshot, engine, jobs, pl.concat([*frames, fault_frame(faults)]))
         faults += _lost(snapshot, tags)
     else:
         faults += missing_vectors(snapshot)
         notes.append("data files were not read: places, weights and statistics of rows are not checked")
-    report = CheckReport(
+    checked = CheckReport(
         uri=snapshot.uri,
         version=snapshot.version,
         data=data,
@@ -89,21 +82,26 @@ def check_and_restore(
         faults=_in_order(pl.concat([*frames, fault_frame(faults)]), snapshot),
         notes=tuple(notes),
     )
-    return report, tags
+    return checked, tags
 
 
-def _restorable(snapshot: Snapshot, index: BlockTable, faults: pl.DataFrame, read: _FileReads) -> LostTags:
+def _restorable(
+    snapshot: Snapshot, engine: Engine | None, jobs: Sequence[FileCheck], faults: pl.DataFrame
+) -> LostTags:
     """Return the tags to restore from copies in the files."""
     spoiled = faults.filter(pl.col("code").is_in(list(OF_INDEX | OF_LAYOUT)))["path"].drop_nulls()
-    files = untagged_files(snapshot, _jobs(snapshot, index), spoiled)
+    revisions = usable_revisions(snapshot)
+    files = untagged_files(snapshot, jobs, spoiled) if revisions else []
     path_of = dict(zip(snapshot.data_paths, snapshot.files["path"].to_list(), strict=True))
-    copies = zip(files, read.each(read_tags, files), strict=True)
-    claimed = {path_of[file.path]: tags for (file, _), tags in copies if tags is not None}
+    read = partial(read_tags, revisions=revisions)
+    copies = zip(files, _each(snapshot, engine, read, files), strict=True)
+    claimed = {path_of[job.path]: tags for job, tags in copies if tags is not None}
     if not claimed:
         return claimed
 
     def check(tagged: Snapshot, paths: Sequence[str]) -> list[Fault]:
-        return read.check([job for job in _jobs(tagged, tagged.blocks) if job.path in set(paths)])
+        chosen = [job for job in _jobs(tagged, tagged.blocks) if job.path in set(paths)]
+        return [*chain.from_iterable(_each(snapshot, engine, check_file, chosen))]
 
     return fitting_tags(snapshot, proven_tags(snapshot, claimed, check))
 
@@ -169,32 +167,19 @@ def _presence_fault(store: Store, path: str, revision: int | None, logged: int) 
     return None if size == logged else about("file-size", f"it has {size:,} bytes, the log says {logged:,}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _FileReads:
-    """Reads files, a few at a time."""
-
-    snapshot: Snapshot
-    engine: Engine | None
-
-    def each(self, call: Callable[[TableFiles, ItemT], AnswerT], jobs: Sequence[ItemT]) -> Iterator[AnswerT]:
-        """Yield the answer for each job, in order, whichever is done first. An error leaves the rest undone."""
-        on_each = partial(call, self.snapshot.data_files)
-        if self.engine is not None:
-            yield from self.engine.map(on_each, jobs, at_once=1)
-            return
-        with ThreadPoolExecutor(min(_FILES_AT_ONCE, os.cpu_count() or 1)) as pool:
-            yield from pool.map(on_each, jobs)
-
-    def check(
-        self, jobs: Sequence[FileCheck], progress: ProgressCallback | None = None, rows: int = 0
-    ) -> list[Fault]:
-        """Return the faults of files."""
-        faults: list[Fault] = []
-        for done, of_file in enumerate(self.each(check_file, jobs), start=1):
-            faults += of_file
-            if progress is not None:
-                progress(Progress("read", done, len(jobs), rows))
-        return faults
+def _each(
+    snapshot: Snapshot,
+    engine: Engine | None,
+    call: Callable[[TableFiles, ItemT], AnswerT],
+    jobs: Sequence[ItemT],
+) -> Iterator[AnswerT]:
+    """Yield the answer for each job, a few at a time, in order. An error leaves the rest undone."""
+    on_each = partial(call, snapshot.data_files)
+    if engine is not None:
+        yield from engine.map(on_each, jobs, at_once=1)
+        return
+    with ThreadPoolExecutor(min(_FILES_AT_ONCE, os.cpu_count() or 1)) as pool:
+        yield from pool.map(on_each, jobs)
 
 
 def _jobs(snapshot: Snapshot, index: BlockTable) -> list[FileCheck]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import Final, TypeAlias
 
 import polars as pl
@@ -25,7 +26,7 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import REVISION_PREFIX, SAMPLE_COLUMN
 from qbeast_core.support.frames import own_column
 from qbeast_core.table.check.faults import NO_FAULTS, OF_INDEX, OF_LAYOUT, Fault, fault_frame, faults_at
-from qbeast_core.table.check.rows import FileCheck, FileTags, UntaggedFile
+from qbeast_core.table.check.rows import FileCheck, FileTags
 from qbeast_core.table.data.schema import lost_key_columns, taken_name
 from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.index.revision import blocks_in_order
@@ -357,20 +358,20 @@ def untagged(snapshot: Snapshot) -> pl.Series:
     return snapshot.files.select(pl.all_horizontal(texts.is_null())).to_series()
 
 
-def untagged_files(
-    snapshot: Snapshot, jobs: Sequence[FileCheck], spoiled: Iterable[str]
-) -> list[UntaggedFile]:
-    """Return the files to look for copies in: those without tags, and those at `spoiled` paths."""
-    revisions = {
+def usable_revisions(snapshot: Snapshot) -> dict[str, Revision]:
+    """Return the revisions that rows can be indexed by, by digest."""
+    return {
         digest_of(revision, snapshot.columns): revision
         for revision in snapshot.config.revisions.values()
         if fits_schema(revision, snapshot.schema)
     }
-    if not revisions:
-        return []
+
+
+def untagged_files(snapshot: Snapshot, jobs: Sequence[FileCheck], spoiled: Iterable[str]) -> list[FileCheck]:
+    """Return the files to look for copies in: those without tags, and those at `spoiled` paths."""
     paths = pl.Series([job.path for job in jobs], dtype=pl.String)
     chosen = paths.is_in(list(spoiled)) | untagged(snapshot)
-    return [(job, revisions) for job, is_chosen in zip(jobs, chosen, strict=True) if is_chosen]
+    return list(compress(jobs, chosen))
 
 
 def proven_tags(

@@ -24,7 +24,7 @@ from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, REVISION_PREFIX, SAMPLE_BY
 from qbeast_core.support.process import ProgressCallback
 from qbeast_core.support.text import in_lines
-from qbeast_core.table.check.check import check_and_restore
+from qbeast_core.table.check.check import check_table
 from qbeast_core.table.check.faults import FAULT_SCHEMA, KINDS, OF_INDEX, OF_LAYOUT, OF_STATISTICS, Action
 from qbeast_core.table.check.log import (
     LostTags,
@@ -105,7 +105,7 @@ def repair_table(
     if not dry_run:
         protocol, metadata = snapshot.protocol, snapshot.metadata
         check_writable(protocol, metadata, mode="metadata", path=snapshot.uri, brings="files")
-    report, tags = check_and_restore(snapshot, progress=progress)
+    report, tags = check_table(snapshot, progress=progress)
     repairs, remaining = _plan_repair(report.faults, snapshot.logged_files, tags)
     remaining = remaining.filter(~pl.col("code").is_in(_ORDER))
     remaining = pl.concat([remaining, _order_after(with_tags(snapshot.with_copies, tags), repairs)])

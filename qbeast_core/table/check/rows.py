@@ -575,10 +575,6 @@ def _in_order(frame: pl.DataFrame, side: str) -> bool:
 _END: Final = 8  # length of the footer, and the magic bytes
 
 
-# A live file whose tags may be in the file, and the revisions that rows can be indexed by, by digest.
-UntaggedFile: TypeAlias = tuple[FileCheck, Mapping[str, Revision]]
-
-
 @dataclass(frozen=True, slots=True)
 class FileTags:
     """The tags of a file; see the tags of format 7."""
@@ -590,13 +586,12 @@ class FileTags:
     keys: str
 
 
-def read_tags(files: TableFiles, job: UntaggedFile) -> FileTags | None:
+def read_tags(files: TableFiles, job: FileCheck, *, revisions: Mapping[str, Revision]) -> FileTags | None:
     """Return the tags that a file claims to have; None if it has no copy, or one that does not fit the table or file.
 
-    Only a check of all rows shows whether they are right.
+    Only a check of all rows shows whether they are right. `revisions` can index the rows, by digest.
     """
-    file, revisions = job
-    store, path = files.store, file.path
+    store, path = files.store, job.path
     size = stored_size(store, path)
     if size is None:
         return None
@@ -606,7 +601,7 @@ def read_tags(files: TableFiles, job: UntaggedFile) -> FileTags | None:
         revision = None if copy is None else revisions.get(copy.revision_digest)
         if copy is None or revision is None or not _fits(copy, footer.num_rows):
             return None
-        weights, cells = _placed(files, file.of_size(size), revision, footer.num_rows)
+        weights, cells = _placed(files, job.of_size(size), revision, footer.num_rows)
         tail, layout = _tail_bytes(store, path, size), None
         if tail is not None:
             shape, hidden = FileShape.of(copy.layout), copy.layout.has_hidden_weights

@@ -182,9 +182,9 @@ def jackknife(
     if not all(np.isfinite(numbers).all() for numbers in (value, without, parts)):
         interval = replace(_interval(float(value), np.nan), finite=np.zeros(1, np.bool_))
         return Jackknifed(interval, _NO_NUMBER)
-    changes = _Changes.of(without - value, float(value))
+    variance, largest, skewness, different = _jackknife_moments(without - value, float(value))
     # As for other answers, intervals are wider if few keys decide, see `confidence`.
-    error = float(np.sqrt((1 - probability) * changes.variance * (1 + UNSEEN * changes.largest)))
+    error = float(np.sqrt((1 - probability) * variance * (1 + UNSEEN * largest)))
     shift = float(parts.mean() - value)
     reason = None
     if abs(shift) > _MAX_SHIFT * error:
@@ -192,20 +192,20 @@ def jackknife(
             f"it depends on the number of rows, as a sum or a maximum does: {value:.4g} for the sample, and on average "
             f"{parts.mean():.4g} for {PARTS} parts of it"
         )
-    elif changes.different < _MIN_DIFFERENT:
+    elif different < _MIN_DIFFERENT:
         reason = "most groups of keys do not change it, or all of them by the same amount"
     elif deviates:
         reason = "the sample lacks keys with many rows, or has too many"
     # The change from a part of the sample to the sample may repeat from the sample to the table.
-    half_width = factor * error * (1 + changes.skewness) + abs(shift)
+    half_width = factor * error * (1 + skewness) + abs(shift)
     interval = replace(
         _interval(float(value), half_width),
         keys=np.array([keys]),
-        largest_share=np.array([changes.largest]),
-        skewness=np.array([changes.skewness]),
+        largest_share=np.array([largest]),
+        skewness=np.array([skewness]),
         deviates=reason is not None,  # a larger sample does not help: all rows are needed
     )
-    if reason is None and changes.largest > MAX_SHARE:
+    if reason is None and largest > MAX_SHARE:
         reason = f"one group of keys has more than {MAX_SHARE:.0%} of the variance"
     return Jackknifed(interval, reason)
 
@@ -224,31 +224,22 @@ def _interval(value: float, half_width: float) -> Interval:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Changes:
-    """The changes of an answer when groups of keys are left out, one at a time."""
+def _jackknife_moments(changes: F64Array, value: float) -> tuple[float, float, float, float]:
+    """Return the variance of an answer with this value, from its changes when groups of keys are left out one by one.
 
-    variance: float
-    # Fraction of the variance from one group.
-    largest: float
-    # Absolute skewness of the answer.
-    skewness: float
-    # Fraction of different changes.
-    different: float
-
-    @staticmethod
-    def of(changes: F64Array, value: float) -> _Changes:
-        """Sum up the changes of an answer with this value."""
-        groups = len(changes)
-        changes = np.where(np.abs(changes) <= ROUNDING * abs(value), 0.0, changes)
-        deviations = changes - changes.mean()
-        squares = deviations**2
-        total = float(squares.sum())
-        different = len(np.unique(changes)) / groups
-        if total == 0:
-            return _Changes(0.0, 1.0, 0.0, different)
-        skewness = abs(float((squares * deviations).sum())) / total**1.5
-        return _Changes((groups - 1) / groups * total, float(squares.max()) / total, skewness, different)
+    Also return the fraction of the variance from one group, the absolute skewness, and the fraction of different
+    changes.
+    """
+    groups = len(changes)
+    changes = np.where(np.abs(changes) <= ROUNDING * abs(value), 0.0, changes)
+    deviations = changes - changes.mean()
+    squares = deviations**2
+    total = float(squares.sum())
+    different = len(np.unique(changes)) / groups
+    if total == 0:
+        return 0.0, 1.0, 0.0, different
+    skewness = abs(float((squares * deviations).sum())) / total**1.5
+    return (groups - 1) / groups * total, float(squares.max()) / total, skewness, different
 
 
 # Copies of the rows in memory: as they were read, in order of their groups, and in the function.

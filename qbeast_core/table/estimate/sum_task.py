@@ -175,23 +175,13 @@ def refuse_split_keys(key: Sequence[str], keys: Collection[pl.Expr]) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TaskSums:
-    """The function that `Engine.map` calls with each task of a read."""
-
-    row_sums: RowSums
-    # Whether to count all rows of each key, including rows that do not match.
-    sizes: bool
-
-    def __call__(self, task: ScanTask) -> tuple[int, Sums]:
-        """Read a task; return the number of its rows, and their sums."""
-        rows, parts = 0, list[Sums]()
-        for frame in task.read():
-            rows += frame.height
-            parts += (
-                sums_of(self.row_sums, piece, sizes=self.sizes) for piece in self.row_sums.pieces(frame)
-            )
-        return rows, Sums.concat(parts, self.row_sums.by).by_key(self.row_sums.by)
+def sums_of_task(task: ScanTask, *, row_sums: RowSums, sizes: bool) -> tuple[int, Sums]:
+    """Read a task; return the number of its rows, and their sums. `sizes`: also of rows that do not match."""
+    rows, parts = 0, list[Sums]()
+    for frame in task.read():
+        rows += frame.height
+        parts += (sums_of(row_sums, piece, sizes=sizes) for piece in row_sums.pieces(frame))
+    return rows, Sums.concat(parts, row_sums.by).by_key(row_sums.by)
 
 
 def sums_of(row_sums: RowSums, frame: pl.DataFrame, *, sizes: bool) -> Sums:

@@ -19,7 +19,7 @@ from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.estimate.question import Question
-from qbeast_core.table.estimate.sum_task import PerKey, RangeSums, TaskSums, TooLarge, gathered, sums_of
+from qbeast_core.table.estimate.sum_task import PerKey, RangeSums, TooLarge, gathered, sums_of, sums_of_task
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan, scan_tasks, scans_of
 from qbeast_core.table.read.tasks import read_scans
@@ -111,7 +111,7 @@ class Summing:
             # For all tasks from the first few, because sums with different centres cannot be added.
             self._find_centres((frame for task in tasks[:_MAX_CENTRE_TASKS] for frame in task.read()), left)
             self._centres = self._centres or dict.fromkeys(left.aggregates.centres, 0.0)
-        return engine.map(TaskSums(self._row_sums(left), sizes=sizes), tasks, at_once=1)
+        return engine.map(partial(sums_of_task, row_sums=self._row_sums(left), sizes=sizes), tasks, at_once=1)
 
     def _whole_keys(self, plan: Plan, left: Question, *, by_key: bool) -> Iterator[_Part]:
         """Read all rows of keys in ranges of weights whose rows fit in memory."""
