@@ -213,7 +213,12 @@ def read_sources(sources: Sequence[str], options: SourceOptions, workspace: Work
         raise InvalidInputError(msg, argument="sources")
     places = [(source, *_place(source, options, workspace)) for source in sources]
     files = {
-        kind: [file for _, found, where in places if found == kind for file in _texts_at(where, options)]
+        kind: [
+            TextFile(path, name, _separator(name, options))
+            for _, found, where in places
+            if found == kind
+            for path, name in where.items()
+        ]
         for kind in _TEXT
     }
     frames = _read_texts({kind: group for kind, group in files.items() if group}, options, workspace)
@@ -313,10 +318,6 @@ def _scan(where: Any, file_format: SourceFormat, options: SourceOptions) -> pl.L
         case _:
             # Our tables may hold copies of rows, which other readers return twice.
             return qbeast.scan_table(where, storage_options=store)
-
-
-def _texts_at(names: Mapping[Path, str], options: SourceOptions) -> list[TextFile]:
-    return [TextFile(path, name, _separator(name, options)) for path, name in names.items()]
 
 
 def _separator(name: str, options: SourceOptions) -> str:

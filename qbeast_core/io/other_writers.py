@@ -103,31 +103,24 @@ def scan_by_arrow(store: Store, path: str, schema: Mapping[str, pl.DataType]) ->
     return register_io_source(batches, schema=pl.Schema(schema))
 
 
-@dataclass(slots=True)
-class _StoredFile:
+class _StoredFile(io.RawIOBase):
     """A file of a store, as pyarrow reads it."""
 
-    store: Store
-    path: str
-    at: int = 0
-    size: int = 0
-    closed: bool = False
-
-    def __post_init__(self) -> None:
-        self.size = self.store.size(self.path)
+    def __init__(self, store: Store, path: str) -> None:
+        self._store, self._path, self._at, self._size = store, path, 0, store.size(path)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self.at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.at, io.SEEK_END: self.size}[whence]
-        return self.at
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
 
     def tell(self) -> int:
-        return self.at
+        return self._at
 
     def read(self, length: int | None = -1) -> bytes:
-        left = max(self.size - self.at, 0)
+        left = max(self._size - self._at, 0)
         length = left if length is None or length < 0 else min(length, left)
-        data = bytes(self.store.get_range(self.path, self.at, length)) if length else b""
-        self.at += len(data)
+        data = bytes(self._store.get_range(self._path, self._at, length)) if length else b""
+        self._at += len(data)
         return data
 
     def readable(self) -> bool:
@@ -135,12 +128,6 @@ class _StoredFile:
 
     def seekable(self) -> bool:
         return True
-
-    def writable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def stored_type(stored: pl.DataType, target: pl.DataType) -> pl.DataType:

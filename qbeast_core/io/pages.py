@@ -153,17 +153,6 @@ _EXPANSION: Final = 4
 Span: TypeAlias = tuple[int, int | None]
 
 
-@dataclass(frozen=True, slots=True)
-class PageRanges:
-    """All byte ranges that a request reads from its file."""
-
-    # Start and length of the dictionary pages and data pages, ascending, touching ranges merged.
-    data: list[Range]
-    # Start and length of page directory and footer.
-    tail: Range
-    bytes_total: int
-
-
 class PageReader:
     """Read pages of a table's data files; caches the tails of files, which never change.
 
@@ -183,11 +172,13 @@ class PageReader:
             pages = sum(tail.page_starts.nbytes + tail.page_sizes.nbytes for tail in self._tails.values())
             return pages + len(self._tails) * _FOOTER_BYTES
 
-    def ranges(self, request: PageRequest, columns: Sequence[str]) -> PageRanges:
-        """Return the byte ranges that `read` fetches for a request."""
+    def ranges(self, request: PageRequest, columns: Sequence[str]) -> tuple[list[Range], int]:
+        """Return the ranges of dictionary and data pages that `read` fetches, and the bytes of these and the tail.
+
+        Ranges ascend, and touching ones are merged.
+        """
         plan = self._plan(columns, request)
-        tail = (request.size_bytes - request.tail_bytes, request.tail_bytes)
-        return PageRanges(merge_ranges(plan.all_ranges), tail, plan.size + request.tail_bytes)
+        return merge_ranges(plan.all_ranges), plan.size + request.tail_bytes
 
     def bytes_of(self, request: PageRequest, columns: Sequence[str]) -> int:
         """Return the number of bytes in `ranges`, which is slower; raises the same errors."""

@@ -42,13 +42,32 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     raise ThriftError(message)
 
 
-def read_struct(data: bytes, at: int = 0) -> ThriftStruct:
+def read_struct(data: bytes, at: int = 0, depth: int = 0) -> ThriftStruct:
     r"""Read the struct that starts at byte ``at``; fields of unknown meaning are kept.
 
     >>> read_struct(field(3, I64) + write_zigzag(-7) + b"\x00").fields
     {3: -7}
     """
-    return _read_struct(data, at, 0)
+    # Parses the footer of every file, mostly headers and numbers of one byte: these are read without calls.
+    fields: dict[int, Any] = {}
+    position, number = at, 0
+    try:
+        while header := data[position]:
+            kind = header & 0x0F
+            if header > kind:
+                number += header >> 4
+                position += 1
+            else:
+                number, position = _read_zigzag(data, position + 1)
+            if I16 <= kind <= I64:
+                fields[number], position = _read_zigzag(data, position)
+            elif kind in (TRUE, FALSE):  # a boolean field has its value in the header
+                fields[number] = kind == TRUE
+            else:
+                fields[number], position = _read_value(data, position, kind, depth)
+    except IndexError as error:
+        raise _ended(data) from error
+    return ThriftStruct(fields, at, position + 1)
 
 
 def write_zigzag(value: int) -> bytes:
@@ -95,29 +114,6 @@ def _write_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _read_struct(data: bytes, at: int, depth: int) -> ThriftStruct:
-    # Parses the footer of every file, mostly headers and numbers of one byte: these are read without calls.
-    fields: dict[int, Any] = {}
-    position, number = at, 0
-    try:
-        while header := data[position]:
-            kind = header & 0x0F
-            if header > kind:
-                number += header >> 4
-                position += 1
-            else:
-                number, position = _read_zigzag(data, position + 1)
-            if I16 <= kind <= I64:
-                fields[number], position = _read_zigzag(data, position)
-            elif kind in (TRUE, FALSE):  # a boolean field has its value in the header
-                fields[number] = kind == TRUE
-            else:
-                fields[number], position = _read_value(data, position, kind, depth)
-    except IndexError as error:
-        raise _ended(data) from error
-    return ThriftStruct(fields, at, position + 1)
-
-
 def _read_value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
     if I16 <= kind <= I64:
         return _read_zigzag(data, at)
@@ -128,7 +124,7 @@ def _read_value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
         message = f"values nest deeper than {_MAX_DEPTH}"
         raise ThriftError(message)
     if kind == STRUCT:
-        value = _read_struct(data, at, depth + 1)
+        value = read_struct(data, at, depth + 1)
         return value, value.end
     if kind in (LIST, SET):
         return _read_list(data, at, depth + 1)

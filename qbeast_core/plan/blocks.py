@@ -421,11 +421,6 @@ class BlockTable:
         return np.where(self.corrupt_files, -1, trusted_counts(self.files))
 
     @cached_property
-    def first_block(self) -> I64Array:
-        """Position of the first block of each file, and the number of blocks, shape (files + 1,)."""
-        return np.searchsorted(self.file, np.arange(self.files.height + 1)).astype(np.int64)
-
-    @cached_property
     def statistics(self) -> Statistics:
         """Statistics of the files."""
         doubtful = pl.Series(self.corrupt_files, dtype=pl.Boolean)

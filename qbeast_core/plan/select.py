@@ -386,13 +386,12 @@ def cut(selection: Selection, *, piece_rows: int, whole_bands: bool) -> Pieces:
     # Files without pages are pieces by themselves, at their places among the others.
     alone = np.flatnonzero(selection.opened & (selection.pages_total == 0))
     zeros = np.zeros_like(alone)
+    known = selection.table.files["num_records"].cast(int).fill_null(-1).to_numpy()
     columns = (
         np.concatenate([file, alone]),
         np.concatenate([starts - offsets, zeros]),
         np.concatenate([np.append(starts[1:], len(pages)) - offsets, zeros]),
-        np.concatenate(
-            [np.add.reduceat(rows, starts) if len(starts) else rows, _rows_of_files(selection, alone)]
-        ),
+        np.concatenate([np.add.reduceat(rows, starts) if len(starts) else rows, known[alone]]),
     )
     # Each band of a file covers its space in about the same order, so equal shares of bands are neighbours.
     order = np.lexsort((np.concatenate([share[starts], zeros]), columns[0]))
@@ -439,16 +438,6 @@ def share_of(dealt: I64Array, rows: I64Array, *, rank: int, world_size: int, rou
     return Share(
         round=np.clip(dealt[piece] - rank * rounds, 0, rounds - 1),
         piece=piece,
-        first=_if(is_cut, np.maximum(first - starts[mine], 0)),
-        end=_if(is_cut, np.minimum(end - starts[mine], rows[piece])),
+        first=np.where(is_cut, np.maximum(first - starts[mine], 0), -1),
+        end=np.where(is_cut, np.minimum(end - starts[mine], rows[piece]), -1),
     )
-
-
-def _if(is_cut: BoolArray, places: I64Array) -> I64Array:
-    return np.where(is_cut, places, -1)
-
-
-def _rows_of_files(selection: Selection, numbers: I64Array) -> I64Array:
-    known = selection.table.files["num_records"].cast(int).fill_null(-1).to_numpy()
-    rows: I64Array = known[numbers]
-    return rows

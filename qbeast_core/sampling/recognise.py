@@ -164,11 +164,6 @@ class Aggregates:
         )
 
     @property
-    def smooth(self) -> list[Smooth]:
-        """The answers that are functions of totals."""
-        return [answer for answer in self.answers if isinstance(answer, Smooth)]
-
-    @property
     def quantiles(self) -> list[Quantile]:
         """The answers that are quantiles."""
         return [answer for answer in self.answers if isinstance(answer, Quantile)]

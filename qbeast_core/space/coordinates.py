@@ -247,14 +247,14 @@ def string_ranks(quantiles: Sequence[str], column: StringColumn, *, first: bool 
     >>> string_ranks(["a", "b", "c"], text).tolist()
     [0.0, 0.0, 0.5, 0.5]
     """
-    table = _table(tuple(quantiles))
+    levels, first_rank, last_rank = _search_table(tuple(quantiles))
     ranks = np.empty(len(column))
     for start in range(0, len(column), sizing().chunk_rows):  # the search needs 100 bytes per string
         block = slice(start, min(start + sizing().chunk_rows, len(column)))
-        below, exact = _search(table.levels, column.slice(block.start, block.stop))
-        ranks[block] = table.last_rank[below]
+        below, exact = _search(levels, column.slice(block.start, block.stop))
+        ranks[block] = last_rank[below]
         if first:
-            ranks[block][exact] = table.first_rank[below[exact]]
+            ranks[block][exact] = first_rank[below[exact]]
     return ranks
 
 
@@ -293,15 +293,6 @@ def _stride(words: U64Array) -> int:
     return 2 * len(words) + 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Table:
-    levels: tuple[_Level, ...]
-    # Indexed, as is `last_rank`, by the number of distinct quantiles not above the string.
-    first_rank: F64Array
-
-    last_rank: F64Array
-
-
 def _search(levels: Sequence[_Level], column: StringColumn) -> tuple[I64Array, BoolArray]:
     begin, end = column.offsets[0], column.offsets[-1]
     data = np.concatenate([column.data[begin:end], np.zeros(8, np.uint8)])
@@ -328,14 +319,15 @@ def _words(window: U64Array, starts: I64Array, left: I64Array) -> U64Array:
 
 
 @lru_cache(maxsize=64)
-def _table(quantiles: tuple[str, ...]) -> _Table:
+def _search_table(quantiles: tuple[str, ...]) -> tuple[tuple[_Level, ...], F64Array, F64Array]:
+    """Return the levels, and the first and last rank by the number of distinct quantiles not above a string."""
     ordered = sorted(text.encode("utf-8", "surrogatepass") for text in quantiles)
     distinct = sorted(set(ordered))
     ends = np.array([0, *(bisect_right(ordered, text) for text in distinct)])
     # Below every quantile: the rank of the first one.
     first = np.concatenate([[0], ends[:-1]])
     last = np.maximum(ends - 1, 0)
-    return _Table(tuple(_levels(distinct)), first / (len(ordered) - 1), last / (len(ordered) - 1))
+    return tuple(_levels(distinct)), first / (len(ordered) - 1), last / (len(ordered) - 1)
 
 
 def _levels(distinct: list[bytes]) -> Iterator[_Level]:

@@ -96,7 +96,7 @@ def test_pages_of_any_columns_equal_plain_read(
     assert_frame_equal(read, expected.select(columns))
     for request in (*requests, _with(REQUESTS[0], pages=list(range(PAGES)))):
         reader = PageReader(STORE)
-        assert reader.bytes_of(request, columns) == reader.ranges(request, columns).bytes_total
+        assert reader.bytes_of(request, columns) == reader.ranges(request, columns)[1]
 
 
 @examples(6, sweep=600)
@@ -125,7 +125,7 @@ def test_generated_frames_are_read_back(
     reader = PageReader(store)
     expected = rows_of(frame, pages, page_rows, groups)
     assert_frame_equal(reader.read([request], frame.columns, frame.schema), expected)
-    assert reader.bytes_of(request, frame.columns) == reader.ranges(request, frame.columns).bytes_total
+    assert reader.bytes_of(request, frame.columns) == reader.ranges(request, frame.columns)[1]
 
 
 def test_map_columns_are_read() -> None:
@@ -143,9 +143,10 @@ def test_map_columns_are_read() -> None:
 @pytest.mark.parametrize("file", [0, 1])
 def test_reader_uses_only_bytes_it_names(file: int, pages: list[int], columns: list[str]) -> None:
     request = _with(REQUESTS[file], pages)
-    ranges = PageReader(STORE).ranges(request, columns)
-    named = [*ranges.data, ranges.tail]
-    assert ranges.bytes_total == sum(length for _, length in named)
+    tail = (request.size_bytes - request.tail_bytes, request.tail_bytes)
+    ranges, size = PageReader(STORE).ranges(request, columns)
+    named = [*ranges, tail]
+    assert size == sum(length for _, length in named)
     zeroed = bytearray(request.size_bytes)
     for start, length in named:
         assert not any(zeroed[start : start + length]), "named once"
@@ -155,7 +156,7 @@ def test_reader_uses_only_bytes_it_names(file: int, pages: list[int], columns: l
     read = PageReader(store).read([request], columns, FRAMES[file].schema)
     assert_frame_equal(read, rows_of(FRAMES[file], pages, groups=GROUPS[file]).select(columns))
     touched = sum(length for _, _, length in store.read)
-    assert touched == ranges.bytes_total
+    assert touched == size
 
 
 def test_tail_is_read_once_and_evicted() -> None:
@@ -281,7 +282,7 @@ def _with(request: PageRequest, pages: Sequence[int], **changes: object) -> Page
 
 
 def _broken_data(store: MemoryStore, request: PageRequest) -> PageRequest:
-    start, length = PageReader(store).ranges(request, ["a"]).data[0]
+    start, length = PageReader(store).ranges(request, ["a"])[0][0]
     data = bytearray(store.files[request.path])
     data[start : start + length] = b"\xff" * length
     store.files[request.path] = bytes(data)

@@ -203,7 +203,12 @@ class _Advising:
         """Return the best indexes by few rows, and the index of the table."""
         search, few = self._search, self._search.few
         options = search.options(self._named)
-        few.search(options, max_columns=max_columns, together=_have_different_names, by_bytes=True)
+        few.search(
+            options,
+            max_columns=max_columns,
+            together=lambda columns: len({column.name for column in columns}) == len(columns),
+            by_bytes=True,
+        )
         others = few.by_bytes[:MAX_OTHERS]
         best = few.best_of(few.by_bytes, few.mean_bytes, tie=TIE)
         # Whether the ends of a filter and of a cube meet is chance, and another kind may seem better by it. So both
@@ -294,10 +299,6 @@ def _shares_of_partitions(planner: Planner, workload: Workload) -> F64Array:
 
     masks = [evaluate(node, len(sizes), may_match) for node in workload.nodes(snapshot.schema)]
     return np.array([float(sizes[mask].sum()) for mask in masks]) / max(float(sizes.sum()), 1.0)
-
-
-def _have_different_names(columns: ColumnSet) -> bool:
-    return len({column.name for column in columns}) == len(columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -203,7 +203,11 @@ class _Suggestion:
         looked_at = some_rows(rows, sizing().advised_rows)
         self.profile = Profile.of(some_rows(looked_at, FEW_ROWS))
         # A filter without columns opens the same of every index.
-        filters = [query for query in queries or () if not _is_constant(query, looked_at.schema)]
+        filters = [
+            query
+            for query in queries or ()
+            if named_columns(filter_of(query, looked_at.schema, argument="queries"))
+        ]
         workload = Workload.of(filters, looked_at)
         self.filtered = [name for name in workload.named if name in self.profile.names]
         if not self.filtered:
@@ -317,11 +321,6 @@ class _Suggestion:
         if follows is not None and not self.filtered:
             return f"follows {follows}, which has nearly the same order"
         return f"adds too little: {only}"
-
-
-def _is_constant(query: Predicate, schema: pl.Schema) -> bool:
-    condition = filter_of(query, schema, argument="queries")
-    return not named_columns(condition)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

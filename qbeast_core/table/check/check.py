@@ -57,10 +57,12 @@ def check_table(
     tags: LostTags = {}
     snapshot = snapshot.with_copies
     index, frames, notes = check_log(Index(snapshot))
-    faults, rows = (
-        [*_commits(snapshot), *_checkpoints(snapshot), *_presence(snapshot)],
-        _rows(snapshot, index),
-    )
+    faults, rows = list(_commits(snapshot)), _rows(snapshot, index)
+    faults += [
+        Fault(code="checkpoint", message=broken.problem, path=broken.paths[0])
+        for broken in checkpoint_faults(snapshot.source.store)
+    ]
+    faults += _presence(snapshot)
     if data:
         jobs = _jobs(snapshot, index)
         for done, of_file in enumerate(_each(snapshot, engine, check_file, jobs), start=1):
@@ -132,12 +134,6 @@ def _rows(snapshot: Snapshot, index: BlockTable) -> int:
     return int(counts.sum()) + int(uncounted["rows"].sum())
 
 
-def _checkpoints(snapshot: Snapshot) -> Iterator[Fault]:
-    """Check the checkpoints of the log, and the hint to the newest one."""
-    for fault in checkpoint_faults(snapshot.source.store):
-        yield Fault(code="checkpoint", message=fault.problem, path=fault.paths[0])
-
-
 def _commits(snapshot: Snapshot) -> Iterator[Fault]:
     """Find commits whose end is missing. A later checkpoint has what they changed, or the table could not be opened."""
     store = snapshot.source.store
@@ -207,19 +203,16 @@ def _jobs(snapshot: Snapshot, index: BlockTable) -> list[FileCheck]:
     return jobs
 
 
-def _copies(snapshot: Snapshot, index: BlockTable) -> list[Fault]:
+def _copies(snapshot: Snapshot, index: BlockTable) -> Iterator[Fault]:
+    """Yield the faults of revisions that may hold copies: with blocks of the old layout, or marked as copies."""
+    if not snapshot.columns.is_plain:  # layouts before 0.6.0 have neither mapping nor partitions
+        return
     paths = pl.Series("path", snapshot.data_paths, dtype=pl.String)
     is_old = snapshot.files["state"].is_not_null().alias("old")
     blocks = index.binding.with_columns(paths[index.binding["file"]], is_old[index.binding["file"]])
-    if not snapshot.columns.is_plain:  # layouts before 0.6.0 have neither mapping nor partitions
-        return []
-    return list(_copy_faults(blocks, snapshot.data_files, snapshot.schema))
-
-
-def _copy_faults(blocks: pl.DataFrame, files: TableFiles, schema: pl.Schema) -> Iterator[Fault]:
-    """Yield the faults of revisions that may hold copies: with blocks of the old layout, or marked as copies."""
     for revision in blocks.filter(pl.col("old") | pl.col("replicated"))["revision"].unique().sort():
-        yield from _of_revision(blocks.filter(revision=revision), revision, files, schema)
+        of_revision = blocks.filter(revision=revision)
+        yield from _of_revision(of_revision, revision, snapshot.data_files, snapshot.schema)
 
 
 def _of_revision(mine: pl.DataFrame, revision: int, files: TableFiles, schema: pl.Schema) -> Iterator[Fault]:

@@ -201,7 +201,9 @@ class ForeignRows:
             yield Fault("block-rows", message, None, cubes[bad])
         wrong: BoolArray = (self._counts > 0) & (self._counts == logged) & (self._least != self._low)
         for bad in np.flatnonzero(wrong)[:1].tolist():
-            yield Fault("min-weight", _smallest(int(self._least[bad]), int(self._low[bad])), None, cubes[bad])
+            least, low = int(self._least[bad]), int(self._low[bad])
+            message = f"the smallest weight of the block is {least}, its tag says {low}"
+            yield Fault("min-weight", message, None, cubes[bad])
 
 
 class OurRows(ForeignRows):
@@ -269,10 +271,6 @@ class PagedRows:
         for band in np.flatnonzero(self._least > self._first)[:1].tolist():
             message = f"band {band} begins at a weight of {self._least[band]}, its layout tag says {self._first[band]}"
             yield Fault("layout", message, int(self._band_starts[band]))
-
-
-def _smallest(weight: int, logged: int) -> str:
-    return f"the smallest weight of the block is {weight}, its tag says {logged}"
 
 
 # A check of all rows of a file, some at a time.

@@ -196,10 +196,12 @@ def question_of(
         refuse("aggregates", "must have at least one aggregate, such as {'n': pl.len()} or \"avg(price)\"")
     answers = _aggregates(expressions, rows, groups, planner.hashed if keys is None else ())
     cut, hidden = (None, ()) if query is None else (query.cut, query.hidden)
-    _refuse_certain(cut, (*groups, *expressions))
+    if cut is not None and CERTAIN in (*groups, *expressions):
+        refuse("aggregates", f"cannot name a column {CERTAIN!r}: the result has another column of this name")
     pushed, late = _conditions(where, joined, frozenset(schema))
     names = _columns(answers, groups, _all((pushed, late)), joins, keys)
     columns = [name for name in names if name in schema]
+    combines_rows = bool(answers.shown) and not answers.counts_keys
     return Question(
         aggregates=answers,
         groups=groups,
@@ -209,17 +211,11 @@ def question_of(
         targets=_targets(limits, list(expressions), cut, hidden),
         limits=limits,
         columns=tuple(columns or list(schema)[:1]),
-        whole_keys=_needs_whole_keys(answers, joins, keys),
+        whole_keys=keys is not None or combines_rows or any(join.planner is not None for join in joins),
         per=keys,
         cut=cut,
         hidden=hidden,
     )
-
-
-def _needs_whole_keys(aggregates: Aggregates, joins: Iterable[Joined], per: PerKey | None) -> bool:
-    """Return whether answers combine all rows of a key."""
-    combines_rows = bool(aggregates.shown) and not aggregates.counts_keys
-    return per is not None or combines_rows or any(join.planner is not None for join in joins)
 
 
 def _keys(
@@ -364,11 +360,6 @@ def _conditions(
     for part in conjuncts(condition):
         (pushed if table_columns.issuperset(named_columns(part)) else late).append(part)
     return _all(pushed), _all(late)
-
-
-def _refuse_certain(cut: Cut | None, names: Collection[str]) -> None:
-    if cut is not None and CERTAIN in names:
-        refuse("aggregates", f"cannot name a column {CERTAIN!r}: the result has another column of this name")
 
 
 def _targets(

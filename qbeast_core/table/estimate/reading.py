@@ -132,11 +132,6 @@ def _repeats_of(planner: Planner, opened: Selection, heavy: HeavyRows, *, min_sh
     return Repeats(share * rows * kept, scale * excess, scale * error, min_shift)
 
 
-def _rows_without_list(planner: Planner, opened: Selection) -> int:
-    """Return the number of opened rows in files without a list of heavy keys."""
-    return int(opened.rows_opened[~_has_list(planner.snapshot.files["keys"]).to_numpy()].sum())
-
-
 def _has_list(tags: pl.Series) -> pl.Series:
     return (tags.str.count_matches(":") == 2).fill_null(value=False)
 
@@ -328,13 +323,10 @@ class Reading:
         if self.rows_indexed is None or self.question.aggregates.counts_keys:
             return False
         if self.question.per is not None:  # to detect heavy keys that are not listed; nothing is calibrated
-            return self.question.pushed is None or self._lacks_lists
+            has_list = _has_list(self.planner.snapshot.files["keys"]).to_numpy()
+            unlisted = int(self._kept.selection.rows_opened[~has_list].sum())
+            return self.question.pushed is None or unlisted > _MAX_UNLISTED * self.rows_opened
         return self.question.pushed is None or self.rows_opened >= _MIN_OPENED * self.rows_indexed
-
-    @property
-    def _lacks_lists(self) -> bool:
-        """Whether many of the opened rows are in files without a list of heavy keys."""
-        return _rows_without_list(self.planner, self._kept.selection) > _MAX_UNLISTED * self.rows_opened
 
     def count(self, max_bytes: float) -> bool:
         """Count the matching rows of files with an index exactly; return whether the count is known.
@@ -347,7 +339,10 @@ class Reading:
             if window is None:
                 self.counted = count.known
             elif window.bytes_opened <= max_bytes:
-                self.counted = self._counted_rows(count, window)
+                before = self.rows_read
+                kept = sum(int(sums.totals()[0, 0]) for sums in self._batches(window))
+                # None if the read returns another number of rows than planned.
+                self.counted = count.known + kept if self.rows_read - before == count.rows_read else None
         return self.counted is not None
 
     @property
@@ -413,12 +408,6 @@ class Reading:
         selection = self._kept.selection
         leaves = match(selection.table, complement).within(ALL_WEIGHTS)
         return count_rows(selection, leaves, files=~self.unplaced, hidden=self.planner.hidden_rows)
-
-    def _counted_rows(self, count: RowCount, window: Window) -> int | None:
-        """Count the undecided rows; None if the read returns another number of rows than planned."""
-        rows_before = self.rows_read
-        kept = sum(int(sums.totals()[0, 0]) for sums in self._batches(window))
-        return count.known + kept if self.rows_read - rows_before == count.rows_read else None
 
     @cached_property
     def _filtered_plans(self) -> tuple[FilterPlanner, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NoReturn
@@ -145,16 +145,18 @@ def _widened(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> tuple[str
     wider = orjson.loads(schema_to_delta(pl.Schema(changed)))["fields"]
     types = {field["name"]: field["type"] for field in wider}
     changes: list[TypeChange] = []
-    noted: list[Any] = []
+    plain, noted = list[Any](), list[Any]()
     for field in whole["fields"]:
         name = field["name"]
+        wanted_type = types.get(name, field["type"])
         try:
-            new, of_field = _widened_field(field, types.get(name, field["type"]))
+            new, of_field = _widened_field(field, wanted_type)
         except NotWiderError as error:
             raise _not_wider(snapshot, name, changed[name]) from error
         noted.append(new)
         changes += of_field
-    plain = [_without_notes(new, field) for new, field in zip(noted, whole["fields"], strict=True)]
+        # For tables whose files all have the new types.
+        plain.append(_widened_field(field, wanted_type, noting=False)[0])
     schema_json, noted_json = (
         orjson.dumps({**whole, "fields": fields}).decode() for fields in (plain, noted)
     )
@@ -205,17 +207,19 @@ class NotWiderError(Exception):
     """A type of a schema cannot become another one without new values."""
 
 
-def _widened_field(field: Mapping[str, Any], wanted: Any) -> tuple[dict[str, Any], list[TypeChange]]:
-    """Return a field with a wider type and notes of the changes, for older files, and the changes.
+def _widened_field(
+    field: Mapping[str, Any], wanted: Any, *, noting: bool = True
+) -> tuple[dict[str, Any], list[TypeChange]]:
+    """Return a field with a wider type, with notes of the changes for older files, and the changes.
 
     >>> field, changes = _widened_field({"name": "x", "type": "byte", "metadata": {}}, "long")
     >>> field["metadata"]["delta.typeChanges"], changes[0].to_type
     ([{'fromType': 'byte', 'toType': 'long'}], 'long')
     """
-    widening = _Widening(field["name"])
+    widening = _Widening(field["name"], noting=noting)
     dtype = widening.of(field["type"], wanted, ())
     new = {**field, "type": dtype}
-    if widening.notes:
+    if noting and widening.notes:
         metadata = dict(field.get("metadata") or {})
         new["metadata"] = {**metadata, TYPE_CHANGES: [*metadata.get(TYPE_CHANGES, ()), *widening.notes]}
     return new, widening.changes
@@ -224,8 +228,8 @@ def _widened_field(field: Mapping[str, Any], wanted: Any) -> tuple[dict[str, Any
 class _Widening:
     """Walks through the type of a field; the structs inside it have fields with notes of their own."""
 
-    def __init__(self, column: str) -> None:
-        self._column = column
+    def __init__(self, column: str, *, noting: bool) -> None:
+        self._column, self._noting = column, noting
         self.notes: list[dict[str, str]] = []
         self.changes: list[TypeChange] = []
 
@@ -259,25 +263,10 @@ class _Widening:
             raise NotWiderError
         new: list[dict[str, Any]] = []
         for field, wider in zip(fields, wanted, strict=True):
-            part, changes = _widened_field(field, wider["type"])
+            part, changes = _widened_field(field, wider["type"], noting=self._noting)
             new.append(part)
             self.changes += [change._replace(column=self._column, is_whole=False) for change in changes]
         return new
-
-
-def _without_notes(field: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a widened field with the notes that it had before, for tables whose files all have the new types."""
-    new = {**field, "metadata": before.get("metadata", {}), "type": _plain(field["type"], before["type"])}
-    return new if "metadata" in before else {key: value for key, value in new.items() if key != "metadata"}
-
-
-def _plain(dtype: Any, before: Any) -> Any:
-    if not isinstance(dtype, dict) or not isinstance(before, dict):
-        return dtype
-    if dtype["type"] == "struct":
-        pairs = zip(dtype["fields"], before["fields"], strict=True)
-        return {**dtype, "fields": [_without_notes(field, old) for field, old in pairs]}
-    return {**dtype, **{key: _plain(dtype[key], before[key]) for key in _PATHS if key in dtype}}
 
 
 _CONSTRAINT: Final = "delta.constraints."
@@ -295,7 +284,8 @@ def rename_column(
     def attempt(snapshot: Snapshot) -> tuple[MetadataResult, Snapshot | None]:
         path = _find_column(snapshot, column)
         _refuse_new_name(snapshot, path, name)
-        _refuse_rename(snapshot, path)
+        _refuse_dialect(snapshot)
+        _refuse(path, "renamed", _rules_with(snapshot.metadata, path))
         changed = renamed(_mapped(snapshot, upgrade_protocol=upgrade_protocol), path, name)
         new = ".".join((*path[:-1], name))
         parameters = {"oldColumnPath": column, "newColumnPath": new}
@@ -311,7 +301,9 @@ def drop_column(
 
     def attempt(snapshot: Snapshot) -> tuple[MetadataResult, Snapshot | None]:
         path = _find_column(snapshot, column)
-        _refuse_drop(snapshot, path)
+        _refuse_dialect(snapshot)
+        rules = _rules_with(snapshot.metadata, path, is_dropped=True)
+        _refuse(path, "dropped", [*_uses(snapshot, path), *rules, *_last_of(snapshot.metadata, path)])
         changed = dropped(_mapped(snapshot, upgrade_protocol=upgrade_protocol), path)
         parameters = {"columns": orjson.dumps([column]).decode()}
         return _publish(snapshot, changed, "DROP COLUMNS", parameters, column)
@@ -394,20 +386,6 @@ def _refuse_new_name(snapshot: Snapshot, path: FieldPath, name: object) -> None:
     if problems:
         msg = f"{'.'.join(path)!r} cannot be renamed to {name!r}: {'; '.join(problems)}."
         raise InvalidInputError(msg, argument="name", value=name)
-
-
-def _refuse_rename(snapshot: Snapshot, path: FieldPath) -> None:
-    """Raise if a column cannot be renamed."""
-    _refuse_dialect(snapshot)
-    _refuse(path, "renamed", list(_rules_with(snapshot.metadata, path)))
-
-
-def _refuse_drop(snapshot: Snapshot, path: FieldPath) -> None:
-    """Raise if a column cannot be dropped."""
-    _refuse_dialect(snapshot)
-    uses = list(_uses(snapshot, path))
-    rules = _rules_with(snapshot.metadata, path, is_dropped=True)
-    _refuse(path, "dropped", [*uses, *rules, *_last_of(snapshot.metadata, path)])
 
 
 def _uses(snapshot: Snapshot, path: FieldPath) -> Iterator[str]:
@@ -496,11 +474,12 @@ def _refuse_dialect(snapshot: Snapshot) -> None:
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=BLOCKS_DIALECT)
 
 
-def _refuse(path: FieldPath, done: str, reasons: list[str]) -> None:
-    if reasons:
+def _refuse(path: FieldPath, done: str, reasons: Iterable[str]) -> None:
+    why = "; ".join(reasons)
+    if why:
         name = ".".join(path)
         msg = (
-            f"{name!r} cannot be {done}: {'; '.join(reasons)}. Change that first, or write the "
+            f"{name!r} cannot be {done}: {why}. Change that first, or write the "
             "rows as you need them to a new table."
         )
         raise InvalidInputError(msg, argument="column", value=name)
@@ -525,7 +504,9 @@ def _attempt(snapshot: Snapshot, name: str, engine: Engine) -> tuple[MetadataRes
         )
         raise InvalidInputError(msg, argument="name", value=name)
     check_sample_column(name, snapshot.schema, dialect_of(snapshot), argument="name")
-    changed, parameters = _with_column(snapshot, name), {"column": name}
+    # The column is null in the files of this version.
+    changed = with_metadata(snapshot, with_sample_column(snapshot.metadata, name, new_id))
+    parameters = {"column": name}
     if not snapshot.files.height:
         metadata = changed.metadata
         outcome = commit_metadata(snapshot, metadata, "columns", operation=_OPERATION, parameters=parameters)
@@ -534,8 +515,3 @@ def _attempt(snapshot: Snapshot, name: str, engine: Engine) -> tuple[MetadataRes
         snapshot, changed, operation=_OPERATION, parameters=parameters, engine=engine
     )
     return result_of(outcome, [name], rewritten_files=files)
-
-
-def _with_column(snapshot: Snapshot, name: str) -> Snapshot:
-    """Return the version with the column, which is null in its files."""
-    return with_metadata(snapshot, with_sample_column(snapshot.metadata, name, new_id))

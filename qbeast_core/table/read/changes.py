@@ -276,10 +276,6 @@ def _all_rows(schema: pl.Schema, names: Sequence[str]) -> RowFilter:
     return RowFilter(tuple(names), schema, (), ALL_WEIGHTS)
 
 
-def _num_records(file: CdcFile | RemoveFile | AddFile) -> int | None:
-    return row_count(file.stats) if isinstance(file, AddFile) else None
-
-
 @dataclass(frozen=True, slots=True)
 class _Files:
     """Files with deletion vectors, as `deleted_rows` takes them."""
@@ -298,7 +294,7 @@ def _hidden(actions: Sequence[RemoveFile | AddFile], files: TableFiles) -> Mappi
     listed = pl.DataFrame(
         {
             "path": [file.path for file in actions],
-            "num_records": [_num_records(file) for file in actions],
+            "num_records": [row_count(file.stats) if isinstance(file, AddFile) else None for file in actions],
             "deletion_vector": vectors,
             "has_deletion_vector": [vector is not None for vector in vectors],
         },

@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.io.footer import PagesUnavailable, Unreadable, read_footer
-from qbeast_core.io.pages import PageRanges, PageRequest
-from qbeast_core.io.store import map_files
+from qbeast_core.io.pages import PageRequest
+from qbeast_core.io.store import Range, map_files
 from qbeast_core.plan.blocks import BlockTable
 from qbeast_core.plan.bounds import coordinate_intervals
 from qbeast_core.plan.nodes import (
@@ -91,8 +91,8 @@ class Plan:
         """
         chosen = self.scan_plan.selection
         ranges = [self._ranges_of(number) for number in range(len(self.planner.paths))]
-        sizes = [None if r is None else r.bytes_total for r in ranges]
-        dicts = [None if r is None else [{"start": s, "length": n} for s, n in r.data] for r in ranges]
+        sizes = [None if r is None else r[1] for r in ranges]
+        dicts = [None if r is None else [{"start": s, "length": n} for s, n in r[0]] for r in ranges]
         files = pl.DataFrame(
             {
                 "path": pl.Series(self.planner.paths, dtype=pl.String),
@@ -177,8 +177,10 @@ class Plan:
         """
         table = self.scan_plan.selection.table
         schema = self.planner.snapshot.schema
-        reasons = {} if self.where is None else _unused_conditions(self.where, schema, table)
-        return {**self.beside, **reasons}
+        parts = [] if self.where is None else conjuncts(self.where)
+        reasons = {str(part): _reasons(part, schema, table) for part in parts}
+        unused = {part: "; ".join(dict.fromkeys(texts)) for part, texts in reasons.items() if texts}
+        return {**self.beside, **unused}
 
     @cached_property
     def hint(self) -> str | None:
@@ -237,10 +239,10 @@ class Plan:
         """Sizes of the live data files."""
         return self.planner.snapshot.files["size_bytes"]
 
-    def _ranges_of(self, number: int) -> PageRanges | None:
-        """Return the ranges to read from one file. None: the whole file."""
+    def _ranges_of(self, number: int) -> tuple[list[Range], int] | None:
+        """Return the ranges to read from one file, and all bytes. None: the whole file."""
         if not self.scan_plan.selection.opened[number]:
-            return PageRanges([], (0, 0), 0)
+            return [], 0
         request = self._request_of(number)
         if request is None:
             return None
@@ -378,12 +380,6 @@ def explain(
     plan = planner.plan(pushed, sample)
     warn_of_sample(planner, sample, plan)
     return Plan(planner, plan, sample, tuple(names), where)
-
-
-def _unused_conditions(where: pl.Expr, schema: pl.Schema, table: BlockTable) -> dict[str, str]:
-    """Return the parts of a filter (joined by AND) that skip no file, with the reason and an alternative."""
-    reasons = {str(part): _reasons(part, schema, table) for part in conjuncts(where)}
-    return {part: "; ".join(dict.fromkeys(texts)) for part, texts in reasons.items() if texts}
 
 
 def _reasons(part: pl.Expr, schema: pl.Schema, table: BlockTable) -> list[str]:

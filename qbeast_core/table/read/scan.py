@@ -305,7 +305,8 @@ def sample_of_rows(
         return sample
     refuse_rows(rows, sample)
     if where is None:
-        return _sample_of_table(planner, rows)
+        total = planner.snapshot.counted_rows - int(planner.hidden_rows.counts.sum())
+        return min(rows / total, 1.0) if total > 0 else 1.0
     condition = condition_of(where, planner.snapshot.schema).expr
     pushed, columns = pushed_down(planner.snapshot.schema, condition, planner.hashed)
     plan_of = planner.of_filter(pushed)
@@ -318,12 +319,6 @@ def sample_of_rows(
 
     with evaluating(where):
         return fraction_of_matches(rows, max_rows(planner, plan_of(None)), lowest)
-
-
-def _sample_of_table(planner: Planner, rows: int) -> float:
-    """Return the fraction of a table with about this number of rows, based on the log."""
-    total = planner.snapshot.counted_rows - int(planner.hidden_rows.counts.sum())
-    return min(rows / total, 1.0) if total > 0 else 1.0
 
 
 def fraction_of_matches(rows: int, maximum: int | None, lowest: LowestWeights) -> float:
