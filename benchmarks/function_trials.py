@@ -15,7 +15,7 @@ import numpy as np
 
 from qbeast_core.sampling.sums import Repeats, SeenRows
 from qbeast_core.space.values import F64Array
-from qbeast_core.table.estimate.functions import PARTS, Jackknifed, Replicates, jackknife, student_factor
+from qbeast_core.table.estimate.functions import PARTS, Jackknifed, jackknife, student_factor
 
 USERS: Final = 20_000
 GROUPS: Final = 64
@@ -105,17 +105,15 @@ def answer_of(
     sampled = users[random.random(len(users)) < fraction]
     group = random.integers(0, GROUPS, len(sampled))
     function, part = FUNCTIONS[name], group * PARTS // GROUPS
-    replicates = Replicates(
-        np.array([function(sampled)]),
-        np.array([[function(sampled[group != number])] for number in range(GROUPS)]),
-        np.array([[function(sampled[part == number])] for number in range(PARTS)]),
-    )
+    without = np.array([function(sampled[group != number]) for number in range(GROUPS)])
+    parts = np.array([function(sampled[part == number]) for number in range(PARTS)])
     rows, total = sampled[:, N], users[:, N].sum()
     seen = SeenRows(rows.sum(), (rows**2).sum(), fraction, ((rows**2 - rows) ** 2).sum())
     repeats = Repeats(total, float((users[:, N] ** 2 - users[:, N]).sum()))
     return jackknife(
-        replicates,
-        0,
+        function(sampled),
+        without,
+        parts,
         factor=student_factor(confidence, GROUPS - 1),
         probability=fraction,
         keys=len(sampled),

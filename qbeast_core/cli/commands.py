@@ -317,9 +317,9 @@ dry_run_option: Final = flag("--dry-run", "Change nothing; print what would chan
 writing_options: Final = together(commit_metadata_option, memory_option, spill_dir_option, dry_run_option)
 
 
-def columns_option(text: str, *, required: bool = False) -> Callable[[F], F]:
+def columns_option(text: str) -> Callable[[F], F]:
     """Return the option ``--columns``."""
-    return names_option("-c --columns", text, required=required)
+    return names_option("-c --columns", text)
 
 
 def columns_or_none_options(text: str) -> Callable[[F], F]:

@@ -8,7 +8,7 @@ key: by row the variance would be too small wherever keys repeat.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final
@@ -150,13 +150,19 @@ def _exact(value: F64Array, finite: BoolArray) -> Interval:
 
 def _key_moments(sample: KeySample, dual: Dual, totals: Sequence[int]) -> tuple[_Moments, I64Array]:
     """Return the moments of the residuals, and the number of keys with a contribution, shape (groups,)."""
-    residuals = _Residuals.of(sample, dual, totals)
+    slopes = {total: dual.slopes[:, total] * sample.scales[total] for total in totals}
+    mean, calibration = np.zeros(len(sample.whole)), sample.calibration
+    if calibration is not None and calibration.sampled:
+        for total in set(totals) - set(sample.distinct):
+            mean += slopes[total] * sample.sampled[:, total] / calibration.sampled
+    else:
+        calibration = None
     part = sample.part
     if part is not None:
-        moments = residuals.moments(part.keys, part.share)
+        moments = _moments_of(part.keys, part.share, slopes, mean, calibration)
         # A part of the keys is enough unless the others include heavy keys. The fourth powers of all residuals limit
         # the error of the sum of squares; both bounds below, times the squares, are at least the sum of fourth powers.
-        row_squares = residuals.farthest(part) ** 2
+        row_squares = _farthest(part, slopes, mean) ** 2
         heaviest = float(part.max_rows) ** 2 * row_squares
         by_row = row_squares * (1 + row_squares * part.fourth_powers / moments.squares)
         is_partial = part.share < 1.0
@@ -165,7 +171,7 @@ def _key_moments(sample: KeySample, dual: Dual, totals: Sequence[int]) -> tuple[
             key_count = _contributing(part.keys, totals) / part.share
             return replace(moments, largest=largest), key_count.astype(np.int64)
     keys = sample.keys
-    moments = residuals.moments(keys, np.ones(keys.groups))
+    moments = _moments_of(keys, np.ones(keys.groups), slopes, mean, calibration)
     return moments, _contributing(keys, totals).astype(np.int64)
 
 
@@ -263,62 +269,52 @@ class _Moments:
         return np.divide(self.largest, self.squares, out=np.ones_like(self.squares), where=self.squares > 0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Residuals:
-    """The change of an answer if a key counts once more, from its totals and rows, for each group."""
+def _moments_of(
+    keys: Keys,
+    share: F64Array,
+    slopes: Mapping[int, F64Array],
+    mean: F64Array,
+    calibration: Calibration | None,
+) -> _Moments:
+    """Return the moments of all sampled keys; `keys` are a fraction `share` of each group.
 
-    slopes: dict[int, F64Array]
-    # Change per row, if totals are calibrated; else zeros.
-    mean: F64Array
-    calibration: Calibration | None
+    The residual of a key is its totals times the `slopes`, less its rows times the `mean` if totals are calibrated.
+    """
 
-    @staticmethod
-    def of(sample: KeySample, dual: Dual, totals: Sequence[int]) -> _Residuals:
-        calibration, mean = sample.calibration, np.zeros(len(sample.whole))
-        slopes = {total: dual.slopes[:, total] * sample.scales[total] for total in totals}
-        if calibration is None or calibration.sampled == 0:
-            return _Residuals(slopes, mean, None)
-        for total in set(totals) - set(sample.distinct):
-            mean += slopes[total] * sample.sampled[:, total] / calibration.sampled
-        return _Residuals(slopes, mean, calibration)
+    def residuals(here: slice, runs: GroupRuns) -> F64Array:
+        residual = np.zeros(runs.size)
+        for total, slope in slopes.items():
+            residual += runs.spread(slope) * keys.sums[here, total]
+        if calibration is not None:
+            residual -= runs.spread(mean) * keys.rows[here]
+        return residual
 
-    def moments(self, keys: Keys, share: F64Array) -> _Moments:
-        """Return the moments of all sampled keys; `keys` are a fraction `share` of each group."""
+    moments = _Moments.of(keys.group, residuals, keys.groups)
+    moments = replace(moments, squares=moments.squares / share, cubes=moments.cubes / share)
+    if calibration is None:
+        return moments
+    # The calibration compares all rows: keys without rows in the group also have a residual, their rows times the
+    # mean.
+    squares, cubes = (
+        np.maximum(0.0, total_power - power / share)
+        for total_power, power in zip((calibration.squares, calibration.cubes), keys.powers, strict=True)
+    )
+    return _Moments(
+        moments.squares + mean**2 * squares,
+        moments.cubes - mean**3 * cubes,
+        np.maximum(moments.largest, mean**2 * np.minimum(calibration.largest, squares)),
+        mean**2 * squares,
+    )
 
-        def residuals(here: slice, runs: GroupRuns) -> F64Array:
-            residual = np.zeros(runs.size)
-            for total, slope in self.slopes.items():
-                residual += runs.spread(slope) * keys.sums[here, total]
-            if self.calibration is not None:
-                residual -= runs.spread(self.mean) * keys.rows[here]
-            return residual
 
-        moments, calibration = _Moments.of(keys.group, residuals, keys.groups), self.calibration
-        moments = replace(moments, squares=moments.squares / share, cubes=moments.cubes / share)
-        if calibration is None:
-            return moments
-        # The calibration compares all rows: keys without rows in the group also have a residual, their rows times the
-        # mean.
-        squares, cubes = (
-            np.maximum(0.0, total_power - power / share)
-            for total_power, power in zip((calibration.squares, calibration.cubes), keys.powers, strict=True)
-        )
-        mean = self.mean
-        return _Moments(
-            moments.squares + mean**2 * squares,
-            moments.cubes - mean**3 * cubes,
-            np.maximum(moments.largest, mean**2 * np.minimum(calibration.largest, squares)),
-            mean**2 * squares,
-        )
-
-    def farthest(self, part: Part) -> F64Array:
-        """Return the maximum distance from zero of the residual of any sampled row, in the group or not."""
-        low = high = -self.mean
-        for total, slope in self.slopes.items():
-            ends = slope * part.min_values[:, total], slope * part.max_values[:, total]
-            low, high = low + np.minimum(*ends), high + np.maximum(*ends)
-        farthest: F64Array = np.maximum(np.maximum(np.abs(low), np.abs(high)), np.abs(self.mean))
-        return farthest
+def _farthest(part: Part, slopes: Mapping[int, F64Array], mean: F64Array) -> F64Array:
+    """Return the maximum distance from zero of the residual of any sampled row, in the group or not."""
+    low = high = -mean
+    for total, slope in slopes.items():
+        ends = slope * part.min_values[:, total], slope * part.max_values[:, total]
+        low, high = low + np.minimum(*ends), high + np.maximum(*ends)
+    farthest: F64Array = np.maximum(np.maximum(np.abs(low), np.abs(high)), np.abs(mean))
+    return farthest
 
 
 def _quantile_interval(sample: KeySample, answer: Quantile, factor: float) -> Interval:

@@ -63,9 +63,12 @@ def rows_of(users: int = 2_000) -> pl.DataFrame:
 
 
 def answer(function: Callable[[pl.DataFrame], float], *, groups: int = 64) -> Jackknifed:
-    replicates = replicates_of(lambda rows: np.array([function(rows)], np.float64), rows_of(), groups)
+    found = replicates_of(lambda rows: np.array([function(rows)], np.float64), rows_of(), groups)
+    value, without, parts = (numbers[..., 0] for numbers in found)
     factor = student_factor(0.95, groups - 1)
-    return jackknife(replicates, 0, factor=factor, probability=0.01, keys=2_000, deviates=False)
+    return jackknife(
+        value.item(), without, parts, factor=factor, probability=0.01, keys=2_000, deviates=False
+    )
 
 
 def mean_of(rows: pl.DataFrame) -> float:
@@ -109,13 +112,13 @@ def test_reason_names_why_an_answer_is_unreliable(
 
 def test_replicates_are_the_function_of_other_groups() -> None:
     rows = rows_of()
-    found = replicates_of(lambda frame: np.array([mean_of(frame), frame.height]), rows, 32)
+    _, without, parts = replicates_of(lambda frame: np.array([mean_of(frame), frame.height]), rows, 32)
     group = pl.Series(groups_of(rows[WEIGHT].to_numpy(), 32))
     for number in range(32):
         others = rows.filter(group != number)
-        assert found.without[number] == pytest.approx([mean_of(others), others.height])
-    assert found.parts[:, 1].sum() == rows.height
-    assert found.parts[0] == pytest.approx([mean_of(rows.filter(group < 4)), (group < 4).sum()])
+        assert without[number] == pytest.approx([mean_of(others), others.height])
+    assert parts[:, 1].sum() == rows.height
+    assert parts[0] == pytest.approx([mean_of(rows.filter(group < 4)), (group < 4).sum()])
 
 
 def test_groups_do_not_follow_the_order_of_weights() -> None:

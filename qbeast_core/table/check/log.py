@@ -75,9 +75,7 @@ def check_log(state: Index) -> tuple[BlockTable, list[pl.DataFrame], list[str]]:
     ]
     whole = blocks["file"].n_unique() == files.height
     branches, notes = _branch_faults(blocks, revisions, whole=whole)
-    staging = _staging_notes(files, index) if snapshot.config.is_indexed else ["the table has no index"]
-    notes = [*staging, *_sample_notes(state), *_column_notes(state), *notes]
-    return index, [*faults, branches], notes
+    return index, [*faults, branches], [*_notes(state, files), *notes]
 
 
 def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
@@ -171,29 +169,25 @@ def _path_faults(snapshot: Snapshot) -> pl.DataFrame:
     return faults_at("path-encoding", pl.DataFrame({"path": wrong}, schema={"path": pl.String}), message)
 
 
-def _staging_notes(files: pl.DataFrame, index: BlockTable) -> list[str]:
-    staged = files.join(index.binding, on="file", how="anti")
-    rows = int(staged["num_records"].sum())
-    note = f"{staged.height:,} file(s) with {rows:,} rows have no index that can be used: staging"
-    return [note] if staged.height else []
-
-
-def _sample_notes(state: Index) -> list[str]:
-    """Return which rows other engines may miss in a sample, or take for rows of another one."""
-    name, snapshot = state.snapshot.sample_column, state.snapshot
-    if name is None:
-        named = snapshot.config.entries.get(SAMPLE_COLUMN)
-        return [] if named is None else [f"another writer dropped or changed the sample column {named!r}"]
-    rows = state.rows_without_sample
-    note = f"{rows:,} rows have no value in {name!r} that can be trusted: other engines may miss them until an optimize"
-    return [note] if rows else []
-
-
-def _column_notes(state: Index) -> list[str]:
-    """Return how many rows a reindex left to optimize."""
-    rows = state.rows_of_other_columns
-    note = f"{rows:,} rows are indexed by other columns than the newest revision; each optimize moves some"
-    return [note] if rows else []
+def _notes(state: Index, files: pl.DataFrame) -> Iterator[str]:
+    """Yield which rows have no index, which other engines may miss in a sample, and which a reindex left."""
+    snapshot = state.snapshot
+    staged = files.join(state.table.binding, on="file", how="anti")
+    if not snapshot.config.is_indexed:
+        yield "the table has no index"
+    elif staged.height:
+        rows = int(staged["num_records"].sum())
+        yield f"{staged.height:,} file(s) with {rows:,} rows have no index that can be used: staging"
+    name, named = snapshot.sample_column, snapshot.config.entries.get(SAMPLE_COLUMN)
+    if name is None and named is not None:
+        yield f"another writer dropped or changed the sample column {named!r}"
+    if name is not None and (rows := state.rows_without_sample):
+        yield (
+            f"{rows:,} rows have no value in {name!r} that can be trusted: other engines may miss them until an "
+            "optimize"
+        )
+    if rows := state.rows_of_other_columns:
+        yield f"{rows:,} rows are indexed by other columns than the newest revision; each optimize moves some"
 
 
 def _branch_faults(

@@ -73,18 +73,6 @@ _NO_NUMBER: Final = "the function returned NaN or an infinity for all rows or fo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Replicates:
-    """The numbers that a function returned for a sample and for parts of it."""
-
-    # For all rows, shape (answers,).
-    values: F64Array
-    # For all rows without one group of keys, shape (groups, answers).
-    without: F64Array
-    # For the rows of each part, shape (PARTS, answers).
-    parts: F64Array
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Jackknifed:
     """An answer of a function. The arrays of the interval have one item."""
 
@@ -95,14 +83,15 @@ class Jackknifed:
 
 def replicates_of(
     function: Callable[[pl.DataFrame], F64Array], rows: pl.DataFrame, groups: int
-) -> Replicates:
-    """Call a function for all rows, for all rows without each group of keys, and for parts.
+) -> tuple[F64Array, F64Array, F64Array]:
+    """Call a function for all rows, for all rows without each group of keys, and for each of the `PARTS`.
 
-    `rows` has the columns of the function and `WEIGHT`. The rows of a group are contiguous, so that no row is copied.
+    Return arrays of shape (answers,), (groups, answers) and (PARTS, answers). `rows` has the columns of the function
+    and `WEIGHT`. The rows of a group are contiguous, so that no row is copied.
 
     >>> rows = pl.DataFrame({"x": range(1_000), WEIGHT: pl.Series(range(1_000), dtype=pl.Int32)})
-    >>> replicates = replicates_of(lambda frame: np.array([frame["x"].sum()]), rows, 64)
-    >>> replicates.without.shape, replicates.values == replicates.parts.sum(axis=0)
+    >>> values, without, parts = replicates_of(lambda frame: np.array([frame["x"].sum()]), rows, 64)
+    >>> without.shape, values == parts.sum(axis=0)
     ((64, 1), array([ True]))
     """
     group = groups_of(rows[WEIGHT].to_numpy(), groups)
@@ -110,12 +99,10 @@ def replicates_of(
     edges = np.searchsorted(ordered[GROUP].to_numpy(), np.arange(groups + 1)).tolist()
     ordered = ordered.drop(GROUP)
     parts = np.searchsorted(np.arange(groups) * PARTS // groups, np.arange(PARTS + 1)).tolist()
-    return Replicates(
-        values=function(ordered),
-        without=np.array(
-            [function(pl.concat([ordered[:start], ordered[end:]])) for start, end in pairwise(edges)]
-        ),
-        parts=np.array(
+    return (
+        function(ordered),
+        np.array([function(pl.concat([ordered[:start], ordered[end:]])) for start, end in pairwise(edges)]),
+        np.array(
             [function(ordered[edges[first] : edges[following]]) for first, following in pairwise(parts)]
         ),
     )
@@ -159,30 +146,30 @@ def _without_bound(value: float, keys: int) -> Jackknifed:
 
 
 def jackknife(
-    replicates: Replicates, answer: int, *, factor: float, probability: float, keys: int, deviates: bool
+    value: float,
+    without: F64Array,
+    parts: F64Array,
+    *,
+    factor: float,
+    probability: float,
+    keys: int,
+    deviates: bool,
 ) -> Jackknifed:
-    """Return an answer, given by its number, with its interval.
+    """Return an answer with its interval, from its values without each group of keys and for parts of the sample.
 
     `factor` is the half width in standard errors, `probability` that of a key to be in the sample, and `keys` the
     number of sampled keys. `deviates`: the sample differs from the log by more than chance explains.
 
     >>> x = np.random.default_rng(1).normal(10, 1, (64, 100))
-    >>> means = Replicates(
-    ...     values=np.array([x.mean()]),
-    ...     without=(x.sum() - x.sum(axis=1, keepdims=True)) / 6_300,
-    ...     parts=x.reshape(8, 800).mean(axis=1, keepdims=True),
-    ... )
-    >>> mean = jackknife(means, 0, factor=2.0, probability=0.01, keys=6_400, deviates=False)
+    >>> without, parts = (x.sum() - x.sum(axis=1)) / 6_300, x.reshape(8, 800).mean(axis=1)
+    >>> mean = jackknife(x.mean(), without, parts, factor=2.0, probability=0.01, keys=6_400, deviates=False)
     >>> mean.reason, 0.02 < mean.interval.half_width.item() < 0.05  # about 2 / sqrt(6_400)
     (None, True)
     """
-    value, without, parts = (
-        numbers[..., answer] for numbers in (replicates.values, replicates.without, replicates.parts)
-    )
     if not all(np.isfinite(numbers).all() for numbers in (value, without, parts)):
-        interval = replace(_interval(float(value), np.nan), finite=np.zeros(1, np.bool_))
+        interval = replace(_interval(value, np.nan), finite=np.zeros(1, np.bool_))
         return Jackknifed(interval, _NO_NUMBER)
-    variance, largest, skewness, different = _jackknife_moments(without - value, float(value))
+    variance, largest, skewness, different = _jackknife_moments(without - value, value)
     # As for other answers, intervals are wider if few keys decide, see `confidence`.
     error = float(np.sqrt((1 - probability) * variance * (1 + UNSEEN * largest)))
     shift = float(parts.mean() - value)
@@ -199,7 +186,7 @@ def jackknife(
     # The change from a part of the sample to the sample may repeat from the sample to the table.
     half_width = factor * error * (1 + skewness) + abs(shift)
     interval = replace(
-        _interval(float(value), half_width),
+        _interval(value, half_width),
         keys=np.array([keys]),
         largest_share=np.array([largest]),
         skewness=np.array([skewness]),
@@ -469,17 +456,14 @@ class _FunctionRounds:
     def intervals(self, rows: pl.DataFrame, keys: int, probability: float) -> list[Jackknifed]:
         """Return the answers of a sample."""
         question = self.question
-        replicates = replicates_of(self.call, rows, self.replicates)
-        count = len(replicates.values)
-        answers = count if question.limits.simultaneous else 1
+        values, without, parts = replicates_of(self.call, rows, self.replicates)
+        answers = len(values) if question.limits.simultaneous else 1
         factor = student_factor(question.limits.confidence, self.replicates - 1, answers=answers)
         factor *= WIDENED if question.limits.sample is None else 1.0
         deviates = self.deviates(probability)
         return [
-            jackknife(
-                replicates, number, factor=factor, probability=probability, keys=keys, deviates=deviates
-            )
-            for number in range(count)
+            jackknife(*numbers, factor=factor, probability=probability, keys=keys, deviates=deviates)
+            for numbers in zip(values.tolist(), without.T, parts.T, strict=True)
         ]
 
     def deviates(self, probability: float) -> bool:

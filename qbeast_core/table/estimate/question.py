@@ -396,15 +396,15 @@ def _targets_of(limits: Limits, names: Sequence[str]) -> dict[str, Target]:
     return {
         name: Target(
             None if name in absolute else relative,
-            _positive(absolute[name], "absolute") if name in absolute else None,
+            _positive(absolute[name]) if name in absolute else None,
         )
         for name in names
     }
 
 
-def _positive(value: object, name: str) -> float:
+def _positive(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        refuse(name, f"must be a number above 0, not {value!r}")
+        refuse("absolute", f"must be a number above 0, not {value!r}")
     return float(value)
 
 
