@@ -7,8 +7,8 @@ import io
 import re
 import signal
 import sys
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
@@ -52,11 +52,12 @@ _TIMEOUT_S: Final = 60.0
 _PATTERN: Final = re.compile(r"[*?\[]")
 
 
-class Workspace:
-    """Temporary files within a budget; see `open_workspace`."""
+class Workspace(ExitStack):
+    """A context with temporary files within a budget."""
 
-    def __init__(self, resources: Resources, stack: ExitStack) -> None:
-        self._resources, self._stack = resources, stack
+    def __init__(self, resources: Resources) -> None:
+        super().__init__()
+        self._resources = resources
 
     def standard_input(self) -> io.BytesIO | Path:
         """Read the standard input to its end; return its bytes, or a file of them."""
@@ -102,14 +103,12 @@ class Workspace:
     def read_texts(self, files: Mapping[str, Sequence[TextFile]], strings: Collection[str]) -> list[Texts]:
         """Read text files by their formats; `strings` are columns whose objects and lists stay texts."""
         plain = {kind: [self._plain(file) for file in group] for kind, group in files.items()}
-        reader = TextReader([file for group in plain.values() for file in group], self._folder, self._budget)
-        try:
+        every = [file for group in plain.values() for file in group]
+        with closing(TextReader(every, self._folder, self._budget)) as reader:
             return [
                 reader.csv(group) if kind == "csv" else reader.json(group, strings)
                 for kind, group in plain.items()
             ]
-        finally:
-            reader.close()
 
     @cached_property
     def _budget(self) -> Budget:
@@ -118,7 +117,7 @@ class Workspace:
     @cached_property
     def _folder(self) -> SpillFolder:
         folder = SpillFolder(spill_folder_of(self._resources))
-        self._stack.callback(folder.close)
+        self.callback(folder.close)
         return folder
 
     def _downloaded(self, address: str) -> Path:
@@ -153,13 +152,6 @@ class Workspace:
         path = Path(self._folder.new_path())
         path.symlink_to(file.path.absolute())
         return TextFile(path, file.source, file.separator)
-
-
-@contextmanager
-def open_workspace(resources: Resources) -> Generator[Workspace]:
-    """Give the place for temporary files; they are gone afterwards."""
-    with ExitStack() as stack:
-        yield Workspace(resources, stack)
 
 
 def _matches(path: str, pattern: str) -> bool:

@@ -268,7 +268,7 @@ def rows_of_sources(
     """Yield the rows of all sources, read by options that this removes; reports what Polars cannot read."""
     import polars as pl
 
-    from qbeast_core.cli.sources import SourceOptions, open_workspace, read_sources, types_by_name
+    from qbeast_core.cli.sources import SourceOptions, Workspace, read_sources, types_by_name
     from qbeast_core.errors import InvalidInputError
     from qbeast_core.support.text import first_line
 
@@ -280,7 +280,7 @@ def rows_of_sources(
         **{name: options.pop(name) for name in ("date_format", "file_format", "null_values", "separator")},
     )
     try:
-        with open_workspace(options["resources"]) as workspace:
+        with Workspace(options["resources"]) as workspace:
             yield read_sources(sources, reading, workspace)
     except (pl.exceptions.PolarsError, InvalidInputError) as error:
         cause = error.__cause__ if isinstance(error, InvalidInputError) else error

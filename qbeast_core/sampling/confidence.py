@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -64,17 +64,8 @@ class Interval:
 
     def of_groups(self, rows: I64Array) -> Interval:
         """Return the intervals of some groups, by their numbers."""
-        return Interval(
-            value=self.value[rows],
-            low=self.low[rows],
-            high=self.high[rows],
-            keys=self.keys[rows],
-            largest_share=self.largest_share[rows],
-            exact=self.exact[rows],
-            finite=self.finite[rows],
-            skewness=self.skewness[rows],
-            deviates=self.deviates,
-        )
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__ if name != "deviates"}
+        return replace(self, **{name: array[rows] for name, array in arrays.items()})
 
 
 def factor_of(confidence: float, *, answers: int = 1) -> float:

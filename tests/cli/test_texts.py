@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.cli.sources import SourceOptions, open_workspace, read_sources
+from qbeast_core.cli.sources import SourceOptions, Workspace, read_sources
 from qbeast_core.cli.text_files import converted, inferred_types, misfits
 from qbeast_core.errors import InvalidInputError, StorageError
 from qbeast_core.support.process import Progress, Resources
@@ -49,7 +49,7 @@ ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 
 
 def read(paths: Sequence[Path | str], **options: object) -> pl.DataFrame:
-    with open_workspace(Resources()) as workspace:
+    with Workspace(Resources()) as workspace:
         reading = SourceOptions(**options)  # type: ignore[arg-type]
         return read_sources([str(path) for path in paths], reading, workspace).collect()
 
