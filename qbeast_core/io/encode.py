@@ -98,7 +98,6 @@ class EncodedFile:
     """A Parquet file in memory."""
 
     data: bytes
-    size_bytes: int
     # Length of the page directory and footer at the end, for `PageReader`. 0 if single pages cannot be read, for
     # example because the file has no rows; it is still an ordinary Parquet file.
     tail_bytes: int
@@ -130,8 +129,8 @@ def encode_data_file(
 
     >>> frame = pl.DataFrame({"city": ["Oslo", "Rome", "Oslo"]})
     >>> file = encode_data_file(frame, weights=np.array([-5, 7, 9], dtype=np.int32), cuts=PageCuts((3,), (2,)))
-    >>> pl.read_parquet(file.data)["city"].to_list(), file.size_bytes == len(file.data)
-    (['Oslo', 'Rome', 'Oslo'], True)
+    >>> pl.read_parquet(file.data)["city"].to_list()
+    ['Oslo', 'Rome', 'Oslo']
     """
     table = _with_values(_with_weights(frame, weights), {} if values is None else values)
     table = _with_special(table, special_types or {})
@@ -144,13 +143,13 @@ def encode_data_file(
     compression = _compression(table, codec, {WEIGHT_COLUMN: 0, **(levels or {})})
     if len(table) == 0:
         data = _encode(table, PageCuts((0,), (1,)), bounded, set(dictionary), compression)
-        return EncodedFile(data.to_pybytes(), data.size, 0)
+        return EncodedFile(data.to_pybytes(), 0)
     file, sizes, is_aligned = _encode_aligned(table, cuts, bounded, set(dictionary), compression)
     at, directory = _footer_at(file), b""
     if is_aligned:
         directory = dump_directory(sizes, cuts=cuts, parquet_tail=bytes(file[at:]))
     data = b"".join((file[:at], directory, file[at:]))
-    return EncodedFile(data, len(data), len(data) - at if is_aligned else 0)
+    return EncodedFile(data, len(data) - at if is_aligned else 0)
 
 
 def _encode_aligned(

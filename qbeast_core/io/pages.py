@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -45,9 +45,13 @@ _STOP = b"\x00"
 _MAX_SIZE = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
+# The fetched bytes of a part of a file, for each leaf: its dictionary page, if any, and its data pages, in file order.
+Buffers: TypeAlias = Sequence[Sequence[memoryview]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class FilePart:
-    """Pages of one row group of a file, fetched."""
+    """Pages of one row group of a file."""
 
     footer: FileFooter
     # Number of the row group.
@@ -56,8 +60,8 @@ class FilePart:
     leaves: Sequence[int]
     # Rows in the chosen pages: the same pages in every leaf.
     rows: int
-    # Per leaf: its dictionary page, if any, and its data pages, in file order.
-    buffers: Sequence[Sequence[memoryview]]
+    # Per leaf: start and length of its dictionary page, if any, and its runs of pages, ascending.
+    ranges: Sequence[Sequence[Range]]
 
 
 def _schema_key(footer: FileFooter, leaves: Sequence[int]) -> tuple[bytes, ...]:
@@ -66,15 +70,15 @@ def _schema_key(footer: FileFooter, leaves: Sequence[int]) -> tuple[bytes, ...]:
     return tuple(element for column in columns for element in footer.schema[column])
 
 
-def build_mini_file(parts: Sequence[FilePart]) -> bytes:
+def build_mini_file(parts: Sequence[FilePart], fetched: Iterable[Buffers]) -> bytes:
     """Build a Parquet file from pages."""
     pieces: list[bytes | memoryview] = [MAGIC]
     groups: list[bytes] = []
     at = len(MAGIC)
-    for part in parts:
+    for part, of_part in zip(parts, fetched, strict=True):
         chunks: list[bytes] = []
         start = at
-        for leaf, buffers in zip(part.leaves, part.buffers, strict=True):
+        for leaf, buffers in zip(part.leaves, of_part, strict=True):
             size = sum(map(len, buffers))
             chunk = part.footer.groups[part.group].chunks[leaf]
             chunks.append(_chunk(chunk, at, size, part.rows, buffers))
@@ -177,8 +181,8 @@ class PageReader:
 
         Ranges ascend, and touching ones are merged.
         """
-        plan = self._plan(columns, request)
-        return merge_ranges(plan.all_ranges), plan.size + request.tail_bytes
+        ranges = merge_ranges(self._plan(columns, request).all_ranges)
+        return ranges, sum(length for _, length in ranges) + request.tail_bytes
 
     def bytes_of(self, request: PageRequest, columns: Sequence[str]) -> int:
         """Return the number of bytes in `ranges`, which is slower; raises the same errors."""
@@ -280,9 +284,10 @@ class PageReader:
         if not plans[0].leaves:
             return pl.DataFrame(height=rows)
         path = plans[0].request.path if len(plans) == 1 else None
-        parts = map_files(self._store, self._fetch, plans)
+        parts = [part for plan in plans for part in plan.parts]
+        fetched = chain.from_iterable(map_files(self._store, self._fetch, plans))
         try:
-            frame = pl.read_parquet(build_mini_file([part for of_file in parts for part in of_file]))
+            frame = pl.read_parquet(build_mini_file(parts, fetched))
         except (PagesUnavailable, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             reason = f"the pages cannot be decoded ({error})"
             raise PagesUnavailable(reason, path) from error
@@ -291,18 +296,9 @@ class PageReader:
             raise PagesUnavailable(reason, path)
         return frame
 
-    def _fetch(self, plan: PagePlan) -> list[FilePart]:
+    def _fetch(self, plan: PagePlan) -> list[Buffers]:
         buffers = iter(self._store.get_ranges(plan.request.path, plan.all_ranges))
-        return [
-            FilePart(
-                plan.tail.footer,
-                part.group,
-                plan.leaves,
-                part.rows,
-                [[next(buffers) for _ in ranges] for ranges in part.ranges],
-            )
-            for part in plan.groups
-        ]
+        return [[[next(buffers) for _ in ranges] for ranges in part.ranges] for part in plan.parts]
 
 
 def _conform(frame: pl.DataFrame, columns: Sequence[str], schema: pl.Schema) -> pl.DataFrame:
@@ -375,17 +371,6 @@ def _within(spans: Sequence[Span], first: int, end: int | None) -> tuple[Span, .
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GroupPages:
-    """Pages of one row group, with the byte ranges to read."""
-
-    # Number of the row group, and rows in the pages.
-    group: int
-    rows: int
-    # Per leaf: start and length of its dictionary page, if any, and its runs of pages, ascending.
-    ranges: list[list[Range]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class PagePlan:
     """A request with the byte ranges to read for it."""
 
@@ -394,11 +379,10 @@ class PagePlan:
     tail: FileTail
     # Numbers of the leaf columns to read, ascending.
     leaves: list[int]
-    # The row groups that have requested pages, ascending.
-    groups: list[GroupPages]
-    # Rows in the pages; bytes in the ranges.
+    # One of each row group that has requested pages, ascending.
+    parts: list[FilePart]
+    # Rows in the pages.
     rows: int
-    size: int
     # Bytes to count against a limit: the stored bytes, or a quarter of the decompressed bytes if that is more.
     cost: int
     # Equal for plans whose pages can lie in one mini file.
@@ -407,7 +391,7 @@ class PagePlan:
     @property
     def all_ranges(self) -> list[Range]:
         """The ranges of all row groups and leaves, ascending."""
-        return [piece for group in self.groups for ranges in group.ranges for piece in ranges]
+        return [piece for part in self.parts for ranges in part.ranges for piece in ranges]
 
 
 def _plan_pages(tail: FileTail, request: PageRequest, columns: Collection[str]) -> PagePlan:
@@ -415,17 +399,18 @@ def _plan_pages(tail: FileTail, request: PageRequest, columns: Collection[str]) 
     _check(tail, request)
     leaves = _leaves_of(tail.footer, columns)
     page_rows = np.diff(tail.cuts.starts())
-    groups = [
-        GroupPages(group, int(page_rows[pages].sum()), _leaf_ranges(tail, group, leaves, pages))
+    parts = [
+        FilePart(
+            tail.footer, group, leaves, int(page_rows[pages].sum()), _leaf_ranges(tail, group, leaves, pages)
+        )
         for group, pages in _by_group(tail, request.pages)
     ]
     return PagePlan(
         request=request,
         tail=tail,
         leaves=leaves,
-        groups=groups,
-        rows=sum(part.rows for part in groups),
-        size=sum(length for part in groups for pieces in part.ranges for _, length in pieces),
+        parts=parts,
+        rows=sum(part.rows for part in parts),
         cost=int(_costs(tail, leaves, request.pages).sum()),
         schema=_schema_key(tail.footer, leaves),
     )

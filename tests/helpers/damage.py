@@ -193,7 +193,7 @@ def rewritten(
         hidden = weights if layout.get("hidden", True) else None
         encoded = encode_data_file(changed, weights=hidden, cuts=cuts, statistics=tuple(indexed))
         path.write_bytes(encoded.data)
-        add["size"] = encoded.size_bytes
+        add["size"] = len(encoded.data)
         layout["tail"] = encoded.tail_bytes
         add["tags"]["qbeast.layout"] = json.dumps(layout)
 

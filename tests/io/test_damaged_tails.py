@@ -251,4 +251,4 @@ def test_page_headers_never_lead_backwards(page: bytes) -> None:
     actual = parse_tail(TAIL)
     leaf = actual.footer.leaves.index("tags")
     with pytest.raises(PagesUnavailable):
-        build_mini_file([FilePart(actual.footer, 0, [leaf], PAGE_ROWS, [[memoryview(page)]])])
+        build_mini_file([FilePart(actual.footer, 0, [leaf], PAGE_ROWS, [])], [[[memoryview(page)]]])

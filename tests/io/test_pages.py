@@ -55,7 +55,7 @@ def add(
     cuts = page_cuts(len(frame), page_rows, groups=groups)
     file = encode_data_file(frame, weights=weights(len(frame)), cuts=cuts, dictionary=dictionary)
     store.files[path] = file.data
-    return PageRequest(path, file.size_bytes, cuts, file.tail_bytes, np.array(pages, dtype=np.int64))
+    return PageRequest(path, len(file.data), cuts, file.tail_bytes, np.array(pages, dtype=np.int64))
 
 
 def rows_of(

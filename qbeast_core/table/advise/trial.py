@@ -371,7 +371,7 @@ class Trial:
             codec=codec,
         )
         if not encoded.tail_bytes:  # its pages cannot be read alone
-            in_files = encoded.size_bytes / rows.height
+            in_files = len(encoded.data) / rows.height
             return RowSizes(in_files, in_files, 0.0, np.ones(rows.height), 0.0)
         tail = parse_tail(encoded.data[-encoded.tail_bytes :])
         page_bytes = tail.page_sizes[[leaf != WEIGHT_COLUMN for leaf in tail.footer.leaves]].sum(axis=0)
@@ -383,7 +383,7 @@ class Trial:
         of_groups = footer + sum(chunk.data_start - chunk.start for chunk in chunks)
         of_file = of_groups * table.row_groups / len(shape.band_rows)
         return RowSizes(
-            in_files=(encoded.size_bytes - of_groups) / rows.height + of_file / file_rows,
+            in_files=(len(encoded.data) - of_groups) / rows.height + of_file / file_rows,
             in_pages=float(of_rows.mean()),
             tail=(encoded.tail_bytes - footer) * file_rows / rows.height + of_file,
             of_rows=of_rows,

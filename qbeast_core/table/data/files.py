@@ -261,7 +261,7 @@ def _send_file(
     )
     add = AddFile(
         path=FilePath(path).encoded,
-        size=encoded.size_bytes,
+        size=len(encoded.data),
         modification_time=target.time_ms,
         stats=file_stats(rows, columns=settings.stats_columns, few=file.values, named=columns.stored_leaf),
         tags=None if weights is None else _tags(keys, layout, tail_bytes=encoded.tail_bytes),
