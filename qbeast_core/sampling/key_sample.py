@@ -294,9 +294,7 @@ class _KeyLookup:
             repeats = repeats if repeats is not None and single.lacks_keys(repeats) else None
         if row_bounds is None and repeats is None:
             return False
-        seen = SeenRows.of(self.rows_of_keys, probability)
-        deviates = row_bounds is not None and seen.deviates(*row_bounds)
-        return deviates or (repeats is not None and seen.lacks_keys(repeats))
+        return SeenRows.of(self.rows_of_keys, probability).differs(row_bounds, repeats)
 
     @cached_property
     def rows_of_keys(self) -> CountedKeys:

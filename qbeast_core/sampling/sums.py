@@ -200,6 +200,11 @@ class SeenRows:
         """Whether the sample holds all keys, or none."""
         return self.probability in (0.0, 1.0)
 
+    def differs(self, bounds: tuple[int, int] | None, repeats: Repeats | None) -> bool:
+        """Return whether the number of rows, or how often keys repeat, is not as the log has it; None: unknown."""
+        deviates = bounds is not None and self.deviates(*bounds)
+        return deviates or (repeats is not None and self.lacks_keys(repeats))
+
     def lacks_keys(self, repeats: Repeats) -> bool:
         """Return whether an unseen key may hold enough rows to shift an answer.
 

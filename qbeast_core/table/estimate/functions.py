@@ -469,8 +469,7 @@ class _FunctionRounds:
     def deviates(self, probability: float) -> bool:
         """Return whether the number of rows, or of rows of heavy keys, deviates from the log."""
         reading = self.reading
-        sizes = KeySizes(np.concatenate(self.weights)).counted()
-        seen = SeenRows.of(sizes, probability)
+        seen = SeenRows.of(KeySizes(np.concatenate(self.weights)).counted(), probability)
         total, bounds = reading.rows_known if reading.is_calibrated else None, reading.bounds
         if total is not None:
             bounds = (total, total)
@@ -478,7 +477,7 @@ class _FunctionRounds:
         # as often as others.
         rows = known_rows(reading.planner)
         repeats = Repeats(rows or 0, (reading.design_effect - 1) * (rows or 0))
-        return (bounds is not None and seen.deviates(*bounds)) or seen.lacks_keys(repeats)
+        return seen.differs(bounds, repeats)
 
     def next_end(self) -> float | None:
         """Return the end of the next round; None if a limit is reached."""

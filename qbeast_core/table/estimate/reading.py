@@ -599,9 +599,8 @@ class Reading:
         repeats = self.repeats
         if bounds is None and repeats is None:
             return False
-        seen = SeenRows.of(KeySizes.concat(self._sizes or [_NO_SIZES]).counted(), probability)
-        deviates = bounds is not None and seen.deviates(*bounds)
-        return deviates or (repeats is not None and seen.lacks_keys(repeats))
+        sizes = KeySizes.concat(self._sizes or [_NO_SIZES]).counted()
+        return SeenRows.of(sizes, probability).differs(bounds, repeats)
 
     def _refuse_memory(self, used_bytes: int, max_bytes: int, *, by_key: bool) -> NoReturn:
         question = self.question
