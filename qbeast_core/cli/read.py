@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN: Final = 10
-_FORMATS: Final = ("parquet", "csv", "jsonl", "arrow")  # as in output_file.py, which loads Polars
+_FORMATS: Final = ("parquet", "csv", "jsonl", "arrow")  # as in output.py, which loads Polars
 
 
 def _limit(by_default: str) -> Callable[[Any], Any]:

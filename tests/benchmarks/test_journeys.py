@@ -14,8 +14,8 @@ MOST = {
     "write_table, new": (52, 57, 5),
     "write_table, append": (55, 54, 5),
     "read_table": (33, 11, 0),
-    "delete": (67, 75, 5),
-    "update": (74, 95, 8),
+    "delete": (67, 74, 5),
+    "update": (74, 94, 8),
     "merge": (69, 81, 4),
     "optimize": (61, 72, 6),
 }
