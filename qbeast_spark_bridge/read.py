@@ -147,7 +147,17 @@ class SparkRead(Read):
         return df if weight is None else df.withColumn(SAMPLING_WEIGHT, F.lit(weight))
 
     def count(self) -> int:
-        """Count the rows. Without a condition and a sample, only the log is read."""
+        """Count the rows. Without a condition and a sample, only the log is read.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import qbeast
+        >>> import qbeast_spark_bridge as bridge
+        >>> written = qbeast.write_table(pl.DataFrame({"user": range(1000)}), "users", columns=["user"])
+        >>> bridge.open_table(spark, "users").rows("user < 10").count()
+        10
+        """
         known = known_rows(self._planner) if self._is_all else None
         return self.read().count() if known is None else known
 

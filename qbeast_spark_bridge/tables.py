@@ -99,7 +99,18 @@ class SparkTable(Table):
         self._readers = SparkEngine(spark)
 
     def rows(self, where: Where | None = None, **keywords: Unpack[ReadKeywords]) -> SparkRead:
-        """Return rows of this version, of which nothing is read yet; see `qbeast.Table.rows`."""
+        """Return rows of this version, of which nothing is read yet; see `qbeast.Table.rows`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import qbeast
+        >>> import qbeast_spark_bridge as bridge
+        >>> written = qbeast.write_table(pl.DataFrame({"user": range(1000)}), "users", columns=["user"])
+        >>> few = bridge.open_table(spark, "users").rows("user < 10")
+        >>> few.count(), few.read().columns
+        (10, ['user'])
+        """
         return SparkRead(self._planner, where, resources=self._resources, spark=self._spark, **keywords)
 
     def read(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -119,7 +130,17 @@ class SparkTable(Table):
         return self.rows(where, **keywords).read()
 
     def sql(self, query: str) -> DataFrame:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Run a query in the SQL of Spark, see `SparkRead.sql`. The name of the table is ``self``."""
+        """Run a query in the SQL of Spark, see `SparkRead.sql`. The name of the table is ``self``.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import qbeast
+        >>> import qbeast_spark_bridge as bridge
+        >>> written = qbeast.write_table(pl.DataFrame({"user": range(1000)}), "users", columns=["user"])
+        >>> bridge.open_table(spark, "users").sql("SELECT max(user) AS last FROM self").collect()
+        [Row(last=999)]
+        """
         return self.rows().sql(query)
 
     def changes(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -25,15 +25,15 @@ import qbeast
 path, early = sys.argv[1], sys.argv[2] == "early"
 table = None if early else qbeast.open_table(path)
 if not early:
-    table.head(1)
+    table.rows().head(1)
 jobs = {
     "early": lambda: qbeast.open_table(path).version,
     "open": lambda: qbeast.open_table(path),
-    "scan": lambda: table.scan(where="id < 3"),
+    "scan": lambda: table.rows("id < 3").lazy(),
     "count": lambda: table.count("id < 3"),
-    "explain": lambda: table.explain("id < 3"),
+    "explain": lambda: table.rows("id < 3").explain(),
     "repr": lambda: repr(table),
-    "tasks": lambda: table.scan_tasks(),
+    "tasks": lambda: table.rows().tasks(),
     "refresh": lambda: table.refresh(),
     "delete": lambda: table.delete("id = 3"),
     "write": lambda: qbeast.write_table(pl.DataFrame({"id": [1]}), path, mode="append"),

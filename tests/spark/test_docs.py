@@ -12,6 +12,7 @@ import pytest
 
 import qbeast
 import qbeast_spark_bridge as bridge
+from qbeast_spark_bridge.read import SparkRead
 from qbeast_spark_bridge.tables import SparkTable
 from tests.foreign.carbondata.collection import table_path
 from tests.helpers.snippets import PAGES, ROOT, blocks, blocks_without_spark
@@ -47,7 +48,10 @@ def test_code_of_a_page_runs(
 
 
 DOCUMENTED = {name: getattr(bridge, name) for name in bridge.__all__} | {
-    f"SparkTable.{name}": member for name, member in vars(SparkTable).items() if not name.startswith("_")
+    f"{kind.__name__}.{name}": member
+    for kind in (SparkTable, SparkRead)
+    for name, member in vars(kind).items()
+    if not name.startswith("_") and inspect.isfunction(member)
 }
 
 

@@ -118,7 +118,7 @@ import sys
 from torch.utils.data import DataLoader
 import qbeast
 
-dataset = qbeast.open_table(sys.argv[1]).to_torch()
+dataset = qbeast.open_table(sys.argv[1]).rows().torch()
 if __name__ == "__main__":
     for batch in DataLoader(dataset, batch_size=None, num_workers=1, multiprocessing_context="fork"):
         pass

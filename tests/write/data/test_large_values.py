@@ -51,10 +51,10 @@ size, before = frame.estimated_size(), peak()
 qbeast.write_table(frame, path + "/t", columns=["id"])
 written = peak()
 table = qbeast.open_table(path + "/t")
-sampled = sum(part.height for part in table.scan(sample=0.5).collect_batches())
+sampled = sum(part.height for part in table.rows(sample=0.5).lazy().collect_batches())
 read = peak()
 assert table.check().ok
-polars.testing.assert_frame_equal(table.scan().collect().sort("id"), frame)
+polars.testing.assert_frame_equal(table.read().sort("id"), frame)
 print(json.dumps({"size": size, "write": written - before, "read": read - written, "sampled": sampled}))
 """
 
