@@ -254,7 +254,7 @@ def _match_rows(
     keep = replace(keep, place_column=PLACE)
 
     def read(number: int, scan: FileScan) -> pl.DataFrame:
-        rows = pl.concat(list(read_scans([scan], keep, files)))
+        rows = pl.concat([keep.empty, *read_scans([scan], keep, files)])  # a file may have no rows
         return rows.with_columns(pl.lit(number, dtype=pl.Int64).alias(_FILE))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -70,6 +70,12 @@ class RowFilter:
         return named_columns(self.predicate)
 
     @property
+    def empty(self) -> pl.DataFrame:
+        """A frame of no rows, with the columns to return and the places."""
+        places = {} if self.place_column is None else {self.place_column: pl.Int64}
+        return pl.DataFrame(schema={**{name: self.schema[name] for name in self.columns}, **places})
+
+    @property
     def filters_first(self) -> bool:
         """Whether the columns of the filter are read first, and other columns of pages with a match."""
         return self.matches_few and _READ_FIRST * len(self.filtered) <= len(self.needed)

@@ -11,7 +11,7 @@ import pytest
 
 import qbeast
 from tests.helpers.small_files import resized
-from tests.helpers.tables import SPILL, small_files, using
+from tests.helpers.tables import SPILL, assert_same_rows, small_files, using
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
@@ -105,3 +105,19 @@ def test_small_source_stays_in_memory(table: qbeast.Table) -> None:
         done = using(table, qbeast.Resources(memory_bytes=1 << 15)).merge(many, "id")
     assert (done.engine, done.rows_updated, done.rows_inserted) == ("spill", 100, 700)
     assert done.spilled_bytes > 0
+
+
+@pytest.mark.parametrize("resources", [qbeast.Resources(), SPILL], ids=["memory", "spill"])
+def test_file_without_rows_matches_nothing(tmp_path: Path, resources: qbeast.Resources) -> None:
+    rows = pl.DataFrame({"id": [1, 2], "value": [3, 4]})
+    for name, part in {"some": rows, "none": rows.clear()}.items():
+        (tmp_path / "t").mkdir(exist_ok=True)
+        part.write_parquet(tmp_path / "t" / f"{name}.parquet")
+    qbeast.convert_table(tmp_path / "t", ["id"])
+    table = qbeast.open_table(tmp_path / "t", resources=resources)
+    source = pl.DataFrame({"id": [2, 5], "value": [8, 9]})
+    result = table.merge(source, "id")
+    assert (result.rows_updated, result.rows_inserted) == (1, 1)
+    assert table.delete("value = 9").rows_deleted == table.update("id = 1", {"value": 7}).rows_updated == 1
+    assert_same_rows(table.read(), pl.DataFrame({"id": [1, 2], "value": [7, 8]}), "id")
+    assert table.optimize(full=True).rows == table.count() == 2
