@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NoReturn, Unpack
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Unpack
 
 import polars as pl
 
@@ -19,8 +19,9 @@ from qbeast_core.table.data.expressions import (
     evaluating,
     filter_of,
 )
+from qbeast_core.table.data.frames import arrow_stream, batches_within, query_batches
 from qbeast_core.table.read.explain import Plan, explain
-from qbeast_core.table.read.planner import TASK_BYTES, Planner, planner_of_estimate, sampled_by, scan_tasks
+from qbeast_core.table.read.planner import TASK_BYTES, Planner, ScanPlan, sampled_by, scan_tasks
 from qbeast_core.table.read.scan import (
     SAMPLING_WEIGHT,
     known_rows,
@@ -51,12 +52,16 @@ if TYPE_CHECKING:
     from qbeast_core.table.read.torch_dataset import TorchDataset
 
 
+# Arguments of `Table.rows` that estimates and divisions of rows cannot use.
+_UNUSED: Final = ("rows", "by", "seed", "expand")
+
+
 @hints_methods
 @dataclass(frozen=True, eq=False, repr=False)
 class Read:
     """Rows of a table at one version: a condition, columns and a sample. Made by `Table.rows`.
 
-    It does not change, and it is planned once: all of its methods return rows of the same version and the same sample.
+    It does not change: all of its methods return rows of the same version and the same sample, which is chosen once.
     No row is read before a method is called. It can be pickled, and shared between threads.
 
     Examples
@@ -201,15 +206,11 @@ class Read:
         >>> qbeast.open_table("ids").rows("id < 3").arrow().num_rows
         3
         """
-        from qbeast_core.table.data.frames import arrow_stream
-
         with evaluating(self._condition):
             return arrow_stream(self.lazy()).read_all()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the rows as a stream of Arrow batches, each read when the consumer requests it."""
-        from qbeast_core.table.data.frames import arrow_stream
-
         return arrow_stream(self.lazy()).__arrow_c_stream__(requested_schema)
 
     def pandas(self) -> Any:
@@ -266,8 +267,6 @@ class Read:
         lazy = self.lazy()
 
         def batches() -> Iterator[pl.DataFrame]:
-            from qbeast_core.table.data.frames import batches_within, query_batches
-
             with evaluating(self._condition):
                 if batch_rows is not None:
                     yield from query_batches(lazy, batch_rows=batch_rows)
@@ -331,7 +330,7 @@ class Read:
         A shuffled read opens each page once. Rows up to sixteen times the buffer have any order with the same chance,
         as if they were shuffled in memory. They are all read before the first batch. Rows beyond the buffer are in
         the folder that the environment variable ``QBEAST_SPILL_DIR`` names, by default that of the system, until the
-        last batch or until the batches are no longer referenced. Of a larger table, each part has rows from everywhere
+        last batch is read or the iterator is deleted. Of a larger table, each part has rows from everywhere
         in the table. There a file without an index is one piece: optimize a table first if such files are large.
 
         Examples
@@ -434,16 +433,14 @@ class Read:
         >>> {name: part.collect().height for name, part in parts.items()}
         {'train': 8010, 'valid': 1025, 'test': 965}
         """
-        self._refuse("split", "sample", "rows", "by", "seed", "expand")
+        self._refuse("split", "sample", *_UNUSED)
         return {
             name: pl.concat([replace(self, sample=bounds).lazy() for bounds in ranges])
             for name, ranges in parts_of(shares, seed).items()
         }
 
     def folds(self, count: int, *, seed: int = 0) -> list[tuple[pl.LazyFrame, pl.LazyFrame]]:
-        """Return the folds of a cross-validation: pairs of rows for training and for validation.
-
-        Each row is in the validation of one fold.
+        """Return pairs of rows for training and for validation. Each row is in the validation of one pair.
 
         Parameters
         ----------
@@ -593,9 +590,7 @@ class Read:
         70000
         """
         self._refuse("tasks", "by", "expand")
-        plan = self._planner.plan(self._filter, self._sample)
-        warn_of_sample(self._planner, self._sample, plan)
-        return scan_tasks(self._planner, plan, self.columns, task_bytes=task_bytes)
+        return scan_tasks(self._planner, self._plan, self.columns, task_bytes=task_bytes)
 
     def estimate(self, aggregates: Expressions | Function, **keywords: Unpack[EstimateKeywords]) -> Estimate:
         """Estimate aggregates with a maximum error, from the smallest sample that is sufficient.
@@ -682,10 +677,13 @@ class Read:
         >>> abs(found.frame["correlation"].item() / correlation(rows) - 1) < 0.02
         True
         """
+        self._refuse("estimate", *_UNUSED)
         return list(self._rounds(aggregates, keywords))[-1]
 
     def estimates(self, aggregates: Expressions, **keywords: Unpack[EstimateKeywords]) -> Iterator[Estimate]:
-        """Estimate aggregates in rounds of growing samples. Arguments as for `estimate`; `sample` is not supported.
+        """Estimate aggregates in rounds of growing samples. `sample` is not supported.
+
+        Arguments and errors are those of `estimate`. Errors are raised before rows are read.
 
         Yields
         ------
@@ -693,11 +691,6 @@ class Read:
             One for each round. A round reads only new rows, at most as many as all rounds before it. The last one is
             the result of `estimate`. If it needs all rows, as rare groups do, all rows are read again after at most
             half of them; `min_group_rows` avoids this.
-
-        Raises
-        ------
-        InvalidInputError
-            As for `estimate`. It is raised before rows are read.
 
         Examples
         --------
@@ -709,7 +702,7 @@ class Read:
         >>> [step.met for step in steps][-1], len(steps) > 1
         (True, True)
         """
-        self._refuse("estimates", "columns", "sample")
+        self._refuse("estimates", "columns", "sample", *_UNUSED)
         return self._rounds(aggregates, keywords, progressive=True)
 
     @property
@@ -746,6 +739,13 @@ class Read:
         chosen = self._sample_of_rows()
         return chosen if self.seed == 0 else another_sample(chosen, self.seed)
 
+    @cached_property
+    def _plan(self) -> ScanPlan:
+        """Files and pages to open. A query of `lazy` plans again, with its own filters."""
+        plan = self._planner.plan(self._filter, self._sample)
+        warn_of_sample(self._planner, self._sample, plan)
+        return plan
+
     def _sample_of_rows(self) -> Sample | None:
         return sample_of_rows(self._planner, self.rows, self.sample, self._condition)
 
@@ -763,27 +763,26 @@ class Read:
         check_whole_number("batch_rows", batch_rows, 1)
         check_whole_number("buffer_bytes", buffer_bytes, 1)
         names = self.planner.names_of(self.columns)
-        options: dict[str, Any] = {"buffer_bytes": buffer_bytes, "expand": self.expand}
-        read = ShuffledRead(self._planner, self._condition, names, self._sample, order, **options)
+        options: dict[str, Any] = {
+            "buffer_bytes": buffer_bytes,
+            "expand": self.expand,
+            "where": self._condition,
+        }
+        read = ShuffledRead(self._planner, self._plan, names, self._sample, order, **options)
         return ShuffledBatches(read, batch_rows, resume)
 
     def _rounds(
         self, aggregates: Expressions | Function, keywords: EstimateKeywords, *, progressive: bool = False
     ) -> Iterator[Estimate]:
-        self._refuse("estimates", "rows", "by", "seed", "expand")
         from qbeast_core.table.estimate.functions import estimates_of
 
-        planner = planner_of_estimate(self.planner, self.sample_by, self.sample)
+        how: dict[str, Any] = {
+            "engine": self._engine,
+            "resources": self.resources,
+            "progressive": progressive,
+        }
         read: dict[str, Any] = {"where": self._condition, "columns": self.columns, "sample": self.sample}
-        return estimates_of(
-            planner,
-            aggregates,
-            engine=self._engine,
-            progressive=progressive,
-            resources=self.resources,
-            **read,
-            **keywords,
-        )
+        return estimates_of(self._planner, aggregates, **how, **read, **keywords)
 
     def _refuse(self, call: str, *names: str) -> None:
         """Raise if the read has arguments that a method cannot use."""

@@ -423,7 +423,6 @@ _SPARK_UNITS: Final[Mapping[str, str]] = {
 # Parts of EXTRACT with the same numbers in Spark and DuckDB.
 _PARTS: Final = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "DOY"})
 _STRICT: Final = re.compile(r"(%[mdHMS])strict")
-_Rewrite = Callable[[Any], exp.Expr]
 
 
 def spark_expression(

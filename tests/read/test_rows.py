@@ -116,7 +116,7 @@ def test_arguments_without_meaning_are_refused(
 
 @pytest.mark.parametrize("asked", [{"rows": 10}, {"expand": True}, {"sample": 0.2, "seed": 3}])
 def test_estimates_refuse_what_they_cannot_use(table: qbeast.Table, asked: dict[str, Any]) -> None:
-    with pytest.raises(qbeast.InvalidInputError, match="has no meaning for estimates") as caught:
+    with pytest.raises(qbeast.InvalidInputError, match="has no meaning for estimate") as caught:
         table.rows(**asked).estimate("count(*)")
     assert caught.value.argument == list(asked)[-1]
 

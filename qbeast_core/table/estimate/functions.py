@@ -47,7 +47,7 @@ from qbeast_core.table.estimate.reading import NO_HEAVY_ROWS, HeavyRows, Reading
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import MAX_REDUCTIONS, MAX_ROUND_BYTES, rounds
 from qbeast_core.table.estimate.sum_task import Expressions, refuse
-from qbeast_core.table.read.planner import Planner, scans_of
+from qbeast_core.table.read.planner import Planner, scans_of, warn_of_full_read
 from qbeast_core.table.read.scan import known_rows
 from qbeast_core.table.read.tasks import read_scans
 from qbeast_core.tree.keys import mixed
@@ -256,6 +256,8 @@ def estimates_of(
     """Estimate aggregates, or a function of rows: the last answer, or all of them; see `Read.estimates`."""
     parts: dict[str, Any] = {"per": per, "by": by, "join": join}
     checked = Limits.of(**limits)
+    planner.weights_of(checked.sample)  # raises if a sample needs other arguments
+    warn_of_full_read(planner)
     if callable(aggregates) and not progressive:
         return iter(
             [

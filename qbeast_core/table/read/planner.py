@@ -286,14 +286,6 @@ def sampled_by(planner: Planner, columns: Sequence[str] | None) -> Planner:
     return Planner(planner.snapshot, tuple(names))
 
 
-def planner_of_estimate(planner: Planner, columns: Sequence[str] | None, sample: Sample | None) -> Planner:
-    """Return the planner of an estimate: without an index on these columns, it reads all rows. Warn of that."""
-    planner = sampled_by(planner, columns)
-    planner.weights_of(sample)  # raises if a sample needs other arguments
-    warn_of_full_read(planner)
-    return planner
-
-
 def warn_of_full_read(planner: Planner) -> None:
     """Warn, once per table, if samples read all files."""
     snapshot = planner.snapshot

@@ -35,11 +35,11 @@ from qbeast_core.space.values import I64Array
 from qbeast_core.support.frames import own_column
 from qbeast_core.support.process import LOG, Resources, caller_stacklevel, spill_folder_of
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
+from qbeast_core.table.data.expressions import Predicate, evaluating
 from qbeast_core.table.data.frames import has_any_width
 from qbeast_core.table.data.scan import FileScan
-from qbeast_core.table.read.planner import Planner, all_pages, log_read, scans_of
-from qbeast_core.table.read.scan import SAMPLING_WEIGHT, heights, sampling_weight, warn_of_sample
+from qbeast_core.table.read.planner import Planner, ScanPlan, all_pages, log_read, scans_of
+from qbeast_core.table.read.scan import SAMPLING_WEIGHT, heights, sampling_weight
 from qbeast_core.table.read.tasks import RowFilter, read_scans
 
 # The number of a bucket is a byte: numpy sorts these fastest.
@@ -253,19 +253,19 @@ class ShuffledRead:
     def __init__(
         self,
         planner: Planner,
-        where: Predicate | None,
+        plan: ScanPlan,
         columns: list[str],
         sample: Sample | None,
         order: Order,
         *,
+        where: Predicate | None,
         buffer_bytes: int,
         expand: bool,
     ) -> None:
         self._planner, self._order, self._buffer_bytes = planner, order, buffer_bytes
-        self._where, self._plan = where, planner.plan(filter_of(where, planner.snapshot.schema), sample)
+        self._where, self._plan = where, plan
         self._sample, self._spill_dir = sample, _spill_folder()
-        warn_of_sample(planner, sample, self._plan)
-        log_read(planner, self._plan, sample)
+        log_read(planner, plan, sample)
         self._keep = planner.row_filter(self._plan, columns)
         # Value of the column that `expand` adds.
         self._weight = sampling_weight(planner, sample) if expand else None
