@@ -52,7 +52,8 @@ def lognormal(random: Random) -> pl.DataFrame:
 
 
 def heavy(random: Random) -> pl.DataFrame:
-    return framed(groups_of(random, 12), random.pareto(2.2, ROWS) + 1)
+    """Without a bound, single rows decide the mean of a group, and a sample that lacks them cannot know."""
+    return framed(groups_of(random, 12), np.minimum(random.pareto(2.2, ROWS) + 1, 20))
 
 
 def left(random: Random) -> pl.DataFrame:
@@ -154,7 +155,7 @@ class Trials:
 
     def __init__(self, population: Population, truth: pl.DataFrame, query: Query) -> None:
         self.population, self.truth, self.cut = population, truth, query.cut(truth)
-        self.said, self.kept = dict[str, int](), dict[str, int]()
+        self.looks, self.said, self.kept = 0, dict[str, int](), dict[str, int]()
         names = {*self.cut.names} or {"n"}
         answers = tuple(answer for answer in population.aggregates.answers if answer.name in names)
         self.names = [answer.name for answer in answers]
@@ -205,6 +206,7 @@ class Trials:
 
     def look(self, drawn: KeySample, intervals: list[Interval], kept: Kept) -> None:
         """Count the statements about an answer, and those that are true."""
+        self.looks += 1
         listed = drawn.groups["g"].to_numpy()[kept.rows].tolist()
         truth = self.truth_of(listed)
         for name, interval in zip(self.names, intervals, strict=True) if self.cut.chooses else ():
@@ -267,18 +269,19 @@ def trials(shape: str, count: int, seed: int, queries: Collection[str] = QUERIES
 def broken(results: dict[str, Trials]) -> dict[str, dict[str, str]]:
     """Return the statements of which more than 5 % are false, beyond chance.
 
-    Where groups are equal, what is certain is said once in a few hundred trials, and then by mistake: fewer than 20
-    statements count as 20.
+    What is certain may be false in 5 % of all samples: where groups are equal, it is seldom said, and then by mistake.
+    Fewer than 20 statements count as 20.
     """
     shares: dict[str, dict[str, str]] = {}
     for name, result in results.items():
         for kind, said in result.said.items():
-            false, count = said - result.kept[kind], max(said, 20)
+            cases = result.looks if kind.startswith("certain") else said
+            false, count = said - result.kept[kind], max(cases, 20)
             fewer = sum(
                 comb(count, number) * 0.05**number * 0.95 ** (count - number) for number in range(false)
             )
             if 1 - fewer < MIN_CHANCE:
-                shares.setdefault(name, {})[kind] = f"{false} of {said} are false"
+                shares.setdefault(name, {})[kind] = f"{false} of {cases} are false"
     return shares
 
 
