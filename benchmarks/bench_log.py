@@ -56,8 +56,8 @@ def _shares(path: Path) -> dict[str, float]:
     shares = {}
     for when in ("before", "after"):
         shares |= {
-            f"{name} open {when} an optimize": opened.rows(*ask).explain().share
-            for name, ask in questions.items()
+            f"{name} open {when} an optimize": opened.rows(where, sample=sample).explain().share
+            for name, (where, sample) in questions.items()
         }
         opened.optimize()
     return shares
