@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 import qbeast
+from qbeast_core.api.keywords import ReadKeywords
 from tests.helpers.tables import assert_same_rows
 
 ROWS = pl.DataFrame(
@@ -81,6 +82,14 @@ CURES = [
     Cured("table.train_test_split(0.2)", *SPLIT),
     Cured("table.random_split([0.8, 0.2])", *SPLIT),
     Cured("table.randomSplit([0.8, 0.2])", *SPLIT),
+    Cured("table.rows().to_arrow()", "arrow()", (), "result.num_rows == 100"),
+    Cured("table.rows().to_pandas()", "pandas()", (), "len(result) == 100"),
+    Cured("table.rows().iter_batches()", "batches()", (), "same(pl.concat(result), ROWS)"),
+    Cured("table.rows().scan_tasks()", "tasks()", (), "len(result) == 1"),
+    Cured("table.rows().collect()", "read()", (), "same(result, ROWS)"),
+    Cured("table.rows().filter(price=0)", "lazy().filter(...)", ("pl.col('id') < 3",), "result.collect().height == 3"),
+    Cured("table.rows().count(where='id < 3')", "rows(where=...).count(...)", ("'id < 3'", ""), "result == 3"),
+    Cured("table.rows().read(sample=0.5)", "rows(sample=...).read(...)", ("0.5", ""), "0 < result.height < 100"),
     Cured("table.rows().split(test_size=0.2)", 'split({"test": 0.2})'),
     Cured("table.load_as_version(0)", *VERSION),
     Cured("table.as_of(0)", *VERSION),
@@ -193,7 +202,7 @@ def test_call_of_a_message_does_what_was_wanted(case: Cured, names: dict[str, An
     if "sink_" in call:
         names["path"] = "rows.file"
     if not call.startswith("qbeast."):
-        rows = ".rows()" if call.startswith(("split(", "lazy(")) else ""
+        rows = ".rows()" if case.wrong.startswith("table.rows(") and not call.startswith("rows(") else ""
         call = f"table{rows}.{call.removeprefix('Table.')}"
     names["result"] = eval(call, names)
     assert eval(case.holds, names)
@@ -219,6 +228,13 @@ def test_name_of_a_message_is_accepted(wrong: str, name: str, right: str, names:
 @pytest.mark.parametrize("wrong", UNKNOWN)
 def test_unlike_names_are_not_suggested(wrong: str, names: dict[str, Any]) -> None:
     assert re.search(r"(no attribute|keyword argument) '\w+'\.$", message_of(wrong, names))
+
+
+def test_every_argument_of_rows_is_passed_to_rows(names: dict[str, Any]) -> None:
+    for name in ("where", *ReadKeywords.__annotations__):
+        assert f"Pass it to Table.rows: rows({name}=...)" in message_of(
+            f"table.rows().tasks({name}=1)", names
+        )
 
 
 def test_source_of_other_types_is_not_called_partial(names: dict[str, Any]) -> None:

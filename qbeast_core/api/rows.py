@@ -15,10 +15,7 @@ from qbeast_core.plan.weights import Sample, another_sample, parts_of
 from qbeast_core.support.frames import html_of
 from qbeast_core.support.process import Resources, refuse_forked, require
 from qbeast_core.support.text import on_one_line, read_hint
-from qbeast_core.table.data.expressions import (
-    evaluating,
-    filter_of,
-)
+from qbeast_core.table.data.expressions import evaluating, filter_of
 from qbeast_core.table.data.frames import arrow_stream, batches_within, query_batches
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.planner import TASK_BYTES, Planner, ScanPlan, sampled_by, scan_tasks
@@ -92,9 +89,7 @@ class Read:
 
         def __getattr__(self, name: str) -> NoReturn:
             known = [member for member in dir(type(self)) if not member.startswith("_")]
-            hint = (
-                "" if name.startswith("_") else read_hint(name, known, scan=pl.LazyFrame, frame=pl.DataFrame)
-            )
+            hint = read_hint(name, known, scan=pl.LazyFrame, frame=pl.DataFrame)
             msg = f"the rows of a table have no attribute {name!r}.{hint}"
             raise AttributeError(msg, name=name, obj=self)
 
@@ -552,6 +547,13 @@ class Read:
         ------
         InvalidInputError, UnsupportedTableError
             As for `tasks`.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
+        >>> qbeast.open_table("ids").rows("id < 10").files()["num_records"].to_list()
+        [1000]
         """
         return self.explain().files_to_open
 
@@ -763,12 +765,8 @@ class Read:
         check_whole_number("batch_rows", batch_rows, 1)
         check_whole_number("buffer_bytes", buffer_bytes, 1)
         names = self.planner.names_of(self.columns)
-        options: dict[str, Any] = {
-            "buffer_bytes": buffer_bytes,
-            "expand": self.expand,
-            "where": self._condition,
-        }
-        read = ShuffledRead(self._planner, self._plan, names, self._sample, order, **options)
+        request = (self._planner, self._plan, names, self._sample, order)
+        read = ShuffledRead(*request, buffer_bytes=buffer_bytes, expand=self.expand, where=self._condition)
         return ShuffledBatches(read, batch_rows, resume)
 
     def _rounds(
@@ -776,11 +774,8 @@ class Read:
     ) -> Iterator[Estimate]:
         from qbeast_core.table.estimate.functions import estimates_of
 
-        how: dict[str, Any] = {
-            "engine": self._engine,
-            "resources": self.resources,
-            "progressive": progressive,
-        }
+        how: dict[str, Any] = {"engine": self._engine, "resources": self.resources}
+        how["progressive"] = progressive
         read: dict[str, Any] = {"where": self._condition, "columns": self.columns, "sample": self.sample}
         return estimates_of(self._planner, aggregates, **how, **read, **keywords)
 

@@ -469,7 +469,16 @@ def read_hint(
     frame: type,
     calls: tuple[str, str] = ("lazy()", "read()"),
 ) -> str:
-    """Return what to use instead of a name that rows do not have: of a lazy frame or a frame, or a similar one."""
+    """Return what to use instead of a name that rows do not have: of a lazy frame or a frame, or a similar one.
+
+    >>> [read_hint(name, [], scan=str, frame=str) for name in ("to_arrow", "upper", "_ipython_display_")]
+    [' Use arrow().', ' Use lazy().upper(...).', '']
+    """
+    if name.startswith("_"):
+        return ""
+    own = _MEMBERS.get(name, "")
+    if own == "read()" or own.startswith("rows(...)."):
+        return f" Use {own.removeprefix('rows(...).')}."
     for rows, kind in zip(calls, (scan, frame), strict=True):
         if hasattr(kind, name):
             arguments = "(...)" if callable(getattr(kind, name)) else ""
