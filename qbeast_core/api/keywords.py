@@ -120,8 +120,9 @@ class EstimateKeywords(TypedDict, total=False):
         samples of both then hold all rows of the same keys, and several rows may match. See `qbeast.Join`. For a
         query with JOIN, a mapping of the names in the query to tables or frames: ``{"users": table}`` for
         ``"... FROM self JOIN users USING (user)"``.
-    error : float or str, optional
-        Maximum error of an answer, as a fraction of it, in (0, 1]: 0.02 or ``"2%"``. With HAVING and LIMIT, of the
+    error : float or str, default 0.05
+        Maximum error of an answer, as a fraction of it, in (0, 1]: 0.02 or ``"2%"``. Without meaning if a `sample` is
+        read, or if `absolute` names the answer. With HAVING and LIMIT, of the
         rows that the result lists; if an aggregate chooses them, as a fraction of the exact answer.
     absolute : mapping of str to float, optional
         Maximum error of answers by name, in the unit of the answer, for values that may be near zero.
@@ -133,9 +134,11 @@ class EstimateKeywords(TypedDict, total=False):
         Read at most this fraction of the keys, even if the error is not reached, see `Estimate.met`.
     max_bytes : int, optional
         Read at most this number of bytes of data files, even if the error is not reached.
-    min_group_rows : int, default 0
-        Groups that are estimated to have fewer rows (with `per`: keys) need not reach the error. They are listed
-        with their intervals.
+    min_group_rows : int, optional
+        Groups that are estimated to have fewer rows (with `per`: keys) do not decide how much is read. They are listed
+        with their intervals, and are not `reliable` unless they reach the error by chance. By default a thousandth of
+        the rows that match, and 0 if all listed groups have fewer. 0: all groups reach the error, which reads all rows
+        if one of them is rare.
     replicates : int, default 64
         Number of groups of keys, at least 32. A function is called for the sample without each of them, for the
         whole sample, and for 8 parts of it.
@@ -150,7 +153,7 @@ class EstimateKeywords(TypedDict, total=False):
     simultaneous: bool
     max_fraction: Share
     max_bytes: int | None
-    min_group_rows: int
+    min_group_rows: int | None
     replicates: int
 
 

@@ -692,7 +692,7 @@ class Read:
         Estimate
             One for each round. A round reads only new rows, at most as many as all rounds before it. The last one is
             the result of `estimate`. If it needs all rows, as rare groups do, all rows are read again after at most
-            half of them; `min_group_rows` avoids this.
+            half of them.
 
         Examples
         --------

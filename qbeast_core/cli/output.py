@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import glob
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -27,6 +26,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.store import is_folder, status_of
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.support.frames import shown_times
+from qbeast_core.support.process import terminal_columns
 from qbeast_core.support.text import first_line, on_one_line, visible
 
 FileFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "arrow"]
@@ -169,7 +169,7 @@ size_text: Final = partial(decimal, precision=2)
 
 def draw(parts: Sequence[Any]) -> None:
     """Print texts and tables one below the other."""
-    console = Console(width=_screen_width() or _UNLIMITED, highlight=False, markup=False, emoji=False)
+    console = Console(width=terminal_columns() or _UNLIMITED, highlight=False, markup=False, emoji=False)
     with console.capture() as drawn:
         for part in parts:
             shown = visible(part) if isinstance(part, str) else part
@@ -231,14 +231,9 @@ def type_text(dtype: pl.DataType) -> str:
     return name if isinstance(name, str) else str(name["type"])
 
 
-def _screen_width() -> int | None:
-    """Return the columns of the terminal; None if the standard output is not a terminal."""
-    return shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else None
-
-
 def _fitting(widths: Sequence[int]) -> int:
     """Return how many columns fit on the screen, at least 1."""
-    left = _screen_width() or _UNLIMITED
+    left = terminal_columns() or _UNLIMITED
     for number, width in enumerate(widths):
         left -= width + _GAP
         if left < -_GAP:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import shutil
 import sys
 import time
 import uuid
@@ -160,6 +161,11 @@ _EXTRAS: Final = {
     "pyspark": "spark",
     "rich": "cli",
 }
+
+
+def terminal_columns() -> int | None:
+    """Return the width of the terminal in characters; None if the standard output is not a terminal."""
+    return shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else None
 
 
 def require(package: str, what: str) -> None:

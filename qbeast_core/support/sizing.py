@@ -133,6 +133,9 @@ class Sizing:
     part_rows: int = 1 << 16
     min_group_rows: int = 2_000
 
+    # Groups with a smaller share of the rows do not decide how much an estimate reads.
+    deciding_share: float = 0.001
+
     # Rows of texts whose kinds of values are tried for their columns: other kinds cannot be those of all values. Rows
     # per row group of texts, and bytes of a file that are copied at once.
     inferred_rows: int = 1_000

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from difflib import get_close_matches
 from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, Signature, signature, unwrap
+from textwrap import wrap
 from typing import Final, ForwardRef
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
@@ -108,6 +109,21 @@ def on_one_line(text: str) -> str:
     "name = 'x\\nINFO all is well'"
     """
     return _BREAKING.sub(_escaped, text)
+
+
+def wrapped(lines: Iterable[str], width: int | None) -> list[str]:
+    """Return lines of at most this width; the parts of a long line are indented.
+
+    >>> wrapped(["a line of words", "  one of a list"], 12)
+    ['a line of', '  words', '  one of a', '    list']
+    """
+    if width is None:
+        return list(lines)
+    parts = list[str]()
+    for line in lines:
+        indent = " " * (len(line) - len(line.lstrip()))
+        parts += wrap(line.strip(), width, initial_indent=indent, subsequent_indent=f"{indent}  ")
+    return parts
 
 
 def in_lines(lines: Iterable[str]) -> str:

@@ -41,7 +41,6 @@ def test_options_reach_the_library(sales: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("avg(price)",), "--error must be given"),
         (("max(price)", "--error", "1%"), "Max depends on single rows"),
         (("avg(cost)", "--error", "1%"), "no such column(s): ['cost']"),
         (("a=avg(price)", "a=count(*)", "--error", "1%"), "two aggregates are called 'a'"),

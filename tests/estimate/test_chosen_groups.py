@@ -338,7 +338,7 @@ def test_intervals_of_chosen_groups_hold_at_once(table: qbeast.Table, cut: str, 
         [normal.inv_cdf(1 - 0.025 / at_once) / normal.inv_cdf(0.975)] * both.height
     )
     assert actual.simultaneous is (at_once > 1)
-    assert ("all intervals at once" in actual.summary) is (at_once > 1)
+    assert ("of all at once" in actual.summary) is (at_once > 1)
 
 
 @pytest.mark.parametrize("cut", ["ORDER BY m LIMIT 2", "HAVING avg(v) < 300"])

@@ -324,7 +324,6 @@ def test_design_effect_equals_that_of_plan(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no error": ({}, "`error` must be given"),
     "error 0": ({"error": 0}, "`error` must be a fraction between 0 and 1, above 0"),
     "error below 0": ({"error": -0.1}, "`error` must be a fraction between 0 and 1, above 0"),
     "error NaN": ({"error": math.nan}, "`error` must be a fraction between 0 and 1, above 0"),
@@ -412,7 +411,9 @@ def _matplotlib() -> None:
 @pytest.mark.usefixtures("_matplotlib")
 def test_answer_shows_itself(table: qbeast.Table) -> None:
     actual = table.rows().estimate({"m": pl.col("x").mean(), "n": pl.len()}, by="kind", error=0.05)
-    assert "0.95 confidence of each interval, the requested error is met" in repr(actual)
+    title = f"Estimate of {Path(table.uri).name}, version 0: error met, 95 % confidence; "
+    assert repr(actual).startswith(title)
+    assert len(repr(actual).splitlines()[0]) <= 80
     assert "<table" in actual._repr_html_()
     assert actual.to_pandas().shape == actual.frame.shape
     drawn = actual.plot("n")

@@ -208,7 +208,6 @@ def test_answers_without_a_number_have_no_bound(table: qbeast.Table, value: floa
         ({"error": 0.1, "columns": ["z"]}, "columns"),
         ({"absolute": {"other": 1.0}}, "absolute"),
         ({"absolute": {"ratio": 1.0}, "sample": 0.1}, "sample"),
-        ({}, "error"),
         ({"error": 0.1, "max_bytes": 10}, "max_bytes"),
     ],
 )

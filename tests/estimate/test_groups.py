@@ -13,6 +13,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
+from tests.helpers.small_files import resized
 from tests.helpers.tables import estimated
 
 ROWS = 120_000
@@ -168,17 +169,56 @@ def test_failing_value_names_its_argument(tmp_path: Path, argument: str) -> None
     assert caught.value.argument == argument
 
 
-def test_rare_group_is_noted_as_cost(tmp_path: Path) -> None:
-    frame = pl.DataFrame({"id": range(150_000)}).with_columns(rare=pl.col("id") < 40, x=pl.col("id") % 97)
-    qbeast.write_table(frame, tmp_path, columns=["id"], cube_size=2000)
-    table = qbeast.open_table(tmp_path)
-    actual = list(table.rows().estimates(pl.col("x").mean(), by="rare", error=0.02))[-1]
+@pytest.fixture(scope="module")
+def visits(tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
+    """150,000 visits of three shops, of which one had 100."""
+    rows = pl.DataFrame({"id": range(150_000)}).with_columns(
+        shop=pl.when(pl.col("id") % 1500 == 7).then(2).otherwise(pl.col("id") % 2), x=pl.col("id") % 97
+    )
+    path = tmp_path_factory.mktemp("visits")
+    qbeast.write_table(rows, path, columns=["id"], cube_size=2000)
+    return qbeast.open_table(path)
+
+
+MEAN = {"m": pl.col("x").mean()}
+
+
+def test_rare_group_does_not_decide_the_read(visits: qbeast.Table) -> None:
+    actual = visits.rows().estimate(MEAN, by="shop", error=0.02)
+    truth = visits.read().group_by("shop").agg(**MEAN)
+    reliable = dict(actual.frame.select("shop", "reliable").rows())
+    assert (actual.met, actual.met_groups, reliable) == (True, 2, {0: True, 1: True, 2: False})
+    assert actual.fraction < 0.5
+    assert 0.999 < (actual.met_share or 0.0) < 1.0
+    large = actual.frame.join(truth, on="shop", suffix="_true").filter("reliable")
+    assert (large["m"] / large["m_true"] - 1).abs().max() < 0.02  # pyright: ignore[reportOperatorIssue]
+    assert "the error holds for 2 of 3 groups, 99.9 % of the rows" in repr(actual)
+
+
+def test_all_groups_are_precise_on_request(visits: qbeast.Table) -> None:
+    actual = list(visits.rows().estimates(MEAN, by="shop", error=0.02, min_group_rows=0))[-1]
     assert actual.met
-    assert actual.rows_read > frame.height
+    assert actual.frame["reliable"].all()
+    assert actual.rows_read > 150_000
     assert f"{actual.rows_read:,} rows were read of 150,000" in actual.notes[-1]
-    assert "min_group_rows" in repr(actual)
-    cheap = table.rows().estimate(pl.col("x").mean(), by="rare", error=0.02, min_group_rows=1000)
-    assert cheap.met
-    assert cheap.rows_read < frame.height
-    assert not cheap.complete
-    assert cheap.frame.filter("rare")["reliable"].to_list() in ([False], [])
+    assert "the error holds" not in repr(actual)
+
+
+def test_share_of_a_deciding_group_is_a_size(visits: qbeast.Table) -> None:
+    with resized(deciding_share=1e-4):
+        actual = visits.rows().estimate(MEAN, by="shop", error=0.02)
+    assert (actual.met_groups, actual.met_share, actual.fraction) == (3, 1.0, 1.0)
+
+
+def test_many_equal_groups_all_decide(visits: qbeast.Table) -> None:
+    actual = visits.rows().estimate(MEAN, by={"k": pl.col("id") % 1500}, error=0.1)
+    assert (actual.met, actual.met_groups) == (True, actual.frame.height)
+
+
+def test_error_is_a_twentieth_by_default(visits: qbeast.Table) -> None:
+    answers = {**MEAN, "n": pl.len()}
+    default = visits.rows("x < 50").estimate(answers, absolute={"n": 5_000})
+    assert_frame_equal(
+        default.frame, visits.rows("x < 50").estimate(answers, error=0.05, absolute={"n": 5_000}).frame
+    )
+    assert default.fraction < 1.0

@@ -270,6 +270,7 @@ ELSEWHERE: dict[str, str] = {
     "small_object_bytes": "tests/read",
     "max_copied_log_bytes": "tests/read/snapshot",
     "cache_share": "tests/read/snapshot",
+    "deciding_share": "tests/estimate",
     "feed_file_bytes": "tests/change",
     "feed_task_rows": "tests/spark",
     "filled_share": "tests/training",

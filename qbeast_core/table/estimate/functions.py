@@ -289,8 +289,7 @@ def _estimate_function(
             refuse(name, "cannot be combined with a function", cure=cure)
     check_whole_number("replicates", replicates, MIN_REPLICATES)
     names = [*limits.absolute] if isinstance(limits.absolute, Mapping) else []
-    if limits.error is not None or not names:
-        names.append(_OTHERS)
+    names.append(_OTHERS)
     # The other arguments are those of a count of rows.
     question = question_of(planner, dict.fromkeys(names, pl.len()), limits, where=where)
     read = tuple(planner.names_of(columns)) or question.columns[:1]

@@ -52,6 +52,8 @@ Function: TypeAlias = Callable[[pl.DataFrame], object]
 RESERVED: Final = ("rows_sampled", "reliable")
 # Column that says whether a row is certain to be in the answer, if HAVING or LIMIT drops rows.
 CERTAIN: Final = "certain"
+# Maximum error of an answer without another one.
+_ERROR: Final = 0.05
 # First words of a query.
 _QUERY: Final = ("SELECT", "WITH", "FROM")
 
@@ -69,8 +71,8 @@ class Limits:
     simultaneous: bool
     max_fraction: float
     max_bytes: int | None
-    # Groups with fewer estimated rows do not cause further rounds.
-    min_group_rows: int
+    # Groups with fewer estimated rows do not cause further rounds. None: with less than `Sizing.deciding_share`.
+    min_group_rows: int | None
     # Memory for the sums of sampled keys.
     memory_bytes: int
 
@@ -84,7 +86,7 @@ class Limits:
         simultaneous: bool = False,
         max_fraction: Share = 1.0,
         max_bytes: int | None = None,
-        min_group_rows: int = 0,
+        min_group_rows: int | None = None,
         resources: Resources | None = None,
     ) -> Limits:
         """Check the arguments of `Read.estimate`."""
@@ -95,8 +97,8 @@ class Limits:
             sample=sample,
             simultaneous=simultaneous,
             max_fraction=share_of(max_fraction, "max_fraction"),
-            max_bytes=None if max_bytes is None else _count(max_bytes, "max_bytes", min_value=1),
-            min_group_rows=_count(min_group_rows, "min_group_rows", min_value=0),
+            max_bytes=_count_or_none(max_bytes, "max_bytes", min_value=1),
+            min_group_rows=_count_or_none(min_group_rows, "min_group_rows", min_value=0),
             memory_bytes=budget_of(resources).memory_bytes,
         )
 
@@ -386,13 +388,7 @@ def _targets_of(limits: Limits, names: Sequence[str]) -> dict[str, Target]:
         if sample_to_weights(limits.sample).is_empty:
             refuse("sample", f"must not be empty, and {limits.sample!r} is")
         return {name: Target() for name in names}
-    if limits.error is None and set(absolute) != set(names):
-        refuse(
-            "error",
-            "must be given: the maximum error as a fraction of an answer (0.02), or `absolute` for each answer; or "
-            "sample=0.01 for intervals from a fixed sample",
-        )
-    relative = None if limits.error is None else share_of(limits.error, "error")
+    relative = share_of(_ERROR if limits.error is None else limits.error, "error")
     return {
         name: Target(
             None if name in absolute else relative,
@@ -408,7 +404,9 @@ def _positive(value: object) -> float:
     return float(value)
 
 
-def _count(value: object, name: str, *, min_value: int) -> int:
+def _count_or_none(value: object, name: str, *, min_value: int) -> int | None:
+    if value is None:
+        return None
     if isinstance(value, bool) or not isinstance(value, int) or value < min_value:
         refuse(name, f"must be a whole number of at least {min_value}, not {value!r}")
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from html import escape
@@ -17,8 +18,8 @@ from qbeast_core.sampling.key_sample import KeySample
 from qbeast_core.sampling.sums import GROUP
 from qbeast_core.space.values import BoolArray, F64Array
 from qbeast_core.support.frames import estimate_text, html_of, percent_text, to_json
-from qbeast_core.support.process import require
-from qbeast_core.support.text import in_lines
+from qbeast_core.support.process import require, terminal_columns
+from qbeast_core.support.text import in_lines, wrapped
 from qbeast_core.table.estimate.question import CERTAIN, Question
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class Estimate:
         Float64, null if there is none; ``rows_sampled``, the sampled rows of the group (with values per key: its
         sampled keys); ``reliable``, whether all
         intervals of the group are exact, or have at least 100 sampled keys, of which none has more than 30 % of the
-        variance, in a sample whose number of rows agrees with the log. With HAVING or LIMIT also ``certain``, whether
+        variance, in a sample whose number of rows agrees with the log; and meet the requested error, in a group that
+        does not decide how much is read. With HAVING or LIMIT also ``certain``, whether
         the row is certain to be in the answer, also if groups are missing that have no sampled row: all these
         statements and `certain_order` hold at once with the confidence.
     uri : str
@@ -64,8 +66,12 @@ class Estimate:
         Whether `confidence` applies to all intervals at once, also to those of groups that are not listed. True if it
         was requested, or if HAVING, or ORDER BY with LIMIT, chose the groups by an aggregate.
     met : bool or None
-        Whether all answers (of groups with at least `min_group_rows`) are reliable and meet the requested error. None
-        if no error was requested.
+        Whether all answers of the groups that decide how much is read, see `min_group_rows`, are reliable and meet the
+        requested error. None if no error was requested.
+    met_groups : int or None
+        Number of listed groups whose answers are reliable and meet the requested error.
+    met_share : float or None
+        Estimated share of these groups in the rows (with values per key: the keys) of all listed groups.
     complete : bool
         Whether all groups are listed. Groups without sampled rows are missing.
     design_effect : float
@@ -96,6 +102,8 @@ class Estimate:
     names: tuple[str, ...]
     notes: tuple[str, ...] = field(default=())
     certain_order: bool | None = None
+    met_groups: int | None = None
+    met_share: float | None = None
     exact: tuple[str, ...] = ()
 
     @property
@@ -164,43 +172,50 @@ class Estimate:
 
     @property
     def summary(self) -> str:
-        """Precision and cost of the answers, in one line."""
+        """Precision and cost of the answers, in a short line."""
         if self.fraction in (0.0, 1.0):
             precision = "exact, from the log" if self.fraction == 0.0 else "exact: all rows were read"
         else:
-            scope = "all intervals at once" if self.simultaneous else "each interval"
-            target = {
-                True: ", the requested error is met",
-                False: ", the requested error is NOT met",
-                None: "",
-            }[self.met]
-            precision = (
-                f"{self.confidence:.10g} confidence of {scope}{target}, from {self.fraction:.2%} of the keys"
+            target = {True: "error met, ", False: "error NOT met, ", None: ""}[self.met]
+            at_once = " of all at once" if self.simultaneous else ""
+            precision = f"{target}{100 * self.confidence:.10g} % confidence{at_once}"
+        return f"{precision}; {percent_text(self.share)} of the bytes read"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the answers leave open: groups that are less precise or missing, and what HAVING and LIMIT drop."""
+        remarks = list[str]()
+        if self.met_groups is not None and self.met_share is not None and self.met_groups < self.frame.height:
+            cure = "; min_group_rows=0 requests it for all groups" if self.met else ""
+            remarks.append(
+                f"the error holds for {self.met_groups:,} of {self.frame.height:,} groups, "
+                f"{math.floor(1000 * self.met_share) / 10:.10g} % of the rows{cure}"
             )
-        groups = "" if self.complete else "; groups without sampled rows are not listed"
+        if not self.complete:
+            remarks.append("groups without sampled rows are not listed")
         if CERTAIN in self.frame.columns and CERTAIN not in self.names:
-            groups += f"; {self.frame[CERTAIN].sum()} of {self.frame.height} rows are certain"
+            remarks.append(f"{self.frame[CERTAIN].sum()} of {self.frame.height} rows are certain")
         if self.certain_order is not None:
-            groups += (
-                f"; the order of the listed rows is {'certain' if self.certain_order else 'NOT certain'}"
-            )
-        size = f"{self.bytes_opened:,} of {self.bytes_total:,} bytes"
-        cost = f"{self.rows_read:,} rows and {size} read ({self.share:.2%})"
-        return f"{precision}; {cost}{groups}"
+            is_certain = "certain" if self.certain_order else "NOT certain"
+            remarks.append(f"the order of the listed rows is {is_certain}")
+        return (*remarks, *self.notes)
+
+    @property
+    def _title(self) -> str:
+        return f"Estimate of {self.uri.rstrip('/').rpartition('/')[2]}, version {self.version}"
 
     def __repr__(self) -> str:
-        head = f"Estimate of {self.uri}, version {self.version}: {self.summary}"
         with pl.Config(tbl_hide_column_data_types=True):
             table = str(readable(self.frame, self.names, self.exact))
-        return in_lines([head, *(f"  {note}" for note in self.notes), *table.split("\n")])
+        head = [f"{self._title}: {self.summary}", *(f"  {remark}" for remark in self.remarks)]
+        return in_lines([*wrapped(head, terminal_columns()), *table.split("\n")])
 
     def _repr_html_(self) -> str:
         """Return the estimate as HTML for notebooks."""
         facts = {"precision": escape(self.summary)}
-        if self.notes:
-            facts["notes"] = "<br>".join(map(escape, self.notes))
-        shown = readable(self.frame, self.names, self.exact)
-        return html_of(f"Estimate of {self.uri}, version {self.version}", facts, shown)
+        if self.remarks:
+            facts["notes"] = "<br>".join(map(escape, self.remarks))
+        return html_of(self._title, facts, readable(self.frame, self.names, self.exact))
 
 
 def readable(frame: pl.DataFrame, names: Sequence[str], exact: Collection[str] | None = None) -> pl.DataFrame:
@@ -231,9 +246,9 @@ def exact_names(question: Question, intervals: Sequence[Interval]) -> tuple[str,
 
 
 def frame_of(
-    question: Question, sample: KeySample, intervals: Sequence[Interval], kept: Kept
+    question: Question, sample: KeySample, intervals: Sequence[Interval], kept: Kept, can_trust: BoolArray
 ) -> pl.DataFrame:
-    """Return the answers with their intervals, one row per group."""
+    """Return the answers with their intervals, one row per group; groups that are not in `can_trust` are unreliable."""
     columns: list[pl.Series] = []
     intervals = [interval.of_groups(kept.rows) for interval in intervals[: question.shown]]
     for answer, interval in zip(question.aggregates.answers[: question.shown], intervals, strict=True):
@@ -243,7 +258,7 @@ def frame_of(
             _column(f"{answer.name}_high", interval.high),
         ]
     rows = (sample.whole[:, 0] + sample.sampled[:, 0]).astype(np.int64)[kept.rows]
-    reliable = np.logical_and.reduce([is_reliable(interval) for interval in intervals])
+    reliable = np.logical_and.reduce([can_trust[kept.rows], *map(is_reliable, intervals)])
     columns += [pl.Series("rows_sampled", rows), pl.Series("reliable", reliable)]
     if question.cut is not None and question.cut.drops:
         columns.append(pl.Series(CERTAIN, kept.certain))
@@ -257,7 +272,13 @@ def _column(name: str, values: F64Array, stays: BoolArray | None = None) -> pl.S
 
 
 def notes_of(
-    question: Question, intervals: Sequence[Interval], kept: Kept, *, rows_read: int, rows_total: int | None
+    question: Question,
+    intervals: Sequence[Interval],
+    kept: Kept,
+    decides: BoolArray,
+    *,
+    rows_read: int,
+    rows_total: int | None,
 ) -> tuple[str, ...]:
     """Return notes on answers without a bound or a reliable one, and on rows that were read twice."""
     notes: list[str] = []
@@ -271,7 +292,7 @@ def notes_of(
                 "exclude them with where="
             )
     reliable = np.logical_and.reduce([is_reliable(interval) for interval in intervals])
-    unreliable = int((~reliable).sum())
+    unreliable = int((~reliable & decides[kept.rows]).sum())
     if unreliable:
         reason = (
             "the number of rows or keys in the sample deviates from the log by more than chance explains, so it lacks "
@@ -284,7 +305,8 @@ def notes_of(
     if kept.doubtful:
         notes.append(f"HAVING drops {kept.doubtful} group(s) whose intervals include values that it keeps")
     if rows_total is not None and rows_read > rows_total:
-        cure = "; min_group_rows= ignores small groups, which need all rows" if question.by else ""
+        is_all = question.limits.min_group_rows == 0
+        cure = "; without min_group_rows=0, small groups do not decide how much is read" if is_all else ""
         notes.append(
             f"{rows_read:,} rows were read of {rows_total:,}: samples first, then all rows, because the samples "
             f"were not precise enough{cure}"

@@ -25,7 +25,7 @@ from qbeast_core.sampling.confidence import (
 from qbeast_core.sampling.key_sample import KeySample
 from qbeast_core.sampling.recognise import TOTAL, Quantile, Smooth
 from qbeast_core.sampling.sums import GROUP, Sums
-from qbeast_core.space.values import BoolArray
+from qbeast_core.space.values import BoolArray, F64Array, I64Array
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.estimate.question import Limits, Question
@@ -71,6 +71,26 @@ def _intervals(
     factor = factor_of(limits.confidence, answers=at_once)
     factor *= WIDENED if limits.sample is None else 1.0
     return {answer.name: interval_of(sample, answer, factor) for answer in answers}
+
+
+def deciding(rows: F64Array, listed: I64Array, min_rows: int | None) -> BoolArray:
+    """Return which groups decide how much is read: listed ones of at least this number of rows.
+
+    None: of at least a share of all rows; if all listed ones are smaller, they all decide.
+
+    >>> deciding(np.array([9_000.0, 8.0, 992.0]), np.array([0, 1]), None)
+    array([ True, False, False])
+    """
+    is_listed = np.zeros(len(rows), np.bool_)
+    is_listed[listed] = True
+    large = is_listed & (rows >= (sizing().deciding_share * rows.sum() if min_rows is None else min_rows))
+    return large if large.any() or min_rows is not None else is_listed
+
+
+def _share(rows: F64Array, chosen: BoolArray) -> float:
+    """Return the share of the rows that chosen groups have; 1.0 without rows."""
+    total = float(rows.sum())
+    return float(rows[chosen].sum()) / total if total else 1.0
 
 
 # Maximum growth of the fraction from round to round of a progressive estimate.
@@ -122,7 +142,9 @@ class _Rounds:
     seen: KeySample = field(init=False)
     intervals: list[Interval] = field(default_factory=list[Interval])
     kept: Kept = field(init=False)
-    sizes: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
+    # Which groups decide how much is read, and which are precise enough.
+    decides: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
+    is_precise: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
     is_met: bool = False
     is_stopped: bool = False
 
@@ -260,12 +282,13 @@ class _Rounds:
         sample = self.seen = self.sample(probability)
         self.intervals, self.kept = intervals_and_kept(question, sample)
         rows = sample.totals[:, 0]
-        self.sizes = np.zeros(len(rows), np.bool_)
-        self.sizes[self.kept.rows] = rows[self.kept.rows] >= question.limits.min_group_rows
+        min_rows = question.limits.min_group_rows if question.limits.sample is None else 0
+        self.decides = deciding(rows, self.kept.rows, min_rows)
         met = [is_met(interval, target) for interval, target in self.answers()]
+        self.is_precise = np.logical_and.reduce(met)
         # No sampled row matches, but unread rows may.
         unseen = len(rows) == 0 and probability < 1.0
-        self.is_met = not unseen and all(bool((is_precise | ~self.sizes).all()) for is_precise in met)
+        self.is_met = not unseen and bool((self.is_precise | ~self.decides).all())
 
     def estimate(self) -> Estimate:
         """Return the estimate of the last intervals."""
@@ -275,8 +298,12 @@ class _Rounds:
         rows = [known_rows(table.planner) for table in reading.tables]
         known = [count for count in rows if count is not None]
         rows_total = sum(known) if len(known) == len(rows) else None
+        group_rows, is_precise = (
+            values[self.kept.rows] for values in (self.seen.totals[:, 0], self.is_precise)
+        )
+        has_target = question.limits.sample is None
         return Estimate(
-            frame=frame_of(question, self.seen, self.intervals, self.kept),
+            frame=frame_of(question, self.seen, self.intervals, self.kept, self.is_precise | self.decides),
             uri=snapshot.uri,
             version=snapshot.version,
             fraction=0.0 if self.is_counted and not reading.bytes_opened else self.fraction - self.start,
@@ -287,12 +314,16 @@ class _Rounds:
             ),
             confidence=question.limits.confidence,
             simultaneous=question.limits.simultaneous or (question.cut is not None and question.cut.chooses),
-            met=self.is_met if question.limits.sample is None else None,
+            met=self.is_met if has_target else None,
+            met_groups=int(is_precise.sum()) if has_target else None,
+            met_share=_share(group_rows, is_precise) if has_target else None,
             complete=not question.may_lack_groups(self.seen),
             design_effect=reading.design_effect,
             names=tuple(answer.name for answer in question.aggregates.answers[: question.shown]),
             exact=exact_names(question, self.intervals),
-            notes=notes_of(question, self.intervals, self.kept, rows_read=rows_read, rows_total=rows_total),
+            notes=notes_of(
+                question, self.intervals, self.kept, self.decides, rows_read=rows_read, rows_total=rows_total
+            ),
             certain_order=self.kept.is_ordered,
         )
 
@@ -339,10 +370,10 @@ class _Rounds:
             return None
         growth = {"max_growth": _STEP} if self.progressive else {}
         following = max(
-            next_fraction(self.fraction, interval, target, self.sizes, **growth)
+            next_fraction(self.fraction, interval, target, self.decides, **growth)
             for interval, target in self.answers()
         )
-        if len(self.sizes) == 0:
+        if len(self.decides) == 0:
             following = min(_STEP * self.fraction, 1.0)
         if not self.fits(following):
             following = 1.0
