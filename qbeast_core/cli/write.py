@@ -336,6 +336,7 @@ def import_carbondata(source: str, table: str, columns: Sequence[str] | None, **
     return replace(answer, parts=answer.parts + left_out)
 
 
+_ENABLE_VECTORS: Final = "qbeast set-properties TABLE delta.enableDeletionVectors=true"
 _which_rows: Final = together(where_option, flag("--all all_rows", "All rows."))
 _changing: Final = together(txn_option, writing_options)
 
@@ -444,4 +445,7 @@ def _rows(where: str | None, *, all_rows: bool) -> str | Literal[True]:
 
 
 def _answer(result: ChangeResult) -> Answer:
-    return Answer(parts=(repr(result).removeprefix("ChangeResult: "),), data=result.to_dict())
+    from qbeast_core.table.dml.plan import ENABLE_VECTORS
+
+    text = repr(result).removeprefix("ChangeResult: ").replace(ENABLE_VECTORS, _ENABLE_VECTORS)
+    return Answer(parts=(text,), data=result.to_dict())

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from pyroaring import BitMap64
 
-from qbeast_core.log.protocol import may_hide_rows
+from qbeast_core.log.protocol import DELETION_VECTORS, may_hide_rows
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.results import RewriteResult
 from qbeast_core.space.values import BoolArray, I64Array
@@ -51,12 +51,11 @@ class FileMatches:
         return np.equal(self.rows, self.live)
 
     def markable(self, snapshot: Snapshot) -> BoolArray:
-        """Return in which files to hide the matching rows instead of a rewrite.
+        """Return in which files to hide the matching rows instead of a rewrite."""
+        return self.hidable(snapshot) & hides_rows(snapshot)
 
-        These are the files that keep most of their rows, in a table with deletion vectors.
-        """
-        if not hides_rows(snapshot):
-            return np.zeros(len(self.files), np.bool_)
+    def hidable(self, snapshot: Snapshot) -> BoolArray:
+        """Return which files keep most of their rows: those to mark in a table with deletion vectors."""
         listed = snapshot.files.select("path", pl.col("num_records").fill_null(0).cast(pl.Int64))[self.files]
         # Polars shows the hidden rows of files with encoded paths.
         plain = ~listed["path"].str.contains("%", literal=True).to_numpy()
@@ -145,6 +144,11 @@ class ChangeResult(RewriteResult):
     rows_copied : int
         Number of unchanged rows that were written again because they shared a file with others. The minimum if
         `dry_run`.
+    copies : polars.DataFrame
+        What the change copies at least, without and with deletion vectors: `deletion_vectors`, `rows`, and `bytes` in
+        the old files. A change that keeps the index in order may copy more.
+    hint : str or None
+        The call that makes such changes cheaper, if more than ten rows were, or would be, copied for each changed row.
     cubes : int
         Number of cubes that hold new or copied rows.
     plan : polars.DataFrame
@@ -163,6 +167,8 @@ class ChangeResult(RewriteResult):
     rows_inserted: int
     rows_copied: int
     cubes: int = 0
+    copies: pl.DataFrame = field(repr=False)
+    hint: str | None = None
 
     def __repr__(self) -> str:
         """Return a summary of a few lines."""
@@ -176,9 +182,17 @@ class ChangeResult(RewriteResult):
             f"  {action}: {files:,} files, {size:,} bytes" for action, files, size in by_action.iter_rows()
         ]
         if self.dry_run:
-            return "\n".join([f"{head}, a dry run: {', '.join(changed)}", *lines])
-        written = f"  written: {self.files:,} files, {self.bytes:,} bytes, {self.rows_copied:,} rows copied"
-        return "\n".join([f"{head}: {', '.join(changed)}", *lines, written])
+            head = f"{head}, a dry run"
+            lines += [
+                f"  copied {'with' if vectors else 'without'} deletion vectors: at least {rows:,} rows, {size:,} bytes"
+                for vectors, rows, size in self.copies.iter_rows()
+            ]
+        else:
+            lines.append(
+                f"  written: {self.files:,} files, {self.bytes:,} bytes, {self.rows_copied:,} rows copied"
+            )
+        lines += [] if self.hint is None else [f"  {self.hint}"]
+        return "\n".join([f"{head}: {', '.join(changed)}", *lines])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -232,6 +246,7 @@ class ChangePlan:
             rows_updated=self.updated,
             rows_inserted=self.inserted,
             rows_copied=self._min_copied(),
+            copies=self._copies(snapshot),
             plan=self._plan(snapshot, np.zeros(snapshot.files.height, np.bool_)),
             files=0,
             bytes=0,
@@ -240,9 +255,9 @@ class ChangePlan:
             attempts=0,
         )
         if done is None:
-            return result
+            return replace(result, hint=_hint_of(snapshot, result))
         replaced, outcome = done
-        return replace(
+        result = replace(
             result,
             version=outcome.version,
             committed=True,
@@ -255,6 +270,7 @@ class ChangePlan:
             new_revision=replaced.is_new,
             attempts=outcome.attempts,
         )
+        return replace(result, hint=_hint_of(snapshot, result))
 
     def _copied(self, replaced: Replaced) -> int:
         return replaced.rows - self.updated - self.inserted
@@ -262,6 +278,20 @@ class ChangePlan:
     def _min_copied(self) -> int:
         rewritten = np.isin(self.matches.files, self.replacement.files)
         return int(np.maximum(self.matches.live - self.matches.rows, 0)[rewritten].sum())
+
+    def _copies(self, snapshot: Snapshot) -> pl.DataFrame:
+        """Return `ChangeResult.copies`."""
+        matches = self.matches
+        rows = np.maximum(matches.live - matches.rows, 0)
+        sizes = snapshot.files["size_bytes"].to_numpy()[matches.files] * rows / np.maximum(matches.live, 1)
+        copied = (np.ones(len(rows), np.bool_), ~matches.hidable(snapshot))
+        return pl.DataFrame(
+            {
+                "deletion_vectors": [False, True],
+                "rows": [int(rows[files].sum()) for files in copied],
+                "bytes": [int(sizes[files].sum()) for files in copied],
+            }
+        )
 
     def _plan(self, snapshot: Snapshot, gone: BoolArray) -> pl.DataFrame:
         """Return `ChangeResult.plan`."""
@@ -274,3 +304,29 @@ class ChangePlan:
         action = pl.Series(actions.tolist(), dtype=pl.String)
         table = files.select("path", "rows", "bytes", matched=pl.Series(matched), action=action)
         return table.drop_nulls("action")
+
+
+# Copied rows for each changed row from which a result has a hint.
+_MANY_COPIES: Final = 10
+
+ENABLE_VECTORS: Final = f'table.set_properties({{"{DELETION_VECTORS}": "true"}})'
+
+
+def _hint_of(snapshot: Snapshot, result: ChangeResult) -> str | None:
+    """Return the call that enables deletion vectors, if the change copied many rows and would copy few with them."""
+    changed = result.rows_deleted + result.rows_updated + result.rows_inserted
+    copied, (_, (_, rows, bytes_copied)) = result.rows_copied, result.copies.rows()
+    if copied <= max(_MANY_COPIES * changed, 2 * rows) or not changed:
+        return None
+    if hides_rows(snapshot) or dialect_of(snapshot) == "qbeast-spark":
+        return None
+    new = result.rows_updated + result.rows_inserted
+    size = bytes_copied + new * int(result.plan["bytes"].sum()) // max(int(result.plan["rows"].sum()), 1)
+    if result.dry_run:
+        then = f"this change would copy {rows:,} rows and write about {size:,} bytes"
+    else:
+        then = f"this change would have copied {rows:,} rows and written about {size:,} bytes"
+    return (
+        f"{copied:,} rows {'would be' if result.dry_run else 'were'} copied to change {changed:,}. After "
+        f"{ENABLE_VECTORS}, {then}. Readers that do not support deletion vectors then refuse the table."
+    )
