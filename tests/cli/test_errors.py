@@ -95,7 +95,7 @@ WRONG: list[tuple[list[str], int, str]] = [
         """`qbeast sql TABLE 'SELECT count(DISTINCT "brand") FROM self'`""",
     ),
     (["estimate", "TABLE", "avg(prise)", "--error", "1%"], 2, "`aggregates` names no such column(s)"),
-    (["estimate", "TABLE", "avg(price)"], 2, "--absolute for each answer; or --sample 0.01"),
+    (["estimate", "TABLE", "avg(price)", "--error", "0"], 2, "error"),
     (["update", "TABLE", "--all", "--set", "prise=1"], 2, "`set` names no such column(s): ['prise']"),
     (["merge", "PLAIN", "TABLE", "--on", "idd"], 2, "--on names no such column(s): ['idd']"),
     (["widen-columns", "TABLE", "prise=double"], 2, "Did you mean 'price'?"),

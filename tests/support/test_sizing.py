@@ -466,7 +466,7 @@ ALLOWED: dict[str, str] = {
         io.encode._MIN_REPEATS sampling.sums._MAX_MEAN_ROWS sampling.sums._SQUARES_ERRORS
         sampling.key_sample._MIN_PARTS table.advise.search.TIE table.advise.search._WORTHWHILE
         table.advise.suggest._WORTHWHILE table.commit._OUTWEIGHING table.estimate.reading._MIN_EFFECT
-        table.estimate.rounds._COPIES table.read.shuffled._ROOM table.read.tasks._READ_FIRST
+        table.dml.plan._MANY_COPIES table.estimate.rounds._COPIES table.read.shuffled._ROOM table.read.tasks._READ_FIRST
         tree.pages._MAX_WIDER
         tree.pages._TIMES tree.grid._DENSE_KEYS_PER_ROW tree.files._UPPER_SHARE
         tree.files._WRITE_SHARE tree.fit._KS_95""",

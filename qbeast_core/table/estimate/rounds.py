@@ -73,12 +73,12 @@ def _intervals(
     return {answer.name: interval_of(sample, answer, factor) for answer in answers}
 
 
-def deciding(rows: F64Array, listed: I64Array, min_rows: int | None) -> BoolArray:
+def _deciding(rows: F64Array, listed: I64Array, min_rows: int | None) -> BoolArray:
     """Return which groups decide how much is read: listed ones of at least this number of rows.
 
     None: of at least a share of all rows; if all listed ones are smaller, they all decide.
 
-    >>> deciding(np.array([9_000.0, 8.0, 992.0]), np.array([0, 1]), None)
+    >>> _deciding(np.array([9_000.0, 8.0, 992.0]), np.array([0, 1]), None)
     array([ True, False, False])
     """
     is_listed = np.zeros(len(rows), np.bool_)
@@ -283,7 +283,7 @@ class _Rounds:
         self.intervals, self.kept = intervals_and_kept(question, sample)
         rows = sample.totals[:, 0]
         min_rows = question.limits.min_group_rows if question.limits.sample is None else 0
-        self.decides = deciding(rows, self.kept.rows, min_rows)
+        self.decides = _deciding(rows, self.kept.rows, min_rows)
         met = [is_met(interval, target) for interval, target in self.answers()]
         self.is_precise = np.logical_and.reduce(met)
         # No sampled row matches, but unread rows may.
@@ -298,9 +298,7 @@ class _Rounds:
         rows = [known_rows(table.planner) for table in reading.tables]
         known = [count for count in rows if count is not None]
         rows_total = sum(known) if len(known) == len(rows) else None
-        group_rows, is_precise = (
-            values[self.kept.rows] for values in (self.seen.totals[:, 0], self.is_precise)
-        )
+        is_precise, group_rows = self.is_precise[self.kept.rows], self.seen.totals[self.kept.rows, 0]
         has_target = question.limits.sample is None
         return Estimate(
             frame=frame_of(question, self.seen, self.intervals, self.kept, self.is_precise | self.decides),
