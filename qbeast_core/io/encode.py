@@ -19,6 +19,7 @@ from qbeast_core.io.footer import (
     ColumnChunk,
     PageCuts,
     dump_directory,
+    indexes_by_group,
     parse_footer,
     read_page_locations,
     usual_page_locations,
@@ -145,11 +146,10 @@ def encode_data_file(
         data = _encode(table, PageCuts((0,), (1,)), bounded, set(dictionary), compression)
         return EncodedFile(data.to_pybytes(), 0)
     file, sizes, is_aligned = _encode_aligned(table, cuts, bounded, set(dictionary), compression)
-    at, directory = _footer_at(file), b""
-    if is_aligned:
-        directory = dump_directory(sizes, cuts=cuts, parquet_tail=bytes(file[at:]))
-    data = b"".join((file[:at], directory, file[at:]))
-    return EncodedFile(data, len(data) - at if is_aligned else 0)
+    parts, tail = indexes_by_group(file, _footer_at(file))
+    directory = dump_directory(sizes, cuts=cuts, parquet_tail=tail) if is_aligned else b""
+    data = b"".join((*parts, directory, tail))
+    return EncodedFile(data, len(directory) + len(tail) if is_aligned else 0)
 
 
 def _encode_aligned(

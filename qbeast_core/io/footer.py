@@ -19,7 +19,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -30,6 +30,7 @@ from qbeast_core.io.store import Store
 from qbeast_core.io.thrift import (
     BINARY,
     I32,
+    I64,
     LIST,
     ThriftError,
     ThriftStruct,
@@ -44,6 +45,8 @@ from qbeast_core.space.values import I64Array
 
 MAGIC: Final = b"PAR1"
 _REPEATED: Final = 2
+_METADATA: Final = 3  # field of a ColumnChunk
+_PLACES: Final = (4, 6)  # its offset index and its column index; the next field is the length
 _PAGE_FIELDS: Final = (0x16, 0x15, 0x16, 0)  # headers of the three fields of a PageLocation, and its end
 _MAX_VARINT: Final = 9  # bytes of a number that is read here
 _MAX_DEPTH: Final = 100  # of nested columns; Polars and Arrow stop there too
@@ -288,6 +291,48 @@ def _constant(meta: dict[int, Any]) -> bytes:
             field(1, I32) + write_zigzag(meta[4]),
         )
     )
+
+
+def indexes_by_group(file: memoryview, footer_at: int) -> tuple[list[memoryview], bytes]:
+    """Return a file before its footer, with the page indexes of each row group together, and the footer that fits.
+
+    Writers store the column indexes of all row groups before all offset indexes. Spark reads the offset indexes of a
+    row group, then its column indexes, each with the 64 kB that follow: far apart, it reads both areas many times.
+    """
+    old = bytes(file[footer_at:])
+    groups: list[list[ThriftStruct]] = [group.fields[1] for group in read_struct(old).fields[4]]
+    order = [
+        (chunk, number) for group in groups for number in _PLACES for chunk in group if number in chunk.fields
+    ]
+    at = footer_at - sum(chunk.fields[number + 1] for chunk, number in order)
+    if at != min((chunk.fields[number] for chunk, number in order), default=at):
+        return [file[:footer_at]], old  # something else lies between them
+    parts, places = [file[:at]], dict[tuple[int, int], int]()
+    for chunk, number in order:
+        start, length = chunk.fields[number], chunk.fields[number + 1]
+        parts.append(file[start : start + length])
+        places[chunk.start, number] = at
+        at += length
+    tail = _with_places(old[:-8], [chunk for group in groups for chunk in group], places)
+    return parts, tail + len(tail).to_bytes(4, "little") + MAGIC
+
+
+def _with_places(
+    footer: bytes, chunks: Sequence[ThriftStruct], places: Mapping[tuple[int, int], int]
+) -> bytes:
+    """Return a footer with other places of page indexes, by the start of their column chunk and the field."""
+    parts, done = list[bytes](), 0
+    for chunk in chunks:
+        last: ThriftStruct = chunk.fields[_METADATA]
+        parts.append(footer[done : last.end])
+        before = _METADATA
+        for number in _PLACES:
+            if number in chunk.fields:
+                parts += field(number - before, I64), write_zigzag(places[chunk.start, number])
+                parts += field(1, I32), write_zigzag(chunk.fields[number + 1])
+                before = number + 1
+        done = chunk.end - 1
+    return b"".join((*parts, footer[done:]))
 
 
 def stored_size(store: Store, path: str) -> int | None:

@@ -14,6 +14,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.io import encode as encode_module
 from qbeast_core.io.encode import EncodedFile, choose_dictionary, encode_data_file
 from qbeast_core.io.footer import PagesUnavailable, parse_footer, parse_tail, read_page_locations
 from qbeast_core.io.thrift import ThriftError, read_struct
@@ -113,6 +114,43 @@ def test_tail_is_small_and_has_directory_and_footer() -> None:
     assert file.tail_bytes - footer < 2 * 200 * 11  # against 14 bytes for a page in an OffsetIndex
     first_index = min(c.offset_index[0] for c in parse_footer(footer_bytes(file.data)).chunks)
     assert len(file.data) - first_index > 3 * file.tail_bytes
+
+
+@pytest.mark.parametrize("rows", [30, 210, 1000])
+def test_page_indexes_lie_by_row_group(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow stores all column indexes, then all offset indexes. Only their places change. At 210 rows they begin around byte 8,192, from which on a place takes a byte more."""
+    frame, options = every_type(rows).select("id", "i64", "day", "text"), {"page_rows": 16, "groups": 3}
+    data = encode(frame, statistics=["id", "day"], **options).data
+    monkeypatch.setattr(encode_module, "indexes_by_group", lambda file, at: ([file[:at]], bytes(file[at:])))
+    arrow = encode(frame, statistics=["id", "day"], **options).data
+    groups, old = (read_struct(footer_bytes(file)).fields[4] for file in (data, arrow))
+    chunks, old_chunks = (
+        [chunk.fields for group in part for chunk in group.fields[1]] for part in (groups, old)
+    )
+    begin = min(chunk[6] for chunk in old_chunks if 6 in chunk)
+    assert data[:begin] == arrow[:begin]
+    for found, chunk in zip(chunks, old_chunks, strict=True):
+        assert {**found, 3: 0, 4: 0, 6: 0} == {**chunk, 3: 0, 4: 0, 6: 0} | ({} if 6 in chunk else {6: 0})
+        for at in (4, 6):
+            if at in chunk:
+                stored, expected = data[found[at] :], arrow[chunk[at] :]
+                assert stored[: found[at + 1]] == expected[: chunk[at + 1]]
+    places = [
+        (c.fields[at], c.fields[at + 1])
+        for g in groups
+        for at in (4, 6)
+        for c in g.fields[1]
+        if at in c.fields
+    ]
+    assert [start for start, _ in places] == [
+        begin,
+        *(begin + np.cumsum([size for _, size in places[:-1]])).tolist(),
+    ]
+    assert (
+        pq.read_metadata(io.BytesIO(data)).to_dict()["row_groups"]
+        == pq.read_metadata(io.BytesIO(arrow)).to_dict()["row_groups"]
+    )
+    assert_frame_equal(pl.read_parquet(data).select(frame.columns), frame)
 
 
 def test_overflowing_dictionary_is_dropped() -> None:
