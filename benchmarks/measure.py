@@ -117,6 +117,23 @@ def bytes_read() -> int:
     return int(Path("/proc/self/io").read_text().split()[1])
 
 
+def tree_cpu_seconds() -> float:
+    """Return the CPU seconds of this process and its descendants, ended ones included: a JVM and its workers."""
+    stats = dict[int, list[int]]()
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            numbers = file.read_text().rsplit(")", 1)[1].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        stats[int(file.parent.name)] = [int(numbers[1]), sum(map(int, numbers[11:15]))]
+    tree, ticks = {os.getpid()}, 0
+    for pid, (parent, used) in sorted(stats.items()):  # a parent has a smaller number
+        if pid in tree or parent in tree:
+            tree.add(pid)
+            ticks += used
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def reset_peak() -> None:
     """Reset the peak (Linux; elsewhere it stays)."""
     if STATUS.exists():

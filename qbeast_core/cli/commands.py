@@ -180,7 +180,7 @@ def as_fraction(
 
 def as_version(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> int | str | None:
     """Return a version number as a number, and a time as it is: the library reads it."""
-    return int(text) if text is not None and text.isdecimal() else text
+    return int(text) if text is not None and text.removeprefix("-").isdecimal() else text
 
 
 def as_mapping(

@@ -29,6 +29,7 @@ from qbeast_core.cli.commands import (
     memory_option,
     on_table,
     option,
+    pairs_option,
     resources_of,
     sample_option,
     sampling_key_option,
@@ -245,6 +246,25 @@ def set_properties(
     changed = [f"version {table.version}:"] if result.committed else []
     parts = (*changed, *(lines or ["no properties"]))
     return Answer(parts=parts, data={"properties": dict(table.properties)})
+
+
+@on_table(
+    "changing constraints",
+    pairs_option("--add", "A condition that all rows meet, now and later; may be repeated.", "NAME=SQL"),
+    option("--drop", "Name of a constraint to drop; may be repeated.", "NAME", multiple=True),
+)
+def constraints(table: qbeast.Table, *, add: Mapping[str, str] | None, drop: Sequence[str]) -> Answer:
+    """Show, add (NAME=SQL) or drop constraints of a table. Each is a commit of its own."""
+    before = table.version
+    for name in drop:
+        table.drop_constraint(name)
+    for name, expression in (add or {}).items():
+        table.add_constraint(name, expression)
+    prefix = "delta.constraints."
+    stored = {k.removeprefix(prefix): text for k, text in table.properties.items() if k.startswith(prefix)}
+    lines = [f"{name}: {text}" for name, text in sorted(stored.items())]
+    changed = [f"version {table.version}:"] if table.version > before else []
+    return Answer(parts=(*changed, *(lines or ["no constraints"])), data={"constraints": stored})
 
 
 @on_table("checking", dry_run_option, progress=True)

@@ -19,6 +19,7 @@ _GROUPS: Final = {
         "suggest": "write",
         "write": "write",
         "append": "write",
+        "copy": "write",
         "convert": "maintenance",
         "import-carbondata": "write",
     },
@@ -29,6 +30,7 @@ _GROUPS: Final = {
         "estimate": "read",
         "explain": "read",
         "export": "read",
+        "split": "read",
     },
     "Change rows": {"merge": "write", "update": "write", "delete": "write"},
     "Change columns": {
@@ -41,12 +43,18 @@ _GROUPS: Final = {
     "Change index and settings": {
         "reindex": "maintenance",
         "set-properties": "maintenance",
+        "constraints": "maintenance",
         "switch-dialect": "maintenance",
         "upgrade": "maintenance",
     },
-    "Inspect": {
+    "Versions": {
         "history": "maintenance",
         "versions": "maintenance",
+        "changes": "read",
+        "diff": "read",
+        "restore": "maintenance",
+    },
+    "Inspect": {
         "metrics": "maintenance",
         "advise": "maintenance",
         "check": "maintenance",
@@ -55,7 +63,6 @@ _GROUPS: Final = {
     "Maintain": {
         "optimize": "maintenance",
         "vacuum": "maintenance",
-        "restore": "maintenance",
         "repair": "maintenance",
         "drop": "maintenance",
     },

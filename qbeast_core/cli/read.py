@@ -1,10 +1,11 @@
-"""Commands that read rows: `show`, `sample`, `sql`, `estimate`, `explain`, `export`."""
+"""Commands that read rows: `show`, `sample`, `sql`, `estimate`, `explain`, `export`, `split`, `changes`, `diff`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -16,6 +17,7 @@ from qbeast_core.cli.commands import (
     absolute_paths_option,
     as_fraction,
     as_mapping,
+    as_version,
     choice_option,
     command,
     facts_of,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     import qbeast
-    from qbeast_core.cli.output import FileFormat
+    from qbeast_core.cli.output import FileFormat, OutputFile
     from qbeast_core.plan.weights import Sample
 
 
@@ -53,9 +55,7 @@ def _limit(by_default: str) -> Callable[[Any], Any]:
     )
 
 
-_output_options = together(
-    version_option,
-    absolute_paths_option,
+_file_options = together(
     option(
         "-o --output",
         "File to write the rows to (.parquet, .csv, .jsonl, .arrow); - is the standard output.",
@@ -71,9 +71,27 @@ _output_options = together(
     flag("--overwrite", "Replace the output file if it exists."),
 )
 
+_output_options = together(version_option, absolute_paths_option, _file_options)
+
 _rows_options = together(
     where_option, select_option, _limit("10, and all of them with --output or --format"), _output_options
 )
+
+
+def _as_numbers(
+    ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, float] | None:
+    values = as_mapping(ctx, parameter, texts) or {}
+    try:
+        return {name: _number(text) for name, text in values.items()} or None
+    except ValueError as error:
+        msg = "write it as NAME=NUMBER"
+        raise click.BadParameter(msg, param=parameter) from error
+
+
+def _number(text: str) -> float:
+    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+
 
 _expand_option: Final = flag(
     "--expand", "Add a column sampling_weight: the number of rows that a sampled row represents."
@@ -84,7 +102,7 @@ _expand_option: Final = flag(
 class _ShowRequest:
     """Which rows and columns, and where to: the options of the command."""
 
-    sample: Sample | None
+    sample: Sample | None = None
     sample_by: Sequence[str] | None = None
     where: str | None = None
     select: Sequence[str] | None = None
@@ -295,6 +313,136 @@ def explain(
     return Answer(parts=tuple(parts), data=facts)
 
 
+@on_table(
+    "reading",
+    click.argument("shares", metavar="NAME=SHARE...", nargs=-1, required=True, callback=_as_numbers),
+    where_option,
+    select_option,
+    sample_by_option,
+    option("--seed", "Another division of the rows.", type=int, default=0, show_default=True),
+    version_option,
+    absolute_paths_option,
+    option(
+        "-o --output folder",
+        "Folder for the files; it is created if it does not exist.",
+        "FOLDER",
+        type=click.Path(),
+        default=".",
+    ),
+    choice_option("--format file_format", "Format of the files, and the ending of their names.", _FORMATS),
+    flag("--overwrite", "Replace files that exist."),
+)
+def split(
+    table: qbeast.Table,
+    *,
+    shares: dict[str, float],
+    where: str | None,
+    select: Sequence[str] | None,
+    sample_by: Sequence[str] | None,
+    seed: int,
+    folder: str,
+    file_format: FileFormat,
+    overwrite: bool,
+) -> Answer:
+    """Write disjoint random parts of the rows to files, such as train=0.8 test=0.2.
+
+    A part has the same rows each time, also after appends. Rows with equal sampling keys are in one part. Each file is
+    complete, or not there at all.
+    """
+    from qbeast_core.cli.output import size_text
+    from qbeast_core.table.data.expressions import evaluating
+
+    parts = table.rows(where, columns=select, sample_by=sample_by).split(shares, seed=seed)
+    files = {name: _file_in(folder, name, file_format, overwrite=overwrite) for name in parts}
+    written, lines = list[dict[str, Any]](), list[str]()
+    for name, rows in parts.items():
+        file: OutputFile = files[name]
+        with evaluating(where):
+            size = file.write(rows)
+        written.append({"name": name, "output": file.name, "rows": file.count(), "bytes": size})
+        lines.append(f"{file.name}: {written[-1]['rows']:,} rows, {size_text(size or 0)}")
+    return Answer(parts=tuple(lines), data={"seed": seed, "parts": written})
+
+
+def _file_in(folder: str, name: str, file_format: FileFormat, *, overwrite: bool) -> OutputFile:
+    """Return the file of a part; its name is not a path, and its folder is made."""
+    from qbeast_core.cli.output import OutputFile
+    from qbeast_core.errors import InvalidInputError
+
+    if Path(name).name != name:
+        msg = f"{name!r} is the name of a part and of its file: it must not contain a folder. Give it to --output."
+        raise InvalidInputError(msg, argument="shares")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return OutputFile(
+        str(Path(folder, f"{name}.{file_format}")), file_format=file_format, overwrite=overwrite
+    )
+
+
+@on_table(
+    "reading",
+    option(
+        "--since",
+        "Version after which the changes begin, or a time; by default the version before the last one.",
+        "VERSION",
+        callback=as_version,
+    ),
+    option(
+        "--until --version version",
+        "Last version of the changes, or a time; by default the newest version.",
+        "VERSION",
+        callback=as_version,
+    ),
+    where_option,
+    select_option,
+    _limit("10, and all of them with --output or --format"),
+    absolute_paths_option,
+    _file_options,
+)
+def changes(table: qbeast.Table, *, since: int | str | None, **options: Any) -> Answer:
+    """Show the rows that commits inserted, deleted and updated.
+
+    Rows have the columns of the table and _change_type (insert, delete, update_preimage, update_postimage),
+    _commit_version and _commit_timestamp. Without a change data feed, they are computed from the files of the commits.
+    """
+    first = table.version - 1 if since is None else since
+    return _rows_of_query(table, table.changes(first), _requested(**options), {"since": first})
+
+
+@on_table(
+    "reading",
+    click.argument("other", metavar="VERSION", callback=as_version),
+    names_option("--key", "Columns that identify a row, separated by commas.", required=True),
+    where_option,
+    select_option,
+    _limit("10, and all of them with --output or --format"),
+    _output_options,
+)
+def diff(table: qbeast.Table, *, other: int | str, key: Sequence[str], **options: Any) -> Answer:
+    """Show the net changes from another VERSION to the newest one, by a key.
+
+    VERSION is a number or a time. A row that changed several times is one update. Rows have the columns of the table
+    and _change_type (insert, delete, update_preimage, update_postimage).
+    """
+    facts = {"other": other, "key": list(key)}
+    return _rows_of_query(table, table.diff(other, key=key), _requested(**options), facts)
+
+
+def _rows_of_query(
+    table: qbeast.Table, rows: pl.LazyFrame, wanted: _ShowRequest, facts: Mapping[str, Any]
+) -> Answer:
+    """Return the rows of a query that match, and their columns, on the screen or in a file."""
+    from qbeast_core.table.data.expressions import filter_of
+    from qbeast_core.table.read.planner import different_names
+
+    schema = rows.collect_schema()
+    condition = filter_of(wanted.where, schema)
+    rows = rows if condition is None else rows.filter(condition)
+    rows = rows if wanted.select is None else rows.select(different_names(wanted.select, list(schema)))
+    if wanted.output is not None:
+        return _into_file(rows, wanted, wanted.output, facts)
+    return _on_screen(table, rows, wanted, facts)
+
+
 def _rows(table: qbeast.Table | qbeast.CarbonTable, wanted: _ShowRequest) -> pl.LazyFrame:
     """Return the rows that are wanted, all of them, not read yet."""
     import qbeast
@@ -391,17 +539,6 @@ def _facts(table: qbeast.Table | qbeast.CarbonTable) -> dict[str, Any]:
     facts = {"table": table.uri, "version": table.version}
     key = {"sample_by": list(table.sample_by)} if table.sample_by else {}
     return {**facts, "indexed_columns": list(table.indexed_columns), **key, "rows_total": rows}
-
-
-def _as_numbers(
-    ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
-) -> dict[str, float] | None:
-    values = as_mapping(ctx, parameter, texts) or {}
-    try:
-        return {name: float(text) for name, text in values.items()} or None
-    except ValueError as error:
-        msg = "write it as NAME=NUMBER"
-        raise click.BadParameter(msg, param=parameter) from error
 
 
 def _as_joins(

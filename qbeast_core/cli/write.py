@@ -1,4 +1,4 @@
-"""Commands that write rows: `suggest`, `write`, `append`, `import-carbondata`, `merge`, `update`, `delete`."""
+"""Commands that write rows: `suggest`, `write`, `append`, `copy`, `import-carbondata`, `merge`, `update`, `delete`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,14 @@ from qbeast_core.cli.commands import (
     option,
     pairs_option,
     resources_of,
+    sample_by_option,
+    sample_option,
     sampling_key_option,
+    select_option,
     spill_dir_option,
     table_argument,
     together,
+    version_option,
     where_option,
     working,
     writing_options,
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     import qbeast
+    from qbeast_core.plan.weights import Sample
     from qbeast_core.support.process import ProgressCallback
     from qbeast_core.table.dml.plan import ChangeResult
     from qbeast_core.table.write.options import Mode
@@ -226,6 +231,61 @@ def append(sources: Sequence[str], table: str, **options: Any) -> Answer:
     not exist, it is created; this requires --columns.
     """
     return _write(sources, table, mode="append", **options)
+
+
+@command(
+    table_argument,
+    click.argument("new", type=click.Path()),
+    where_option,
+    select_option,
+    sample_option,
+    sample_by_option,
+    version_option,
+    absolute_paths_option,
+    writing_options,
+)
+@changing
+def copy(
+    table: str,
+    new: str,
+    *,
+    where: str | None,
+    select: Sequence[str] | None,
+    sample: Sample | None,
+    sample_by: Sequence[str] | None,
+    **options: Any,
+) -> Answer:
+    """Write the rows of a TABLE, or some of them, to a NEW one with the same index.
+
+    The new table has the columns to index, their importance, the sampling key, the partitions, deletion vectors and the
+    change data feed of TABLE. It has neither its history nor its constraints and other properties.
+    """
+    import qbeast
+
+    opening = {name: options.pop(name) for name in ("version", "allow_absolute_paths")}
+    opening["storage_options"], resources = options["storage_options"], resources_of(options)
+    if qbeast.table_exists(new, storage_options=options["storage_options"]):
+        msg = f"a table is at {new!r} already: choose another name."
+        raise qbeast.TableExistsError(msg, argument="new", path=new)
+    with working("copying") as progress:
+        old = qbeast.open_table(table, **opening, resources=resources)
+        rows = old.rows(where, columns=select, sample=sample, sample_by=sample_by).lazy()
+        kept = set(old.columns if select is None else select)
+        key = old.sample_by if kept.issuperset(old.sample_by) else ()
+        result = qbeast.write_table(
+            rows,
+            new,
+            [name for name in old.indexed_columns if name in kept],
+            sample_by=key or None,
+            importance={name: number for name, number in old.importance.items() if name in kept},
+            partition_by=[name for name in old.snapshot.metadata.partition_columns if name in kept] or None,
+            deletion_vectors=old.properties.get("delta.enableDeletionVectors") == "true",
+            change_feed=old.properties.get("delta.enableChangeDataFeed") == "true",
+            resources=resources,
+            progress=progress,
+            **options,
+        )
+    return answer_of(result, table=new)
 
 
 def _write(sources: Sequence[str], table: str, *, mode: Mode, **options: Any) -> Answer:

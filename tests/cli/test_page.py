@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 import click
 import pytest
 
+import qbeast
+from qbeast_core.api.rows import Read
 from qbeast_core.cli.commands import EXIT_CODES
 from qbeast_core.cli.program import program
 from tests.cli.running import run, run_error
@@ -112,6 +115,44 @@ def test_every_option_mentioned_anywhere_exists(name: str) -> None:
     calls = re.findall(rf"\bqbeast {name}(?![\w-])([^|`\n]*)", TEXT)
     report = {option for call in calls for option in OPTION.findall(re.sub(r"\"[^\"]*\"", "", call))}
     assert report <= command_options(command_named(name)) | {"--help"}
+
+
+# Commands for functions and methods of Python that have another name.
+IN_SHELL = {
+    "add_constraint": "constraints",
+    "convert_table": "convert",
+    "count": "show",
+    "drop_constraint": "constraints",
+    "drop_table": "drop",
+    "files": "explain",
+    "head": "show",
+    "open_carbondata": "show",
+    "open_table": "show",
+    "read": "export",
+    "read_carbondata": "export",
+    "read_table": "export",
+    "rows": "show",
+    "scan_carbondata": "export",
+    "scan_table": "export",
+    "set_importance": "reindex",
+    "suggest_columns": "suggest",
+    "write_table": "write",
+}
+
+
+def test_page_lists_what_only_python_does() -> None:
+    functions = [name for name in qbeast.__all__ if inspect.isfunction(getattr(qbeast, name, None))]
+    kinds = {"Table": qbeast.Table, "Read": Read}
+    methods = {
+        kind: [n for n, member in vars(cls).items() if inspect.isfunction(member) and not n.startswith("_")]
+        for kind, cls in kinds.items()
+    }
+    named = functions + [f"{kind}.{name}" for kind, names in methods.items() for name in names]
+    commands = {*COMMANDS, *(name.replace("-", "_") for name in COMMANDS)}
+    assert set(IN_SHELL.values()) <= set(COMMANDS)
+    missing = {name for name in named if name.split(".")[-1] not in commands | IN_SHELL.keys()}
+    firsts = re.findall(r"^\| (`[^|]+) \|", section("What only Python does"), re.MULTILINE)
+    assert {name for first in firsts for name in re.findall(r"`([\w.]+)`", first)} == missing
 
 
 def test_page_lists_every_exit_code() -> None:
