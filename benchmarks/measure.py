@@ -126,12 +126,11 @@ def tree_cpu_seconds() -> float:
         except (FileNotFoundError, ProcessLookupError):
             continue
         stats[int(file.parent.name)] = [int(numbers[1]), sum(map(int, numbers[11:15]))]
-    tree, ticks = {os.getpid()}, 0
-    for pid, (parent, used) in sorted(stats.items()):  # a parent has a smaller number
-        if pid in tree or parent in tree:
-            tree.add(pid)
-            ticks += used
-    return ticks / os.sysconf("SC_CLK_TCK")
+    tree, found = set[int](), {os.getpid()}
+    while found:
+        tree |= found
+        found = {pid for pid, (parent, _) in stats.items() if parent in found} - tree
+    return sum(stats[pid][1] for pid in tree & stats.keys()) / os.sysconf("SC_CLK_TCK")
 
 
 def reset_peak() -> None:

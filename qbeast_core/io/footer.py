@@ -89,8 +89,9 @@ class ColumnChunk:
     size: int
     # Bytes before compression.
     uncompressed: int
-    # Start and length of its OffsetIndex, or None.
+    # Start and length of its OffsetIndex and of its ColumnIndex, or None.
     offset_index: tuple[int, int] | None
+    column_index: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,7 @@ def _checked(footer: FileFooter) -> FileFooter:
     numbers: list[Any] = [footer.version, *(group.rows for group in footer.groups)]
     for chunk in footer.chunks:
         numbers += [chunk.start, chunk.data_start - chunk.start, chunk.uncompressed, chunk.size - 1]
-        numbers += chunk.offset_index or ()
+        numbers += (*(chunk.offset_index or ()), *(chunk.column_index or ()))
     if not all(isinstance(number, int) and 0 <= number < _MAX_BYTES for number in numbers):
         reason = "the footer has impossible numbers of bytes or rows"
         raise PagesUnavailable(reason)
@@ -279,6 +280,7 @@ def _chunk(fields: dict[int, Any], column: str, repeated: bool) -> ColumnChunk: 
         size=meta[7],
         uncompressed=meta[6],
         offset_index=(fields[4], fields[5]) if 4 in fields and 5 in fields else None,
+        column_index=(fields[6], fields[7]) if 6 in fields and 7 in fields else None,
     )
 
 

@@ -632,7 +632,10 @@ def _tail_bytes(store: Store, path: str, size: int) -> int | None:
     """Return the length of page directory and footer, which follow the page indexes; None without a directory."""
     try:
         footer = parse_footer(read_footer_bytes(store, path, size)[len(MAGIC) : -_END])
-        start = max((sum(chunk.offset_index or (0,)) for chunk in footer.chunks), default=0)
+        indexes = [
+            index for chunk in footer.chunks for index in (chunk.offset_index, chunk.column_index) if index
+        ]
+        start = max(map(sum, indexes), default=0)
         if start < size:
             parse_tail(store.get_range(path, start, size - start))
             return size - start
