@@ -5,6 +5,7 @@
 8 columns of lineitem (scale 1, repeated as needed) in Parquet files, indexed on three; two cores. Candidates in turn:
 `write_table` in a session with default settings, and in one that counts the bytes of rows (docs/spark.md),
 `df.write.parquet`, and the same after `repartition` into as many files as ours. Then with one core, and with more rows.
+CPU: seconds of driver, JVM and workers, all 16 columns of lineitem, in turns, beside Parquet with zstd.
 Memory is the peak of the JVM (driver and executor in one) and of the largest Python worker.
 """
 
@@ -26,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 import qbeast
 from benchmarks import data, measure
 from benchmarks.report import Figure, table
-from qbeast_spark_bridge import write_table
+from qbeast_spark_bridge import register, write_table
 
 MILLION = 1_000_000
 ROWS = 5 * MILLION
@@ -41,6 +42,7 @@ def run(sizes: tuple[int, ...] = SIZES) -> list[Figure]:
     two = measure.in_child(_beside_spark, 2).result
     item = measure.in_child(_alone, 1, ROWS).result
     both = measure.in_child(_alone, 2, ROWS).result
+    cpu = measure.in_child(_cpu_seconds).result
     figures = [
         Figure("Spark, write over df.write.parquet", two["ours"] / two["plain"], "x", 3.2, _seconds(two)),
         Figure(
@@ -58,6 +60,17 @@ def run(sizes: tuple[int, ...] = SIZES) -> list[Figure]:
         Figure("Spark, peak memory of the driver's Python", two["driver"] / 2**20, "MiB"),
         Figure("Spark, pass one with 1 core over 2 cores", item["pass one"] / both["pass one"]),
         Figure("Spark, pass two with 1 core over 2 cores", item["pass two"] / both["pass two"]),
+    ]
+    parts = f"{cpu['pass one']:.1f} s pass one, {cpu['pass two']:.1f} s pass two, {cpu['around']:.1f} s around them"
+    figures += [
+        Figure("Spark, CPU of a write over df.write.parquet", cpu["write"] / cpu["plain"], "x", 1.9, parts),
+        Figure(
+            "Spark, CPU of an append of 1 M rows, over the same",
+            cpu["append"] / cpu["plain append"],
+            "x",
+            2.0,
+        ),
+        Figure("Spark, the same by format", cpu["format"] / cpu["plain append"], "x"),
     ]
     each = both["took"] / ROWS
     for millions in sizes:
@@ -134,6 +147,53 @@ def _alone(cores: int, rows: int) -> dict[str, float]:
             return _ours(spark.read.parquet(str(source(rows))), Path(scratch) / "t", rows=rows) | _memory()
     finally:
         spark.stop()
+
+
+def _cpu_seconds() -> dict[str, float]:
+    """Return medians of CPU seconds of writes and appends."""
+    spark = session(2)
+    register(spark)
+    rows = spark.read.parquet(str(data.lineitem_path()))
+    more = rows.limit(MILLION).coalesce(2).cache()
+    with tempfile.TemporaryDirectory(dir=data.CACHE) as scratch:
+        to, taken = Path(scratch), list[dict[str, float]]()
+        for each in (more, more):  # the first turn warms up
+            _cpu_parts(each, to / "grown")
+            each.write.option("compression", "zstd").mode("overwrite").parquet(str(to / "plain"))
+        candidates: dict[str, Callable[[], object]] = {
+            "plain": lambda: (
+                rows.write.option("compression", "zstd").mode("overwrite").parquet(str(to / "p"))
+            ),
+            "write": lambda: taken.append(_cpu_parts(rows, to / "t")),
+            "plain append": lambda: (
+                more.write.option("compression", "zstd").mode("append").parquet(str(to / "plain"))
+            ),
+            "append": lambda: write_table(more, to / "grown", mode="append"),
+            "format": lambda: more.write.format("qbeast").mode("append").save(str(to / "grown")),
+        }
+        seconds = {name: list[float]() for name in candidates}
+        for turn in range(ROUNDS + 1):
+            for name in sorted(candidates, reverse=turn % 2 == 1):
+                begun = measure.tree_cpu_seconds()
+                candidates[name]()
+                seconds[name].append(measure.tree_cpu_seconds() - begun)
+    spark.stop()
+    steps = {step: median(item[step] for item in taken[1:]) for step in taken[0]}
+    return steps | {name: median(each[1:]) for name, each in seconds.items()}
+
+
+def _cpu_parts(frame: DataFrame, to: Path) -> dict[str, float]:
+    steps: dict[str, float] = {}
+    begun = measure.tree_cpu_seconds()
+    write_table(
+        frame,
+        to,
+        columns=list(data.W1_COLUMNS),
+        mode="overwrite",
+        progress=lambda step: steps.setdefault(step.stage, measure.tree_cpu_seconds()),
+    )
+    one, two = steps["plan"] - steps["read"], steps["commit"] - steps["write"]
+    return {"pass one": one, "pass two": two, "around": measure.tree_cpu_seconds() - begun - one - two}
 
 
 def _plain(frame: DataFrame, to: Path) -> dict[str, float]:
