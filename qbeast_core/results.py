@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Literal
 import polars as pl
 
 from qbeast_core.support.frames import html_of
+from qbeast_core.support.process import terminal_columns
 from qbeast_core.support.text import in_lines, shortened
 
 _FEW: Final = 8
@@ -39,9 +40,8 @@ class Result:
     def __repr__(self) -> str:
         facts = self._facts()
         width = max(map(len, facts))
-        return in_lines(
-            [type(self).__name__, *(f"  {name:<{width}}  {fact}" for name, fact in facts.items())]
-        )
+        lines = [type(self).__name__, *(f"  {name:<{width}}  {fact}" for name, fact in facts.items())]
+        return in_lines(lines, terminal_columns())
 
     def _repr_html_(self) -> str:
         """Return the facts as HTML for a notebook, with the frames."""

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from qbeast_core.support.process import ProgressCallback, Resources
 
 
+ResultT = TypeVar("ResultT", bound="Result")
+
 # Text, or something that rich can draw.
 Part: TypeAlias = Any
 
@@ -70,8 +72,19 @@ def answer_of(result: Result, **data: object) -> Answer:
         head = f"version {result.version}"
     else:
         head = f"there was nothing to do: version {result.version} stays as it is"
-    lines = [line for line in repr(result).split("\n")[1:] if line.split()[0] not in _IN_HEAD]
+    result = in_words_of_shell(result)
+    # The rest of a long line is indented further.
+    lines = [line for line in repr(result).split("\n")[1:] if line[2:].split(" ")[0] not in _IN_HEAD]
     return Answer(parts=(head, *lines), data={**data, **result.to_dict()})
+
+
+def in_words_of_shell(result: ResultT) -> ResultT:
+    """Return a result whose hint names commands and options of the shell."""
+    settings, hint = click.get_current_context().find_object(Settings), getattr(result, "hint", None)
+    if settings is None or hint is None:
+        return result
+    changes: dict[str, Any] = {"hint": _in_shell(hint, settings.command, settings.commands)}
+    return replace(result, **changes)
 
 
 def print_answer(answer: Answer, settings: Settings) -> None:
@@ -428,7 +441,7 @@ _OF_COMMANDS: Final = ("--traceback", "--storage-option")
 _VALUE: Final = r"""True|-?\d[\d.]*|"[^"]*"|'[^']*'|\[[^\[\]]*\]|\{"[^{}]*\}"""
 _ARGUMENT: Final = re.compile(rf"(?<![\w.])(\w+)=({_VALUE})(?![\w(])")
 _QUOTED: Final = re.compile(r"`(\w+)`")
-_METHOD: Final = re.compile(rf"`?\bTable\.(\w+)(?:\(((?:\w+=(?:{_VALUE})(?:, )?)*)\))?`?")
+_METHOD: Final = re.compile(rf"`?\b[Tt]able\.(\w+)(?:\(((?:\w+=(?:{_VALUE})(?:, )?)*)\))?`?")
 _PATH: Final = r"""('[^']*'|"[^"]*")"""
 _CALLS: Final[list[tuple[re.Pattern[str], str]]] = [
     (
@@ -454,6 +467,8 @@ _CALLS: Final[list[tuple[re.Pattern[str], str]]] = [
     (re.compile(r"Table\.rows\(\)\.files\(\)()"), "explain TABLE --files"),
     (re.compile(r"qbeast\.suggest_columns\(rows\)()"), "suggest SOURCE"),
     (re.compile(r"Table\.set_importance\(\{[^{}]*\}\)()"), "reindex TABLE --importance NAME=NUMBER"),
+    (re.compile(rf"[Tt]able\.set_properties\(\{{{_PATH}: None\}}\)"), "set-properties TABLE --unset {}"),
+    (re.compile(rf"[Tt]able\.set_properties\(\{{{_PATH}: {_PATH}\}}\)"), "set-properties TABLE {}={}"),
 ]
 
 
@@ -602,7 +617,7 @@ def _in_shell(message: str, command: click.Command | None, commands: Container[s
     """
     for call, text in _CALLS:
         for match in reversed([*call.finditer(message)]):
-            shown = f"`qbeast {text.format(_shown(match[1]))}`"
+            shown = f"`qbeast {text.format(*map(_shown, match.groups()))}`"
             message = message[: match.start()] + shown + message[match.end() :]
     message = message.replace('mode="append"', "`qbeast append`")
     message = _METHOD.sub(lambda match: _command_of(match, commands), message)

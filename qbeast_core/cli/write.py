@@ -22,6 +22,7 @@ from qbeast_core.cli.commands import (
     facts_of,
     flag,
     importance_option,
+    in_words_of_shell,
     memory_option,
     names_option,
     on_table,
@@ -396,7 +397,6 @@ def import_carbondata(source: str, table: str, columns: Sequence[str] | None, **
     return replace(answer, parts=answer.parts + left_out)
 
 
-_ENABLE_VECTORS: Final = "qbeast set-properties TABLE delta.enableDeletionVectors=true"
 _which_rows: Final = together(where_option, flag("--all all_rows", "All rows."))
 _changing: Final = together(txn_option, writing_options)
 
@@ -505,7 +505,5 @@ def _rows(where: str | None, *, all_rows: bool) -> str | Literal[True]:
 
 
 def _answer(result: ChangeResult) -> Answer:
-    from qbeast_core.table.dml.plan import ENABLE_VECTORS
-
-    text = repr(result).removeprefix("ChangeResult: ").replace(ENABLE_VECTORS, _ENABLE_VECTORS)
-    return Answer(parts=(text,), data=result.to_dict())
+    result = in_words_of_shell(result)
+    return Answer(parts=tuple(repr(result).removeprefix("ChangeResult: ").split("\n")), data=result.to_dict())

@@ -324,6 +324,26 @@ def dialect_of(state: _TableState) -> BlocksDialect:
     return found_dialect(WriteIntent(mode="append"), state.metadata, state.logged_files)
 
 
+# Properties of tables that must not have deletion vectors.
+_ICEBERG: Final = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2")
+
+
+def why_no_vectors(state: _TableState) -> str | None:
+    """Return why a table cannot have deletion vectors, and a cure: its readers would return the hidden rows."""
+    iceberg = [name for name in _ICEBERG if is_true(state.metadata, name)]
+    if iceberg:
+        return (
+            f"{iceberg[0]} is true, and readers of Iceberg ignore them. Let Spark unset that property first."
+        )
+    is_indexed = TableConfig.from_configuration(state.metadata.configuration).is_indexed
+    if is_indexed and dialect_of(state) == "qbeast-spark":
+        return (
+            "it has the dialect 'qbeast-spark', and qbeast-spark reads files without them, and its optimize refuses "
+            "the table. If qbeast-spark need not read it, use the dialect 'documented': Table.switch_dialect."
+        )
+    return None
+
+
 def _outdated_files(intent: WriteIntent, metadata: Metadata, dialect: BlocksDialect) -> str | None:
     """Return why the new files no longer have the columns of the table's files; None if they have."""
     if dialect == "qbeast-spark" and any(add.has_hidden_weights or add.has_row_ids for add in intent.adds):

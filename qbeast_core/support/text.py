@@ -38,6 +38,7 @@ _LONG: Final = re.compile(
 _TREE: Final = re.compile(r"\b[A-Z]\w*(?: \{|\([\[\"A-Z])")
 _PAIRS: Final = {"{": "}", "(": ")", "[": "]"}
 _MAX_CHARACTERS: Final = 100
+_CODE: Final = re.compile(r"`[^`]*`")
 _ADDRESS: Final = re.compile(
     r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]*://)"
     r"(?:(?P<user>[^\s/?#'\"<>]*:[^\s/?#'\"<>]*|[^\s/?#'\"<>@]*)@)?"
@@ -112,7 +113,7 @@ def on_one_line(text: str) -> str:
 
 
 def wrapped(lines: Iterable[str], width: int | None) -> list[str]:
-    """Return lines of at most this width; the parts of a long line are indented.
+    """Return lines of at most this width; the parts of a long line are indented. Code in backquotes is not broken.
 
     >>> wrapped(["a line of words", "  one of a list"], 12)
     ['a line of', '  words', '  one of a', '    list']
@@ -122,17 +123,21 @@ def wrapped(lines: Iterable[str], width: int | None) -> list[str]:
     parts = list[str]()
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip()))
-        parts += wrap(line.strip(), width, initial_indent=indent, subsequent_indent=f"{indent}  ")
+        whole = _CODE.sub(lambda code: code[0].replace(" ", "\0"), line.strip())
+        broken = wrap(
+            whole, width, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
+        )
+        parts += [part.replace("\0", " ") for part in broken]
     return parts
 
 
-def in_lines(lines: Iterable[str]) -> str:
-    r"""Join lines; line feeds inside a line are escaped.
+def in_lines(lines: Iterable[str], width: int | None = None) -> str:
+    r"""Join lines of at most this width; line feeds inside a line are escaped.
 
     >>> in_lines(["columns", "a\nb"])
     'columns\na\\nb'
     """
-    return "\n".join(map(on_one_line, lines))
+    return "\n".join(wrapped(map(on_one_line, lines), width))
 
 
 def without_secrets(text: str) -> str:

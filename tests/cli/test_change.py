@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import polars as pl
@@ -119,3 +120,40 @@ def test_schema_merge_adds_columns(mine: Path, tmp_path: Path) -> None:
     rows = qbeast.read_table(mine).filter(pl.col("note").is_not_null()).sort("id")
     assert rows.select("id", "note").equals(arrived)
     assert rows["price"].is_null().to_list() == [False, True]
+
+
+def test_hint_names_the_command_that_copies_less(mine: Path) -> None:
+    printed = run("delete", mine, "--where", "id = 5", "--dry-run").stdout
+    assert "copied without deletion vectors: at least " in printed
+    assert "copied with deletion vectors: at least 0 rows" in printed
+    found = re.search(r"copied to change 1\. After `qbeast (set-properties) TABLE (\S+)`, ", printed)
+    assert found
+    assert run_json("delete", mine, "--where", "id = 5", "--dry-run")["hint"] in printed
+    run(found[1], mine, found[2])
+    done = run_json("delete", mine, "--where", "id = 5")
+    assert (done["rows_deleted"], done["rows_copied"], done["hint"]) == (1, 0, None)
+
+
+def test_overwrite_of_rows_prints_what_it_copies(mine: Path, tmp_path: Path) -> None:
+    ROWS.filter(pl.col("id") == 5).write_csv(tmp_path / "new.csv")
+    arguments = ("write", tmp_path / "new.csv", mine, "--mode", "overwrite", "--where", "id = 5")
+    printed = run(*arguments, "--dry-run").stdout
+    assert re.search(
+        r"copies +at least [\d,]+ rows, [\d,]+ bytes without deletion vectors; 0 rows, ", printed
+    )
+    assert "`qbeast set-properties TABLE delta.enableDeletionVectors=true`" in printed
+    done = run_json(*arguments)
+    assert done["copies"][0]["rows"] == done["rows_copied"] > 0
+
+
+def test_hint_of_a_new_table_is_a_command(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"id": range(20_000), "kind": [number % 3 for number in range(20_000)]})
+    rows.write_parquet(tmp_path / "rows.parquet")
+    printed = run("write", tmp_path / "rows.parquet", tmp_path / "t", "-c", "id,kind").stdout
+    assert "open less without it: `qbeast reindex TABLE --columns id --full`" in printed
+
+
+def test_errors_name_properties_as_options(mine: Path) -> None:
+    run("set-properties", mine, "delta.appendOnly=true")
+    refused = run_error("delete", mine, "--where", "id = 5", code=7)
+    assert "`qbeast set-properties TABLE --unset delta.appendOnly`" in refused

@@ -12,9 +12,11 @@ import polars as pl
 from pyroaring import BitMap64
 
 from qbeast_core.log.protocol import DELETION_VECTORS, may_hide_rows
-from qbeast_core.log.rebase import dialect_of
+from qbeast_core.log.rebase import dialect_of, why_no_vectors
 from qbeast_core.results import RewriteResult
 from qbeast_core.space.values import BoolArray, I64Array
+from qbeast_core.support.process import terminal_columns
+from qbeast_core.support.text import in_lines
 from qbeast_core.table.commit import CommitOutcome
 from qbeast_core.table.data.expressions import Condition
 from qbeast_core.table.data.scan import FileScan
@@ -146,7 +148,8 @@ class ChangeResult(RewriteResult):
         `dry_run`.
     copies : polars.DataFrame
         What the change copies at least, without and with deletion vectors: `deletion_vectors`, `rows`, and `bytes` in
-        the old files. A change that keeps the index in order may copy more.
+        the old files. A change that keeps the index in order may copy more. Tables that cannot have deletion vectors
+        have one row.
     hint : str or None
         The call that makes such changes cheaper, if more than ten rows were, or would be, copied for each changed row.
     cubes : int
@@ -192,7 +195,7 @@ class ChangeResult(RewriteResult):
                 f"  written: {self.files:,} files, {self.bytes:,} bytes, {self.rows_copied:,} rows copied"
             )
         lines += [] if self.hint is None else [f"  {self.hint}"]
-        return "\n".join([f"{head}: {', '.join(changed)}", *lines])
+        return in_lines([f"{head}: {', '.join(changed)}", *lines], terminal_columns())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -284,12 +287,14 @@ class ChangePlan:
         matches = self.matches
         rows = np.maximum(matches.live - matches.rows, 0)
         sizes = snapshot.files["size_bytes"].to_numpy()[matches.files] * rows / np.maximum(matches.live, 1)
-        copied = (np.ones(len(rows), np.bool_), ~matches.hidable(snapshot))
+        copied = {False: np.ones(len(rows), np.bool_)}
+        if why_no_vectors(snapshot) is None:
+            copied[True] = ~matches.hidable(snapshot)
         return pl.DataFrame(
             {
-                "deletion_vectors": [False, True],
-                "rows": [int(rows[files].sum()) for files in copied],
-                "bytes": [int(sizes[files].sum()) for files in copied],
+                "deletion_vectors": list(copied),
+                "rows": [int(rows[files].sum()) for files in copied.values()],
+                "bytes": [int(sizes[files].sum()) for files in copied.values()],
             }
         )
 
@@ -309,24 +314,25 @@ class ChangePlan:
 # Copied rows for each changed row from which a result has a hint.
 _MANY_COPIES: Final = 10
 
-ENABLE_VECTORS: Final = f'table.set_properties({{"{DELETION_VECTORS}": "true"}})'
+_ENABLE_VECTORS: Final = f'table.set_properties({{"{DELETION_VECTORS}": "true"}})'
 
 
 def _hint_of(snapshot: Snapshot, result: ChangeResult) -> str | None:
     """Return the call that enables deletion vectors, if the change copied many rows and would copy few with them."""
-    changed = result.rows_deleted + result.rows_updated + result.rows_inserted
-    copied, (_, (_, rows, bytes_copied)) = result.rows_copied, result.copies.rows()
-    if copied <= max(_MANY_COPIES * changed, 2 * rows) or not changed:
+    if result.copies.height == 1 or hides_rows(snapshot):
         return None
-    if hides_rows(snapshot) or dialect_of(snapshot) == "qbeast-spark":
+    changed = result.rows_deleted + result.rows_updated + result.rows_inserted
+    copied, (_, rows, bytes_copied) = result.rows_copied, result.copies.row(1)
+    if not changed or copied <= max(_MANY_COPIES * changed, 2 * rows):
         return None
     new = result.rows_updated + result.rows_inserted
     size = bytes_copied + new * int(result.plan["bytes"].sum()) // max(int(result.plan["rows"].sum()), 1)
+    writes = f" about {size:,} bytes" if size else ""
     if result.dry_run:
-        then = f"this change would copy {rows:,} rows and write about {size:,} bytes"
+        then = f"this change would copy {rows:,} rows{writes and f' and write{writes}'}"
     else:
-        then = f"this change would have copied {rows:,} rows and written about {size:,} bytes"
+        then = f"this change would have copied {rows:,} rows{writes and f' and written{writes}'}"
     return (
         f"{copied:,} rows {'would be' if result.dry_run else 'were'} copied to change {changed:,}. After "
-        f"{ENABLE_VECTORS}, {then}. Readers that do not support deletion vectors then refuse the table."
+        f"{_ENABLE_VECTORS}, {then}. Readers that do not support deletion vectors then refuse the table."
     )

@@ -180,6 +180,9 @@ def _written(result: ChangeResult, newest: Snapshot, options: WriteOptions) -> W
         new_revision=result.new_revision,
         attempts=result.attempts,
         rows_deleted=result.rows_deleted,
+        rows_copied=result.rows_copied,
+        copies=result.copies,
+        hint=result.hint,
         dry_run=result.dry_run,
         skipped=not (result.committed or options.dry_run),
     )

@@ -28,8 +28,8 @@ from qbeast_core.io.location import Location
 from qbeast_core.io.store import map_files
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.columns import with_fields
-from qbeast_core.log.protocol import DELETION_VECTORS, SETTABLE, expected_value, is_true, may_hide_rows
-from qbeast_core.log.rebase import dialect_of
+from qbeast_core.log.protocol import DELETION_VECTORS, SETTABLE, expected_value, may_hide_rows
+from qbeast_core.log.rebase import why_no_vectors
 from qbeast_core.log.replay import FLAT_KEYS, block_from_flat_tags
 from qbeast_core.log.rules import CONSTRAINT
 from qbeast_core.log.schema import NAMES, TypeLike, merged_schema, type_of
@@ -69,8 +69,6 @@ _TYPES: Final = (
     f'{{"price": "double"}}: {NAMES}'
 )
 _RULE: Final = "delta.constraints."
-# Properties of tables that must not have deletion vectors.
-_ICEBERG: Final = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2")
 
 
 def set_properties(
@@ -194,17 +192,8 @@ def _refuse_property(snapshot: Snapshot, key: object, value: object) -> None:
 
 def _refuse_vectors(snapshot: Snapshot) -> None:
     """Raise if readers of the table would return the rows that deletion vectors hide."""
-    iceberg = [name for name in _ICEBERG if is_true(snapshot.metadata, name)]
-    if iceberg:
-        why = (
-            f"{iceberg[0]} is true, and readers of Iceberg ignore them. Let Spark unset that property first."
-        )
-    elif snapshot.config.is_indexed and dialect_of(snapshot) == "qbeast-spark":
-        why = (
-            "it has the dialect 'qbeast-spark', and qbeast-spark reads files without them, and its optimize refuses "
-            "the table. If qbeast-spark need not read it, use the dialect 'documented': Table.switch_dialect."
-        )
-    else:
+    why = why_no_vectors(snapshot)
+    if why is None:
         return
     msg = f"{snapshot.uri!r} cannot have deletion vectors: {why}"
     raise UnsupportedTableError(msg, path=snapshot.uri, feature=DELETION_VECTORS)

@@ -280,9 +280,15 @@ class WriteResult(FilesResult):
         Whether there was nothing to do: with mode ``"ignore"`` a table exists, or `txn` was applied before.
     rows_deleted : int
         Number of rows that the new rows replace, with `where`. An overwrite of all rows does not count them.
+    rows_copied : int
+        Number of unchanged rows that were written again, with `where`, because they shared a file with replaced rows.
+        The minimum if `dry_run`.
+    copies : polars.DataFrame or None
+        With `where`: what the write copies at least, without and with deletion vectors, as `ChangeResult.copies`.
     hint : str or None
         Of the write that makes a table: one line about its index if filters will skip little with it, because the
-        table is small or an indexed column has few values. None if all is well.
+        table is small or an indexed column has few values. With `where`: the call that makes such writes cheaper, as
+        `ChangeResult.hint`. None if all is well.
     """
 
     rows: int = 0
@@ -296,7 +302,20 @@ class WriteResult(FilesResult):
     staged_files: int = 0
     skipped: bool = False
     rows_deleted: int = 0
+    rows_copied: int = 0
+    copies: pl.DataFrame | None = field(default=None, repr=False)
     hint: str | None = None
+
+    def _facts(self) -> dict[str, str]:
+        facts = super(WriteResult, self)._facts()
+        if self.copies is None or not self.dry_run:
+            return facts
+        shown = [
+            f"{rows:,} rows, {size:,} bytes {'with' if vectors else 'without'} deletion vectors"
+            for vectors, rows, size in self.copies.iter_rows()
+        ]
+        hint = {"hint": facts.pop("hint")} if "hint" in facts else {}
+        return {**facts, "copies": f"at least {'; '.join(shown)}", **hint}
 
     @staticmethod
     def of(
