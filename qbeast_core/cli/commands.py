@@ -72,19 +72,23 @@ def answer_of(result: Result, **data: object) -> Answer:
         head = f"version {result.version}"
     else:
         head = f"there was nothing to do: version {result.version} stays as it is"
-    result = in_words_of_shell(result)
+    result = with_hint(result)
     # The rest of a long line is indented further.
     lines = [line for line in repr(result).split("\n")[1:] if line[2:].split(" ")[0] not in _IN_HEAD]
     return Answer(parts=(head, *lines), data={**data, **result.to_dict()})
 
 
-def in_words_of_shell(result: ResultT) -> ResultT:
+def with_hint(result: ResultT) -> ResultT:
     """Return a result whose hint names commands and options of the shell."""
-    settings, hint = click.get_current_context().find_object(Settings), getattr(result, "hint", None)
-    if settings is None or hint is None:
-        return result
-    changes: dict[str, Any] = {"hint": _in_shell(hint, settings.command, settings.commands)}
+    hint = getattr(result, "hint", None)
+    changes: dict[str, Any] = {} if hint is None else {"hint": in_shell(hint)}
     return replace(result, **changes)
+
+
+def in_shell(text: str) -> str:
+    """Return a text of the library with the commands and options of the shell for calls of Python."""
+    settings = click.get_current_context().find_object(Settings) or Settings()
+    return _in_shell(text, settings.command, settings.commands)
 
 
 def print_answer(answer: Answer, settings: Settings) -> None:

@@ -22,6 +22,7 @@ from qbeast_core.cli.commands import (
     command,
     facts_of,
     flag,
+    in_shell,
     memory_option,
     names_option,
     on_table,
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 
 _SHOWN: Final = 10
+# Lines of a plan that name calls.
+_CURES: Final = ("unused", "hint")
 _FORMATS: Final = ("parquet", "csv", "jsonl", "arrow")  # as in output.py, which loads Polars
 
 
@@ -293,12 +296,14 @@ def explain(
     facts = {
         "where": where,
         "sample": sample,
-        **facts_of(plan, "columns", "unused_conditions", *names, "design_effect_scope", "hint"),
+        **facts_of(plan, "columns", "unused_conditions", *names, "design_effect_scope"),
+        "hint": None if plan.hint is None else in_shell(plan.hint),
         "files_opened": int(files["opened"].sum()),
         "files_total": files.height,
         "files": files.to_dicts(),
     }
-    parts: list[Part] = [repr(plan)]
+    lines = repr(plan).split("\n")
+    parts: list[Part] = [in_shell(line) if line.split()[0] in _CURES else line for line in lines]
     if list_files:
         listed = [
             (

@@ -22,7 +22,6 @@ from qbeast_core.cli.commands import (
     facts_of,
     flag,
     importance_option,
-    in_words_of_shell,
     memory_option,
     names_option,
     on_table,
@@ -38,6 +37,7 @@ from qbeast_core.cli.commands import (
     together,
     version_option,
     where_option,
+    with_hint,
     working,
     writing_options,
 )
@@ -505,5 +505,5 @@ def _rows(where: str | None, *, all_rows: bool) -> str | Literal[True]:
 
 
 def _answer(result: ChangeResult) -> Answer:
-    result = in_words_of_shell(result)
+    result = with_hint(result)
     return Answer(parts=tuple(repr(result).removeprefix("ChangeResult: ").split("\n")), data=result.to_dict())

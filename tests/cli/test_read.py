@@ -268,3 +268,9 @@ def test_sql_prints_all_rows(sales: Path) -> None:
     assert "by default all of them" in help_text
     assert "10" not in help_text.partition("--limit")[2].partition("--version")[0]
     assert "by default 10" in " ".join(run("show", "--help").stdout.split())
+
+
+def test_explain_names_commands_as_cures(sales: Path) -> None:
+    printed = run("explain", sales, "--where", "brand = 'brand 7'").stdout
+    assert "index it too: `qbeast reindex TABLE --columns NAMES`" in printed
+    assert "Table." not in printed
