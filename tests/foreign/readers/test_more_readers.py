@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 import qbeast
 from tests.helpers.tables import assert_same_rows, small_files
@@ -43,6 +45,13 @@ def with_chdb(folder: Path, where: str) -> Any:
     return pq.read_table(io.BytesIO(chdb.query(query, "Parquet").bytes()))
 
 
+def with_chdb_as_delta(folder: Path, where: str) -> Any:
+    chdb: Any = pytest.importorskip("chdb")
+    query = f"SELECT * FROM deltaLakeLocal('{folder}') WHERE {where} SETTINGS output_format_parquet_string_as_string = 1"  # noqa: E501, S608 # of constants
+    with contextlib.chdir("/"):  # it opens only files below the working directory
+        return pq.read_table(io.BytesIO(chdb.query(query, "Parquet").bytes()))
+
+
 def with_daft(folder: Path, where: str) -> Any:
     daft: Any = pytest.importorskip("daft")
     return daft.read_parquet(f"{folder}/*.parquet").where(daft.sql_expr(where)).to_arrow()
@@ -57,6 +66,13 @@ def with_datafusion(folder: Path, where: str) -> Any:
     datafusion: Any = pytest.importorskip("datafusion")
     context = datafusion.SessionContext()
     context.register_parquet("rows", str(folder))
+    return context.sql(f"SELECT * FROM rows WHERE {where}").to_arrow_table()  # noqa: S608 # of constants
+
+
+def with_datafusion_as_delta(folder: Path, where: str) -> Any:
+    datafusion: Any = pytest.importorskip("datafusion")
+    context = datafusion.SessionContext()
+    context.register_table("rows", DeltaTable(folder))
     return context.sql(f"SELECT * FROM rows WHERE {where}").to_arrow_table()  # noqa: S608 # of constants
 
 
@@ -89,3 +105,21 @@ def test_engine_reads_rows_and_samples_of_bands(read: Read, sample: str | None, 
         expected = qbeast.read_table(tmp_path, sample=math.ceil(fraction * 65536) / 65536)
         rows = pl.DataFrame(read(tmp_path, f"sample < {fraction}"))["row"]
         assert rows.sort().to_list() == expected["row"].sort().to_list()
+
+
+@pytest.mark.parametrize(
+    "read", [with_chdb_as_delta, with_sail, with_daft_as_delta, with_datafusion_as_delta]
+)
+@pytest.mark.parametrize("vectors", [False, True])
+def test_engine_reads_or_refuses_vectors(read: Read, tmp_path: Path, *, vectors: bool) -> None:
+    """As docs/readers.md and decision 008 list."""
+    path = tmp_path / "t"
+    qbeast.write_table(FRAME, path, columns=["row", "x"], cube_size=1_000, deletion_vectors=vectors)
+    table = qbeast.open_table(path)
+    assert (table.delete("row % 100 = 7").rows_copied == 0) == vectors
+    if vectors and read in (with_daft_as_delta, with_datafusion_as_delta):
+        with pytest.raises(Exception, match=r"deletion vectors|EnsureRequirements"):
+            read(path, WHERE)
+        return
+    actual = pl.DataFrame(read(path, WHERE)).select(FRAME.columns).cast(dict(FRAME.schema))
+    assert_same_rows(actual, FRAME.sql(f"SELECT * FROM self WHERE {WHERE} AND row % 100 != 7"))  # noqa: S608 # of constants
