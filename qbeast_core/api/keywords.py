@@ -197,7 +197,7 @@ class ChangeKeywords(CommitKeywords, total=False):
     commit_metadata, progress
         See `CommitKeywords`.
     dry_run : bool, default False
-        Change nothing. The result has the numbers and files of the change.
+        Change nothing. The result has the numbers and files of the change, and the rows and bytes that it would copy.
     txn : tuple of str and int, optional
         ``(application id, version)``. If the table has this version of the application or a later one, nothing is
         changed. A job can then be repeated without changing the table twice.

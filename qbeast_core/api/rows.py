@@ -519,6 +519,12 @@ class Read:
             numbers. If it opens more than a third of the bytes, `.hint`, which is printed last, names the calls after
             which it would open less, and how much. A small sample of rows is read for that.
 
+        Notes
+        -----
+        What a change of these rows would copy depends on the files that hold them, so it needs a read of the filter's
+        columns: ``table.delete(where, dry_run=True)`` does it, and counts rows and bytes without and with deletion
+        vectors.
+
         Examples
         --------
         >>> import polars as pl, qbeast
