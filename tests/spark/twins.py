@@ -34,6 +34,8 @@ def assert_same_change(
     assert {name: getattr(result, name) for name in COUNTS} == {
         name: getattr(wanted, name) for name in COUNTS
     }
+    assert result.copies["rows"].equals(wanted.copies["rows"])
+    assert (result.hint is None) == (wanted.hint is None)
     shapes = [item.plan.select("rows", "matched", "action").sort(pl.all()) for item in (result, wanted)]
     assert shapes[0].equals(shapes[1])
     tables = [qbeast.open_table(item) for item in (path, twin)]
