@@ -1061,7 +1061,7 @@ class Table:
         Returns
         -------
         ChangeResult
-            `.plan` lists the files.
+            `.plan` lists the files, and `.copies` counts the rows and bytes to copy. `.hint` names what copies less.
 
         Raises
         ------
@@ -1117,7 +1117,7 @@ class Table:
         Returns
         -------
         ChangeResult
-            `.plan` lists the files.
+            `.plan` lists the files, and `.copies` counts the rows and bytes to copy. `.hint` names what copies less.
 
         Raises
         ------
@@ -1232,7 +1232,7 @@ class Table:
         Returns
         -------
         ChangeResult
-            `.plan` lists the files.
+            `.plan` lists the files, and `.copies` counts the rows and bytes to copy. `.hint` names what copies less.
 
         Raises
         ------
