@@ -234,7 +234,7 @@ if not _typing.TYPE_CHECKING:  # type checkers report a name that is missing
             return "0"
 
     def _hint_of(name: str) -> str:
-        from qbeast_core.support.text import function_hint  # noqa: PLC0415 - only for an error
+        from qbeast_core.support.hints import function_hint  # noqa: PLC0415 - only for an error
 
         def members() -> list[str]:
             return dir(_importlib.import_module(_MODULES["Table"]).Table)

@@ -45,18 +45,15 @@ from functools import wraps
 from types import FunctionType
 from typing import Any, ClassVar, Final, NoReturn, ParamSpec, TypeVar
 
-from qbeast_core.support.text import (
-    argument_names,
-    concise,
-    did_you_mean,
+from qbeast_core.support.hints import (
+    call_rule,
     expanded_signature,
-    for_people,
     keyword_group,
-    nearest,
-    similar,
-    unknown_keyword,
-    without_secrets,
+    refusing_methods,
+    value_hint,
+    wrong_call,
 )
+from qbeast_core.support.text import concise, did_you_mean, for_people, nearest, similar, without_secrets
 
 _Params = ParamSpec("_Params")
 _Result = TypeVar("_Result")
@@ -95,7 +92,7 @@ def changed_before(changed: Callable[[], bool | None]) -> Generator[None]:
 def changing(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
     """Complete the messages of errors by what became of the table. Functions that change it are decorated.
 
-    An unknown keyword argument has a hint, see `hints_keywords`.
+    A call with wrong arguments has a hint, see `hints_keywords`.
 
     >>> @changing
     ... def write() -> None:
@@ -105,12 +102,12 @@ def changing(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
     ...
     qbeast_core.errors.QbeastError: the disk is full. Nothing was changed.
     """
-    known = argument_names(call)
+    rule = call_rule(call)
 
     @wraps(call)
     def completing(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
-        if known is not None and not kwargs.keys() <= known:
-            raise unknown_keyword(call, args, kwargs)
+        if not rule.allows(args, kwargs):
+            raise wrong_call(call, args, kwargs)
         try:
             return call(*args, **kwargs)
         except QbeastError as error:
@@ -122,19 +119,19 @@ def changing(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
 
 
 def hints_keywords(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
-    """Add to the error of an unknown keyword argument what to use instead.
+    """Add to the error of a call with wrong arguments what to write instead.
 
     >>> hints_keywords(lambda sample=None: sample)(seed=3)
     Traceback (most recent call last):
     ...
     TypeError: <lambda>() got an unexpected keyword argument 'seed'. A table fixes the rows of a sample, without...
     """
-    known = argument_names(call)
+    rule = call_rule(call)
 
     @wraps(call)
     def checked(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
-        if known is not None and not kwargs.keys() <= known:
-            raise unknown_keyword(call, args, kwargs)
+        if not rule.allows(args, kwargs):
+            raise wrong_call(call, args, kwargs)
         return call(*args, **kwargs)
 
     return _expanded(checked)
@@ -161,6 +158,8 @@ def hints_methods(cls: _Class) -> _Class:
     for name, member in list(vars(cls).items()):
         if isinstance(member, FunctionType) and not name.startswith("_") and not hasattr(member, _CHECKED):
             setattr(cls, name, hints_keywords(member))
+        if isinstance(member, FunctionType):
+            refusing_methods(vars(cls)[name])
     return cls
 
 
@@ -256,7 +255,9 @@ def invalid_argument(
     """
     known = tuple(known)
     guesses = similar(value, known) if isinstance(value, str) else []
-    cure = cure or (f'Did you mean {argument}="{guesses[0]}"?' if guesses else "")
+    cure = (
+        cure or value_hint(argument, value) or (f'Did you mean {argument}="{guesses[0]}"?' if guesses else "")
+    )
     message = f"`{argument}` {problem}, not {_brief(value)}{cure and f'. {cure}'}"
     raise InvalidInputError(message, argument=argument, value=value, known=known)
 

@@ -13,8 +13,9 @@ from qbeast_core.api.keywords import EstimateKeywords, ReadKeywords
 from qbeast_core.errors import InvalidInputError, check_whole_number, hints_methods
 from qbeast_core.plan.weights import Sample, another_sample, parts_of
 from qbeast_core.support.frames import html_of
+from qbeast_core.support.hints import read_hint
 from qbeast_core.support.process import Resources, refuse_forked, require
-from qbeast_core.support.text import on_one_line, read_hint
+from qbeast_core.support.text import on_one_line
 from qbeast_core.table.data.expressions import evaluating, filter_of
 from qbeast_core.table.data.frames import arrow_stream, batches_within, query_batches
 from qbeast_core.table.read.explain import Plan, explain

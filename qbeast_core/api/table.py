@@ -29,6 +29,7 @@ from qbeast_core.plan.weights import Sample, Share
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.frames import html_of
+from qbeast_core.support.hints import item_hint, member_hint
 from qbeast_core.support.process import (
     FORKED,
     ProgressLike,
@@ -39,7 +40,7 @@ from qbeast_core.support.process import (
     now_ms,
     shows_progress,
 )
-from qbeast_core.support.text import item_hint, member_hint, on_one_line
+from qbeast_core.support.text import on_one_line
 from qbeast_core.table.data.expressions import (
     Predicate,
     Value,

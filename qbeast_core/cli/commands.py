@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import click
 
 from qbeast_core.errors import QbeastError
-from qbeast_core.support.text import did_you_mean, for_people, usual_arguments, visible
+from qbeast_core.support.hints import usual_arguments
+from qbeast_core.support.text import did_you_mean, for_people, visible
 
 if TYPE_CHECKING:
     from qbeast_core.results import Result
@@ -601,7 +602,8 @@ def _similar_option(error: click.NoSuchOption) -> str:
     options = [item for item in command.params if isinstance(item, click.Option)]
     names = [name for item in options for name in (*item.opts, *item.secondary_opts)]
     unknown = error.option_name.lstrip("-").replace("-", "_")
-    usual = (unknown, *usual_arguments(unknown, [name.lstrip("-").replace("-", "_") for name in names]))
+    ours = usual_arguments(unknown, [name.lstrip("-").replace("-", "_") for name in names])
+    usual = (unknown, *(name.partition("=")[0] for name in ours))
     known = [option for name in usual if (option := _option_of(name, command))]
     return did_you_mean([*known, error.option_name][:1], names)
 
