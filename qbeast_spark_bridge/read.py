@@ -135,10 +135,10 @@ class SparkRead(Read):
         >>> bridge.open_table(spark, "users").rows("user < 10").read().count()
         10
         """
-        if self.by is not None:
+        if self.request.by is not None:
             return frame_of_rows(self.spark, self._strata())
         planner, names = self._planner, self._names
-        weight = sampling_weight(planner, self._sample) if self.expand else None
+        weight = sampling_weight(planner, self._sample) if self.request.expand else None
         plan = self._plan_of(self._sample)
         warn_of_sample(planner, self._sample, plan)
         df = self._matching(plan)
@@ -158,7 +158,7 @@ class SparkRead(Read):
         >>> bridge.open_table(spark, "users").rows("user < 10").count()
         10
         """
-        known = known_rows(self._planner) if self._is_all else None
+        known = known_rows(self._planner) if self.request.is_all else None
         return self.read().count() if known is None else known
 
     def sql(self, query: str) -> DataFrame:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -198,16 +198,16 @@ class SparkRead(Read):
         >>> list(plan.unused_conditions.values())[0][:24]
         "'client' is indexed by h"
         """
-        self._refuse("explain", "by")
+        self.request.refuse("explain", "by")
         predicate = self._parsed[1]
         plan = plan_read(self._planner, predicate, self._sample, self._names)
-        if self.where is None or predicate is not None:
+        if self.request.where is None or predicate is not None:
             return plan
-        return replace(plan, beside={str(self.where): _BY_SPARK})
+        return replace(plan, beside={str(self.request.where): _BY_SPARK})
 
     @cached_property
     def _condition(self) -> Any:
-        return translated(self.planner.snapshot, self.where)
+        return translated(self.planner.snapshot, self.request.where)
 
     @cached_property
     def _engine(self) -> Engine:
@@ -220,7 +220,7 @@ class SparkRead(Read):
     @cached_property
     def _parsed(self) -> tuple[str | Column | None, pl.Expr | None]:
         """The condition for Spark and for the planner. Only Spark compares texts with a collation."""
-        return parse_where(self.where, self.planner.snapshot.schema, collated_columns(self._schema))
+        return parse_where(self.request.where, self.planner.snapshot.schema, collated_columns(self._schema))
 
     @cached_property
     def _plan_of(self) -> FilterPlanner:
@@ -234,13 +234,15 @@ class SparkRead(Read):
         return df if condition is None else df.where(condition)
 
     def _sample_of_rows(self) -> Sample | None:
-        if self.rows is None:
-            return self.sample
-        if self.where is None:
+        if self.request.rows is None:
+            return self.request.sample
+        if self.request.where is None:
             return super()._sample_of_rows()
-        refuse_rows(self.rows, self.sample)
-        lowest = partial(_lowest_weights, self._plan_of, self._matching, _free_name(self._schema), self.rows)
-        return fraction_of_matches(self.rows, max_rows(self._planner, self._plan_of(None)), lowest)
+        refuse_rows(self.request.rows, self.request.sample)
+        lowest = partial(
+            _lowest_weights, self._plan_of, self._matching, _free_name(self._schema), self.request.rows
+        )
+        return fraction_of_matches(self.request.rows, max_rows(self._planner, self._plan_of(None)), lowest)
 
 
 def translated(snapshot: Snapshot, where: Any, argument: str = "where") -> Any:

@@ -16,6 +16,7 @@ from qbeast_core.api.keywords import (
     EstimateTableKeywords,
     OpenKeywords,
     ReadKeywords,
+    Request,
     ScanKeywords,
     split,
 )
@@ -111,7 +112,8 @@ class SparkTable(Table):
         >>> few.count(), few.read().columns
         (10, ['user'])
         """
-        return SparkRead(self._planner, where, resources=self._resources, spark=self._spark, **keywords)
+        request = Request(where=where, **keywords)
+        return SparkRead(self._planner, request, self._resources, spark=self._spark)
 
     def read(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
         self, where: Where | None = None, **keywords: Unpack[ReadKeywords]

@@ -7,11 +7,14 @@ so does `inspect.signature`, see `hints_keywords`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import date
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from qbeast_core.errors import InvalidInputError
 from qbeast_core.plan.weights import Sample, Share
 from qbeast_core.support.process import ProgressLike, Resources
+from qbeast_core.support.text import on_one_line
 
 if TYPE_CHECKING:
     from qbeast_core.spec.blocks import BlocksDialect
@@ -88,6 +91,38 @@ class ReadKeywords(TypedDict, total=False):
     by: str | Sequence[str] | None
     seed: int
     expand: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Request:
+    """The condition of a read, and the arguments of `ReadKeywords`."""
+
+    where: Any = None
+    columns: Sequence[str] | None = None
+    sample: Sample | None = None
+    sample_by: Sequence[str] | None = None
+    rows: int | None = None
+    by: str | Sequence[str] | None = None
+    seed: int = 0
+    expand: bool = False
+
+    def __repr__(self) -> str:
+        given = {name: getattr(self, name) for name in ReadKeywords.__annotations__}
+        shown = [f"{name}={value}" for name, value in given.items() if value]
+        shown = shown if self.where is None else [f"where {self.where}", *shown]
+        return on_one_line(", ".join(shown) or "all rows")
+
+    @property
+    def is_all(self) -> bool:
+        """Whether the read has all rows of the version."""
+        return all(value is None for value in (self.where, self.sample, self.rows, self.by)) and not self.seed
+
+    def refuse(self, call: str, *names: str) -> None:
+        """Raise if the read has arguments that a method cannot use."""
+        for field in fields(self):
+            if field.name in names and getattr(self, field.name) != field.default:
+                msg = f"`{field.name}` of Table.rows has no meaning for {call}(). Leave it out."
+                raise InvalidInputError(msg, argument=field.name)
 
 
 class ScanKeywords(ReadKeywords, OpenKeywords, total=False):

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Unpack
 
 import polars as pl
 
-from qbeast_core.api.keywords import EstimateKeywords, ReadKeywords
+from qbeast_core.api.keywords import EstimateKeywords, Request
 from qbeast_core.errors import InvalidInputError, check_whole_number, hints_methods
 from qbeast_core.plan.weights import Sample, another_sample, parts_of
 from qbeast_core.support.frames import html_of
 from qbeast_core.support.hints import read_hint
 from qbeast_core.support.process import Resources, refuse_forked, require
-from qbeast_core.support.text import on_one_line
 from qbeast_core.table.data.expressions import evaluating, filter_of
 from qbeast_core.table.data.frames import arrow_stream, batches_within, query_batches
 from qbeast_core.table.read.explain import Plan, explain
@@ -74,16 +73,9 @@ class Read:
     planner: Planner
     """Planner of the version; it is subject to change."""
 
-    where: Any = None
-    """The condition, as it was passed. The other attributes are those of `ReadKeywords`."""
+    request: Request = field(default_factory=Request)
+    """The condition, the columns and the sample, as they were passed; it is subject to change."""
 
-    columns: Sequence[str] | None = None
-    sample: Sample | None = None
-    sample_by: Sequence[str] | None = None
-    rows: int | None = None
-    by: str | Sequence[str] | None = None
-    seed: int = 0
-    expand: bool = False
     resources: Resources | None = None
 
     if not TYPE_CHECKING:  # type checkers report unknown names themselves
@@ -96,15 +88,11 @@ class Read:
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the request. The plan is made again."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
     def __repr__(self) -> str:
         snapshot = self.planner.snapshot
-        given = {name: getattr(self, name) for name in ReadKeywords.__annotations__}
-        shown = [f"{name}={value}" for name, value in given.items() if value]
-        shown = shown if self.where is None else [f"where {self.where}", *shown]
-        asked = on_one_line(", ".join(shown) or "all rows")
-        return f"Read of {snapshot.uri!r}, version {snapshot.version}: {asked}"
+        return f"Read of {snapshot.uri!r}, version {snapshot.version}: {self.request}"
 
     def _repr_html_(self) -> str:
         return html_of(repr(self), {})
@@ -135,12 +123,13 @@ class Read:
         """
         refuse_forked(self.planner.snapshot.uri)
         condition, names = self._filter, self._names
-        if self.by is not None:
+        if self.request.by is not None:
             return self._strata().lazy()
-        lazy = scan(self._planner, self._sample, expand=self.expand)
+        lazy = scan(self._planner, self._sample, expand=self.request.expand)
         if condition is not None:
             lazy = lazy.filter(condition)
-        return lazy if names is None else lazy.select([*names, *([SAMPLING_WEIGHT] if self.expand else [])])
+        weights = [SAMPLING_WEIGHT] if self.request.expand else []
+        return lazy if names is None else lazy.select([*names, *weights])
 
     def read(self) -> pl.DataFrame:
         """Read the rows into memory. Raises InvalidInputError also if `where` cannot be evaluated for a row.
@@ -165,7 +154,7 @@ class Read:
         >>> qbeast.open_table("ids").rows("id < 10").count()
         10
         """
-        known = known_rows(self._planner) if self._is_all else None
+        known = known_rows(self._planner) if self.request.is_all else None
         if known is not None:
             return known
         with evaluating(self._condition):
@@ -429,9 +418,9 @@ class Read:
         >>> {name: part.collect().height for name, part in parts.items()}
         {'train': 8010, 'valid': 1025, 'test': 965}
         """
-        self._refuse("split", "sample", *_UNUSED)
+        self.request.refuse("split", "sample", *_UNUSED)
         return {
-            name: pl.concat([replace(self, sample=bounds).lazy() for bounds in ranges])
+            name: pl.concat([self._of(bounds).lazy() for bounds in ranges])
             for name, ranges in parts_of(shares, seed).items()
         }
 
@@ -535,7 +524,7 @@ class Read:
         >>> plan.rows_total, plan.share < 0.3
         (100000, True)
         """
-        self._refuse("explain", "by")
+        self.request.refuse("explain", "by")
         plan = explain(self._planner, self._condition, self._sample, self._names)
         return replace(plan, adviser=_hint_of)
 
@@ -598,8 +587,8 @@ class Read:
         >>> sum(frame.height for task in pickles for frame in pickle.loads(task).read())
         70000
         """
-        self._refuse("tasks", "by", "expand")
-        return scan_tasks(self._planner, self._plan, self.columns, task_bytes=task_bytes)
+        self.request.refuse("tasks", "by", "expand")
+        return scan_tasks(self._planner, self._plan, self.request.columns, task_bytes=task_bytes)
 
     def estimate(self, aggregates: Expressions | Function, **keywords: Unpack[EstimateKeywords]) -> Estimate:
         """Estimate aggregates with a maximum error, from the smallest sample that is sufficient.
@@ -686,7 +675,7 @@ class Read:
         >>> abs(found.frame["correlation"].item() / correlation(rows) - 1) < 0.02
         True
         """
-        self._refuse("estimate", *_UNUSED)
+        self.request.refuse("estimate", *_UNUSED)
         return list(self._rounds(aggregates, keywords))[-1]
 
     def estimates(self, aggregates: Expressions, **keywords: Unpack[EstimateKeywords]) -> Iterator[Estimate]:
@@ -711,23 +700,21 @@ class Read:
         >>> [step.met for step in steps][-1], len(steps) > 1
         (True, True)
         """
-        self._refuse("estimates", "columns", "sample", *_UNUSED)
+        self.request.refuse("estimates", "columns", "sample", *_UNUSED)
         return self._rounds(aggregates, keywords, progressive=True)
 
-    @property
-    def _is_all(self) -> bool:
-        """Whether the read has all rows of the version."""
-        return all(value is None for value in (self.where, self.sample, self.rows, self.by)) and not self.seed
+    def _of(self, bounds: Sample) -> Read:
+        return replace(self, request=replace(self.request, sample=bounds))
 
     @cached_property
     def _planner(self) -> Planner:
         """Planner whose samples select rows by the columns `sample_by`."""
-        return sampled_by(self.planner, self.sample_by)
+        return sampled_by(self.planner, self.request.sample_by)
 
     @cached_property
     def _condition(self) -> Any:
         """The condition without the types of the engine."""
-        return self.where
+        return self.request.where
 
     @cached_property
     def _engine(self) -> Engine | None:
@@ -740,13 +727,13 @@ class Read:
 
     @cached_property
     def _names(self) -> list[str] | None:
-        return None if self.columns is None else self.planner.names_of(self.columns)
+        return None if self.request.columns is None else self.planner.names_of(self.request.columns)
 
     @cached_property
     def _sample(self) -> Sample | None:
         """The sample as a range of fractions. With `rows`, it may read weights of rows."""
         chosen = self._sample_of_rows()
-        return chosen if self.seed == 0 else another_sample(chosen, self.seed)
+        return chosen if self.request.seed == 0 else another_sample(chosen, self.request.seed)
 
     @cached_property
     def _plan(self) -> ScanPlan:
@@ -756,24 +743,27 @@ class Read:
         return plan
 
     def _sample_of_rows(self) -> Sample | None:
-        return sample_of_rows(self._planner, self.rows, self.sample, self._condition)
+        return sample_of_rows(self._planner, self.request.rows, self.request.sample, self._condition)
 
     def _strata(self) -> pl.DataFrame:
-        if self.rows is None or self.by is None or self.sample is not None or self.seed:
+        asked = self.request
+        if asked.rows is None or asked.by is None or asked.sample is not None or asked.seed:
             msg = "`by` divides a number of rows among groups: give `rows`, without `sample` and `seed`"
             raise InvalidInputError(msg, argument="by")
-        names = self.planner.names_of(self.columns)
-        return read_strata(self._planner, self._filter, names, self.rows, self.by, expand=self.expand)
+        names = self.planner.names_of(asked.columns)
+        return read_strata(self._planner, self._filter, names, asked.rows, asked.by, expand=asked.expand)
 
     def _in_order(
         self, order: Order, resume: State | None, *, batch_rows: int, buffer_bytes: int
     ) -> ShuffledBatches:
-        self._refuse("shuffled", "by")
+        self.request.refuse("shuffled", "by")
         check_whole_number("batch_rows", batch_rows, 1)
         check_whole_number("buffer_bytes", buffer_bytes, 1)
-        names = self.planner.names_of(self.columns)
+        names = self.planner.names_of(self.request.columns)
         request = (self._planner, self._plan, names, self._sample, order)
-        read = ShuffledRead(*request, buffer_bytes=buffer_bytes, expand=self.expand, where=self._condition)
+        read = ShuffledRead(
+            *request, buffer_bytes=buffer_bytes, expand=self.request.expand, where=self._condition
+        )
         return ShuffledBatches(read, batch_rows, resume)
 
     def _rounds(
@@ -783,15 +773,9 @@ class Read:
 
         how: dict[str, Any] = {"engine": self._engine, "resources": self.resources}
         how["progressive"] = progressive
-        read: dict[str, Any] = {"where": self._condition, "columns": self.columns, "sample": self.sample}
+        asked = self.request
+        read: dict[str, Any] = {"where": self._condition, "columns": asked.columns, "sample": asked.sample}
         return estimates_of(self._planner, aggregates, **how, **read, **keywords)
-
-    def _refuse(self, call: str, *names: str) -> None:
-        """Raise if the read has arguments that a method cannot use."""
-        for field in fields(self):
-            if field.name in names and getattr(self, field.name) != field.default:
-                msg = f"`{field.name}` of Table.rows has no meaning for {call}(). Leave it out."
-                raise InvalidInputError(msg, argument=field.name)
 
 
 def _hint_of(plan: Plan) -> str | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, Unpack, cast
 
 import polars as pl
 
-from qbeast_core.api.keywords import ChangeKeywords, CommitKeywords, ReadKeywords
+from qbeast_core.api.keywords import ChangeKeywords, CommitKeywords, ReadKeywords, Request
 from qbeast_core.api.rows import Read
 from qbeast_core.errors import (
     InvalidInputError,
@@ -348,7 +348,7 @@ class Table:
         >>> few.count(), few.lazy().max().collect().item(), few.explain().rows_total
         (10, 9, 1000)
         """
-        return Read(self._planner, where, resources=self._resources, **keywords)
+        return Read(self._planner, Request(where=where, **keywords), self._resources)
 
     def read(self, where: Where | None = None, **keywords: Unpack[ReadKeywords]) -> pl.DataFrame:
         """Read the table into memory: ``rows(where, ...).read()``.
