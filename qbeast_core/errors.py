@@ -41,18 +41,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from types import FunctionType
 from typing import Any, ClassVar, Final, NoReturn, ParamSpec, TypeVar
 
-from qbeast_core.support.hints import (
-    call_rule,
-    expanded_signature,
-    keyword_group,
-    refusing_methods,
-    value_hint,
-    wrong_call,
-)
+from qbeast_core.support.calls import call_rule, expanded_signature, keyword_group
 from qbeast_core.support.text import concise, did_you_mean, for_people, nearest, similar, without_secrets
 
 _Params = ParamSpec("_Params")
@@ -107,7 +100,7 @@ def changing(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
     @wraps(call)
     def completing(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
         if not rule.allows(args, kwargs):
-            raise wrong_call(call, args, kwargs)
+            raise _wrong_call(call, args, kwargs)
         try:
             return call(*args, **kwargs)
         except QbeastError as error:
@@ -131,10 +124,18 @@ def hints_keywords(call: Callable[_Params, _Result]) -> Callable[_Params, _Resul
     @wraps(call)
     def checked(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
         if not rule.allows(args, kwargs):
-            raise wrong_call(call, args, kwargs)
+            raise _wrong_call(call, args, kwargs)
         return call(*args, **kwargs)
 
     return _expanded(checked)
+
+
+def _wrong_call(
+    call: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
+) -> TypeError:
+    from qbeast_core.support.hints import wrong_call  # noqa: PLC0415 - the words are only for errors
+
+    return wrong_call(call, args, kwargs)
 
 
 def _expanded(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
@@ -158,8 +159,30 @@ def hints_methods(cls: _Class) -> _Class:
     for name, member in list(vars(cls).items()):
         if isinstance(member, FunctionType) and not name.startswith("_") and not hasattr(member, _CHECKED):
             setattr(cls, name, hints_keywords(member))
-        if isinstance(member, FunctionType):
-            refusing_methods(vars(cls)[name])
+    return cls
+
+
+def without_attributes(*words: str) -> Callable[[Callable[_Params, _Result]], Callable[_Params, _Result]]:
+    """Decorate a method whose attributes are methods in other libraries: a call of one raises an error with a hint."""
+
+    def decorated(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
+        for word in words:
+            setattr(call, word, partial(_refuse_attribute, call.__qualname__, word))
+        return call
+
+    return decorated
+
+
+def _refuse_attribute(call: str, word: str, *_: object, **__: object) -> NoReturn:
+    from qbeast_core.support.hints import method_hint  # noqa: PLC0415 - the words are only for errors
+
+    msg = f"{call} is a method and has no {word}().{method_hint(word)}"
+    raise AttributeError(msg, name=word)
+
+
+def hints_arguments(cls: _Class) -> _Class:
+    """Decorate the initialiser of a class by `hints_keywords`."""
+    setattr(cls, "__init__", hints_keywords(vars(cls)["__init__"]))  # noqa: B010 - of a class, to type checkers
     return cls
 
 
@@ -253,6 +276,8 @@ def invalid_argument(
     ...
     qbeast_core.errors.InvalidInputError: `mode` must be one of two, not 'apend'. Did you mean...
     """
+    from qbeast_core.support.hints import value_hint  # noqa: PLC0415 - the words are only for errors
+
     known = tuple(known)
     guesses = similar(value, known) if isinstance(value, str) else []
     cure = (

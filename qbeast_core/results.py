@@ -1,14 +1,15 @@
-"""Results of operations."""
+"""Results of operations, and values whose unknown attributes have hints."""
 
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field, fields
 from html import escape
-from typing import Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn
 
 import polars as pl
 
 from qbeast_core.support.frames import html_of
+from qbeast_core.support.hints import result_hint, result_item_hint
 from qbeast_core.support.process import terminal_columns
 from qbeast_core.support.text import in_lines, shortened
 
@@ -16,8 +17,28 @@ _FEW: Final = 8
 _MAX_CHARACTERS: Final = 100
 
 
+class Hinted:
+    """A value whose unknown attributes and keys raise errors with a hint."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # type checkers report unknown names themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = "" if name.startswith("_") else result_hint(name, self._members(), pl.DataFrame)
+            msg = f"{type(self).__name__} has no attribute {name!r}.{hint}"
+            raise AttributeError(msg, name=name, obj=self)
+
+        def __getitem__(self, key: object) -> NoReturn:
+            msg = f"{type(self).__name__} is not subscriptable.{result_item_hint(key, self._members())}"
+            raise TypeError(msg)
+
+        def _members(self) -> list[str]:
+            return [name for name in dir(type(self)) if not name.startswith("_") and name != "derived"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Result:
+class Result(Hinted):
     """Result of an operation on a table.
 
     Attributes

@@ -106,8 +106,8 @@ def test_misspelt_arguments_of_all_calls_have_hints() -> None:
         (lambda t: t.history(n=3), "'limit'"),
         (lambda t: t.read(n=3), "'rows'"),
         (lambda _: qbeast.write_table(ROWS, "t", partition_cols=["id"]), "'partition_by'"),
-        (lambda _: qbeast.write_table(ROWS, "t", overwrite=True), "'mode'"),
-        (lambda _: qbeast.drop_table("t", yes=True), "'confirm'"),
+        (lambda _: qbeast.write_table(ROWS, "t", overwrite=True), 'mode="overwrite"'),
+        (lambda _: qbeast.drop_table("t", yes=True), "confirm=True"),
     ],
 )
 def test_arguments_of_other_libraries_have_hints(

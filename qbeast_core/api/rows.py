@@ -86,6 +86,17 @@ class Read:
             msg = f"the rows of a table have no attribute {name!r}.{hint}"
             raise AttributeError(msg, name=name, obj=self)
 
+        def __getitem__(self, key: object) -> NoReturn:
+            msg = f"the rows of a table are not subscriptable. Use read()[{key!r}], or batches()."
+            raise TypeError(msg)
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def __bool__(self) -> bool:
+        """Return True, also if there is no row."""
+        return True
+
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the request. The plan is made again."""
         return {item.name: getattr(self, item.name) for item in fields(self)}

@@ -24,6 +24,7 @@ from qbeast_core.errors import (
     check_whole_number,
     hints_methods,
     invalid_argument,
+    without_attributes,
 )
 from qbeast_core.plan.weights import Sample, Share
 from qbeast_core.spec.blocks import BlocksDialect
@@ -829,6 +830,7 @@ class Table:
             axes=axes,
         )
 
+    @without_attributes("compact", "z_order")
     @changing
     @shows_progress("optimizing")
     def optimize(

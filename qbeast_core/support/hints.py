@@ -11,19 +11,20 @@ Examples
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, Signature, signature, unwrap
-from typing import Final, ForwardRef, NamedTuple, NoReturn
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
+from qbeast_core.support.calls import call_rule
 from qbeast_core.support.text import copy_call, did_you_mean, similar
 from qbeast_core.support.words import (
     CALLS,
+    CONDITIONS,
+    ESTIMATES,
     FUNCTIONS,
     KEYWORDS,
     MEMBERS,
     OF_CALLS,
-    OF_METHODS,
+    PROPERTIES,
     RESOURCES,
     RESULTS,
     ROWS,
@@ -39,11 +40,19 @@ _SEED: Final = (
     "A table fixes the rows of a sample, without a seed: those with the lowest weights. The same `sample` returns "
     "the same rows each time; for other rows, give a range such as sample=(0.1, 0.2), or `seed=` to read_table."
 )
-# Arguments of `Table.rows`, and arguments that map names to values.
+# Arguments of `Table.rows`, and calls that take a mapping.
 _OF_READS: Final = ("by", "columns", "expand", "rows", "sample", "sample_by", "seed", "where")
-_MAPPINGS: Final = ("importance", "properties", "shares")
-_ADDITIONS: Final = ("Table.add_columns", "Table.widen_columns")
+_MAPPINGS: Final = (
+    "Read.split",
+    "Table.add_columns",
+    "Table.set_importance",
+    "Table.set_properties",
+    "Table.widen_columns",
+)
 _KEEPS: Final = "A table keeps them: qbeast.open_table(path, resources={})."
+# A condition of equal columns, and a new value of a column.
+_EQUAL: Final = re.compile(r"(?:\w+\.)?(\w+)\s*={1,2}\s*(?:\w+\.)?(\w+)")
+_ASSIGNMENT: Final = re.compile(r"(\w+)\s*=\s*([^=].*)", re.DOTALL)
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -69,6 +78,15 @@ def member_hint(
     return _frame_hint(word, members, (scan, "rows().lazy()"), (frame, "read()"))
 
 
+def method_hint(word: str) -> str:
+    """Return what to use instead of an attribute of a method, after a space.
+
+    >>> method_hint("compact")
+    ' Use optimize().'
+    """
+    return _use(MEMBERS[word])
+
+
 def read_hint(name: str, members: Iterable[str], *, scan: type, frame: type) -> str:
     """Return what to use instead of a name that rows do not have: of a lazy frame or a frame, or a similar one.
 
@@ -84,16 +102,97 @@ def read_hint(name: str, members: Iterable[str], *, scan: type, frame: type) -> 
     return _frame_hint(word, members, (scan, "lazy()"), (frame, "read()"))
 
 
-def result_hint(name: str, members: Iterable[str], frame: type | None = None) -> str:
-    """Return what to use instead of a name that a result does not have; a result with a frame has `frame`.
+def result_hint(name: str, members: Collection[str], frame: type) -> str:
+    """Return what to use instead of a name that a result does not have, of its frame if it has one.
 
-    >>> result_hint("rows_update", ["rows_updated"]), result_hint("execute", [])
+    >>> result_hint("rows_update", ["rows_updated"], str), result_hint("execute", [], str)
     (" Did you mean 'rows_updated'?", ' The change is committed: leave it out.')
+    >>> result_hint("upper", ["frame"], str), result_hint("x", ["files", "bytes"], str)
+    (' Use frame.upper(...).', ' It has files, bytes.')
     """
     word = _snake(name)
-    if frame is None:
-        return _use(RESULTS[word]) if word in RESULTS else did_you_mean([name], members)
-    return _frame_hint(word, members, (frame, "frame"))
+    has_frame = "frame" in members
+    words = ESTIMATES if has_frame else RESULTS
+    if word in words:
+        return _use(words[word])
+    hint = _frame_hint(word, members, *([(frame, "frame")] if has_frame else []))
+    return hint or f" It has {', '.join(members)}."
+
+
+def result_item_hint(key: object, members: Collection[str]) -> str:
+    """Return what to use instead of a key of a result in brackets, after a space.
+
+    >>> result_item_hint("files", ["files"]), result_item_hint("n", ["frame"]), result_item_hint("n", ["to_dict"])
+    (' Use .files.', " Use .frame['n'].", ' Use .to_dict().')
+    """
+    if key in members:
+        return f" Use .{key}."
+    if "frame" in members:
+        return f" Use .frame[{key!r}]."
+    return " Use .to_dict()." if "to_dict" in members else ""
+
+
+def sql_hint(text: str) -> str:
+    """Return what to write instead of a condition that is not SQL, as a sentence; empty if it is not known.
+
+    >>> sql_hint("x => 5"), sql_hint("x = 5 LIMIT 3"), sql_hint("x = 5")
+    ('Write >=.', 'Leave LIMIT out: rows(where).head(...) returns some rows.', '')
+    """
+    found = (line for pattern, line in CONDITIONS.items() if re.search(pattern, text, re.IGNORECASE))
+    return next(found, "")
+
+
+def condition_text(values: Mapping[str, object] | Sequence[tuple[str, str, object]]) -> str:
+    r"""Return the condition in SQL of equal values by column, or of triples of a column, an operator and a value.
+
+    >>> condition_text({"x": 5, "a b": "it's"}), condition_text([("x", ">", 5)])
+    ('x = 5 AND "a b" = \'it\'\'s\'', 'x > 5')
+    """
+    triples = (
+        [(name, "=", value) for name, value in values.items()] if isinstance(values, Mapping) else values
+    )
+    return " AND ".join(
+        f"{_name(name)} {sign.replace('==', '=')} {_literal(value)}" for name, sign, value in triples
+    )
+
+
+def keys_hint(text: str) -> str:
+    """Return the argument `on` of a merge for a condition of equal columns, as a sentence; empty if it is not one.
+
+    >>> keys_hint("target.id = source.id AND t.day == s.day"), keys_hint("t.id > s.id")
+    ('Write on=["id", "day"].', '')
+    """
+    pairs = [_EQUAL.fullmatch(part.strip()) for part in re.split(r"\bAND\b", text, flags=re.IGNORECASE)]
+    names = [pair[1] for pair in pairs if pair is not None and pair[1] == pair[2]]
+    return f"Write on=[{', '.join(map(quoted, names))}]." if len(names) == len(pairs) else ""
+
+
+def values_hint(argument: str, values: object) -> str:
+    """Return what to write instead of new values that are not a mapping, as a sentence; empty if it is not known.
+
+    >>> values_hint("set", "y = y + 1"), values_hint("update", ["y"]), values_hint("insert", False)
+    ('Write set={"y": "y + 1"}.', 'Write update={"y": "source.y"}.', 'Write when_not_matched="ignore".')
+    """
+    if isinstance(values, str) and (pair := _ASSIGNMENT.fullmatch(values.strip())):
+        return f"Write {argument}={{{quoted(pair[1])}: {quoted(pair[2])}}}."
+    if argument == "set":
+        return ""
+    if isinstance(values, list | tuple) and all(isinstance(name, str) for name in values):
+        pairs = ", ".join(f"{quoted(name)}: {quoted(f'source.{name}')}" for name in values)
+        return f"Write {argument}={{{pairs}}}."
+    if isinstance(values, bool):
+        clause = "when_matched" if argument == "update" else "when_not_matched"
+        return "Leave it out." if values else f'Write {clause}="ignore".'
+    return ""
+
+
+def property_hint(name: str) -> str:
+    """Return the property of Delta that a name means; empty if it is a name of the user.
+
+    >>> property_hint("enableDeletionVectors"), property_hint("owner")
+    ('delta.enableDeletionVectors', '')
+    """
+    return PROPERTIES.get(_snake(name), "")
 
 
 def _frame_hint(word: str, members: Iterable[str], *kinds: tuple[type, str]) -> str:
@@ -167,68 +266,36 @@ def value_hint(argument: str, value: object) -> str:
     return line if not line or line.endswith(".") else f'Write {argument}="{line}".'
 
 
-class CallRule(NamedTuple):
-    """Which arguments a function takes: names (None: any), how many by position, and which are required."""
-
-    names: AbstractSet[str] | None
-    most: int
-    required: tuple[str, ...]
-    by_name: tuple[str, ...]
-
-    def allows(self, values: Sequence[object], keywords: Mapping[str, object]) -> bool:
-        """Return whether a call has arguments that the function takes."""
-        return (
-            (self.names is None or keywords.keys() <= self.names)
-            and len(values) <= self.most
-            and all(name in keywords for name in self.required[len(values) :])
-            and all(name in keywords for name in self.by_name)
-        )
-
-
-def call_rule(call: Callable[..., object]) -> CallRule:
-    """Return the rule of a function, also of a decorated one.
-
-    >>> rule = call_rule(lambda where, columns=None, *, key: where)
-    >>> rule.allows(["x"], {"key": 1}), rule.allows([], {"key": 1}), rule.allows(["x"], {"keys": 1})
-    (True, False, False)
-    """
-    function = unwrap(call)
-    code = function.__code__
-    names = code.co_varnames
-    positional = names[: code.co_argcount]
-    by_name = names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    defaults = function.__kwdefaults__ or {}
-    return CallRule(
-        argument_names(call),
-        10**6 if code.co_flags & CO_VARARGS else len(positional),
-        positional[: len(positional) - len(function.__defaults__ or ())],
-        tuple(name for name in by_name if name not in defaults),
-    )
-
-
 def wrong_call(
     call: Callable[..., object], values: Sequence[object], keywords: Mapping[str, object]
 ) -> TypeError:
     """Return the error of a call that its rule does not allow, with what to write instead."""
     rule, name = call_rule(call), call.__qualname__
+    names = list(rule.names or ())
     if rule.names is not None and not keywords.keys() <= rule.names:
-        return unknown_keyword(call, values, keywords)
-    own = "self" in rule.names if rule.names is not None else False
-    line = CALLS.get(_known_call(name), "")
+        return _unknown_keyword(call, names, values, keywords)
+    own = "self" in names
+    known = _known_call(name)
+    line = CALLS.get(known, "")
+    if not line and known.startswith("Read.") and len(values) > rule.most == 1:
+        line = f'rows("...", columns=[...]).{known.removeprefix("Read.")}()'
     cure = f" Write {line}." if line else ""
     if len(values) > rule.most:
-        return TypeError(
-            f"{name}() takes {rule.most - own} arguments by position, not {len(values) - own}.{cure}"
-        )
+        most, given = rule.most - own, len(values) - own
+        taken = f"{most or 'no'} positional argument{'s' * (most != 1)}"
+        return TypeError(f"{name}() takes {taken}, not {given}.{cure}")
     missing = [item for item in (*rule.required[len(values) :], *rule.by_name) if item not in keywords]
     return TypeError(f"{name}() lacks {' and '.join(map(repr, missing))}.{cure}")
 
 
-def unknown_keyword(
-    call: Callable[..., object], values: Sequence[object], keywords: Mapping[str, object]
+def _unknown_keyword(
+    call: Callable[..., object],
+    names: Sequence[str],
+    values: Sequence[object],
+    keywords: Mapping[str, object],
 ) -> TypeError:
     """Return the error of a call with an unknown keyword argument, with what to use instead."""
-    known = [name for name in argument_names(call) or () if name != "self"]
+    known = [name for name in names if name != "self"]
     unknown = {name: value for name, value in keywords.items() if name not in known}
     name = next(iter(unknown))
     columns: object = getattr(values[0], "columns", ()) if values else ()
@@ -240,90 +307,27 @@ def unknown_keyword(
     return TypeError(f"{call.__qualname__}() got an unexpected keyword argument {name!r}.{hint}")
 
 
-def refusing_methods(call: Callable[..., object]) -> None:
-    """Give a method the attributes that other libraries have there; a call of one raises an error with a hint."""
-    for word, line in OF_METHODS.get(call.__qualname__, {}).items():
-
-        def refused(*_: object, _line: str = line, **__: object) -> NoReturn:
-            msg = f"{call.__qualname__} is a method, without attributes.{_use(_line)}"
-            raise TypeError(msg)
-
-        setattr(call, word, refused)
-
-
 def _known_call(name: str) -> str:
     """Return the name of a call as `words` has it: tables and rows of Spark have the same methods."""
     return name.removeprefix("Spark")
 
 
-def argument_names(call: Callable[..., object]) -> AbstractSet[str] | None:
-    """Return the names of the arguments of a function, also of a decorated one, in order; None: it takes any.
-
-    >>> argument_names(lambda where, *, columns=None: where), argument_names(lambda **options: options)
-    (dict_keys(['where', 'columns']), None)
-    """
-    code = unwrap(call).__code__
-    group = keyword_group(call)
-    if code.co_flags & CO_VARKEYWORDS and group is None:
-        return None
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return dict.fromkeys([*names, *(group or ())]).keys()
-
-
-def keyword_group(call: Callable[..., object]) -> Mapping[str, object] | None:
-    """Return the types of the keyword arguments that a function takes as ``**keywords: Unpack[Group]``, by name."""
-    function = unwrap(call)
-    code = function.__code__
-    if not code.co_flags & CO_VARKEYWORDS:
-        return None
-    place = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & CO_VARARGS)
-    annotation = str(function.__annotations__.get(code.co_varnames[place]))
-    if not annotation.startswith("Unpack["):
-        return None
-    group: Mapping[str, object] = function.__globals__[annotation[7:-1]].__annotations__
-    return group
-
-
-def expanded_signature(call: Callable[..., object]) -> Signature:
-    """Return the signature of a function with a parameter for each member of its keyword group."""
-    own = signature(call)
-    parameters = [item for item in own.parameters.values() if item.kind is not Parameter.VAR_KEYWORD]
-    group = (keyword_group(call) or {}).items()
-    added = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=_OMITTED, annotation=_plain(kind))
-        for name, kind in group
-    ]
-    return own.replace(parameters=[*parameters, *added])
-
-
-class _Omitted:
-    """The default of a keyword argument of a group, as stubs write it."""
-
-    def __repr__(self) -> str:
-        return "..."
-
-
-_OMITTED: Final = _Omitted()
-
-
-def _plain(kind: object) -> object:
-    """Return an annotation as the text in the source."""
-    return kind.__forward_arg__ if isinstance(kind, ForwardRef) else kind
-
-
 def _column_hint(call: str, values: Mapping[str, object], known: Sequence[str]) -> str:
     """Return the call with a condition, or with new values, for arguments that are names of columns."""
-    texts = {name: _literal(value) for name, value in values.items()}
     if "set" in known:
+        texts = {name: _literal(value) for name, value in values.items()}
         numbers = {name: repr(value) for name, value in values.items() if isinstance(value, int | float)}
-        shown = {name: numbers.get(name, _quoted(text)) for name, text in texts.items()}
-        pairs = ", ".join(f"{_quoted(name)}: {text}" for name, text in shown.items())
+        shown = {name: numbers.get(name, quoted(text)) for name, text in texts.items()}
+        pairs = ", ".join(f"{quoted(name)}: {text}" for name, text in shown.items())
         return f" Write {call}(where, {{{pairs}}})."
     if "where" not in known:
         return ""
-    names = {name: name if name.isidentifier() else '"' + name.replace('"', '""') + '"' for name in texts}
-    condition = " AND ".join(f"{names[name]} = {text}" for name, text in texts.items())
-    return f" Write {call}({_quoted(condition)})."
+    return f" Write {call}({quoted(condition_text(values))})."
+
+
+def _name(column: str) -> str:
+    """Return the name of a column in SQL."""
+    return column if column.isidentifier() else '"' + column.replace('"', '""') + '"'
 
 
 def _literal(value: object) -> str:
@@ -333,21 +337,21 @@ def _literal(value: object) -> str:
     return str(value) if isinstance(value, int | float) else "..."
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a text in quotes, doubly if it has none of them."""
     return repr(text) if '"' in text or "\\" in text else f'"{text}"'
 
 
 def _mapping_hint(call: str, values: Mapping[str, object], known: Sequence[str]) -> str:
     """Return the call with a mapping, for names that were given as arguments."""
-    if not (call in _ADDITIONS or any(name in known for name in _MAPPINGS)):
+    if call not in _MAPPINGS:
         return ""
     names = [name.removesuffix("_size") if "shares" in known else name for name in values]
     is_text = "properties" in known
     texts = [
-        _quoted(_text(value)) if is_text or isinstance(value, str) else str(value)
-        for value in values.values()
+        quoted(_text(value)) if is_text or isinstance(value, str) else str(value) for value in values.values()
     ]
-    pairs = ", ".join(f"{_quoted(name)}: {text}" for name, text in zip(names, texts, strict=True))
+    pairs = ", ".join(f"{quoted(name)}: {text}" for name, text in zip(names, texts, strict=True))
     return f" Write {call.rpartition('.')[2]}({{{pairs}}})."
 
 
@@ -363,6 +367,8 @@ def _keyword_hint(call: str, unknown: str, known: Sequence[str], value: object) 
     line = next(lines, "") or _other_place(call, unknown, known)
     if line:
         return f" {line}"
+    if "on" in usual and call == "Table.merge" and isinstance(value, str) and keys_hint(value):
+        return f" {keys_hint(value)}"
     if "since" in usual and isinstance(value, int):
         return f" Write since={value - 1}: the changes begin after this version."
     ours = next((name for name in usual if name.partition("=")[0] in known), "")
@@ -373,6 +379,8 @@ def _other_place(call: str, unknown: str, known: Sequence[str]) -> str:
     """Return where an argument belongs that other calls have, as a sentence."""
     place = RESOURCES.get(_snake(unknown))
     if place is not None:
+        if place in known:
+            return f"Write {place}=..."
         value = f"qbeast.Resources({place}=...)" if place else "..."
         return f"Write resources={value}." if "resources" in known else _KEEPS.format(value)
     if unknown in _SEEDS and "sample" in known:

@@ -26,7 +26,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Literal, ParamSpec, TypeAlias, TypeVar, cast, get_args
 
-from qbeast_core.errors import MissingDependencyError, StorageError, check_choice, invalid_argument
+from qbeast_core.errors import (
+    MissingDependencyError,
+    StorageError,
+    check_choice,
+    hints_arguments,
+    invalid_argument,
+)
 from qbeast_core.support.sizing import sizing
 from qbeast_core.support.text import for_people
 
@@ -185,6 +191,7 @@ EngineName: TypeAlias = Literal["auto", "memory", "spill"]
 _FOLDER_VARIABLE: Final = "QBEAST_SPILL_DIR"
 
 
+@hints_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
     """Memory and temporary files of this machine that a call may use.

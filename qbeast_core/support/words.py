@@ -207,6 +207,14 @@ RESULTS: Final[Mapping[str, str]] = {
     "collect": "The change is committed: leave it out.",
     "commit": "The change is committed: leave it out.",
     "execute": "The change is committed: leave it out.",
+    "num_copied_rows": "rows_copied",
+    "num_deleted_rows": "rows_deleted",
+    "num_inserted_rows": "rows_inserted",
+    "num_target_rows_copied": "rows_copied",
+    "num_target_rows_deleted": "rows_deleted",
+    "num_target_rows_inserted": "rows_inserted",
+    "num_target_rows_updated": "rows_updated",
+    "num_updated_rows": "rows_updated",
     "when_matched_delete": 'The merge is committed. Write merge(rows, on=..., when_matched="delete").',
     "when_matched_update": "The merge is committed. Write merge(rows, on=..., update={...}).",
     "when_matched_update_all": _DEFAULT,
@@ -479,14 +487,14 @@ OF_CALLS: Final[Mapping[str, Mapping[str, str]]] = {
 # The line to type for a call with too few or too many arguments.
 CALLS: Final[Mapping[str, str]] = {
     "Read.batches": "batches(batch_rows=...)",
-    "Read.estimate": 'estimate("avg(...)")',
+    "Read.estimate": 'estimate("avg(...)", error=0.05)',
     "Read.folds": "folds(5)",
     "Read.split": 'split({"train": 0.8, "test": 0.2})',
     "Read.sql": _SQL,
     "Table.add_columns": 'add_columns({"...": "double"})',
     "Table.add_constraint": 'add_constraint("...", "...")',
     "Table.changes": "changes(since=...)",
-    "Table.count": 'count("...")',
+    "Table.count": 'count("...", columns=[...])',
     "Table.delete": 'delete("..."), or delete(True) for all rows',
     "Table.diff": "diff(..., key=[...])",
     "Table.drop_column": 'drop_column("...")',
@@ -501,19 +509,17 @@ CALLS: Final[Mapping[str, str]] = {
     "Table.update": 'update("...", {"...": "..."})',
     "Table.vacuum": "vacuum(retention_hours=...)",
     "Table.widen_columns": 'widen_columns({"...": "double"})',
-    "convert_table": "convert_table(path, columns=[...])",
-    "drop_table": "drop_table(path, confirm=True)",
-    "estimate": 'estimate(path, "avg(...)")',
-    "open_table": "open_table(path)",
-    "read_table": "read_table(path)",
-    "scan_table": "scan_table(path)",
-    "table_exists": "table_exists(path)",
-    "write_table": "write_table(rows, path, columns=[...])",
-}
-
-# Attributes of methods in other libraries: ``table.optimize.compact()``.
-OF_METHODS: Final[Mapping[str, Mapping[str, str]]] = {
-    "Table.optimize": {"compact": "optimize()", "z_order": _CLUSTER},
+    "Resources.__init__": "qbeast.Resources(memory_bytes=...)",
+    "Table.advise": "advise([...])",
+    "convert_table": "qbeast.convert_table(path, columns=[...])",
+    "drop_table": "qbeast.drop_table(path, confirm=True)",
+    "estimate": 'qbeast.estimate(path, "avg(...)", error=0.05)',
+    "open_table": "qbeast.open_table(path, version=...)",
+    "read_table": 'qbeast.read_table(path, where="...")',
+    "scan_table": 'qbeast.scan_table(path, where="...")',
+    "suggest_columns": "qbeast.suggest_columns(rows)",
+    "table_exists": "qbeast.table_exists(path)",
+    "write_table": "qbeast.write_table(rows, path, columns=[...])",
 }
 
 # Values of arguments in words of other libraries: a value of ours, or a sentence.
@@ -544,4 +550,61 @@ VALUES: Final[Mapping[str, Mapping[str, str]]] = {
         **dict.fromkeys(("add", "append", "insert_all"), "insert"),
         **dict.fromkeys(("do nothing", "drop", "skip"), "ignore"),
     },
+}
+
+# What was probably wanted by the text of a condition that is not SQL, by a pattern of the text.
+CONDITIONS: Final[Mapping[str, str]] = {
+    r"^\s*(SELECT|WITH|FROM)\b": 'A query is for sql("SELECT ... FROM self").',
+    r"\bLIMIT\b": "Leave LIMIT out: rows(where).head(...) returns some rows.",
+    r"\bORDER\s+BY\b": "Leave ORDER BY out: rows(where).lazy().sort(...) sorts rows.",
+    r"\bGROUP\s+BY\b": 'Groups are for sql("SELECT ... FROM self GROUP BY ...").',
+    r"\bNone\b": "Write IS NULL, or IS NOT NULL.",
+    r"\bIS\s+nan\b": "Write isnan(...).",
+    r"\bis_?(null|na)\b": "Write IS NULL.",
+    r"\bIS\s+(NOT\s+)?[-\d']": "Write = or <>.",
+    r"\.is_?in\(": "Write IN (1, 2).",
+    r"\bpl\.|\bcol\(|\.str\.|\.dt\.": "Pass an expression of Polars itself, without quotes: where=pl.col(...) > 5.",
+    r"\|\|": "Write OR; || joins texts.",
+    r"~\s*\(": "Write NOT (...).",
+    r"=>": "Write >=.",
+    r"=<": "Write <=.",
+    r"^\s*\[": 'Quote names doubly: "...".',
+    r"\bBETWEEN\b(?!.*\bAND\b)": "Write BETWEEN 1 AND 5.",
+    r"%s": "Write the value itself.",
+    r"\d{1,2}[/.]\d{1,2}[/.]\d{4}": "Write dates as '2026-10-31'.",
+    r"\bdate\(\d+,": "Write DATE '2026-10-31'.",
+}
+
+# Properties of Delta in other words.
+_FEED_PROPERTY: Final = "delta.enableChangeDataFeed"
+_VECTORS_PROPERTY: Final = "delta.enableDeletionVectors"
+PROPERTIES: Final[Mapping[str, str]] = {
+    "append_only": "delta.appendOnly",
+    "cdf": _FEED_PROPERTY,
+    "change_data_feed": _FEED_PROPERTY,
+    "change_feed": _FEED_PROPERTY,
+    "checkpoint_interval": "delta.checkpointInterval",
+    "deletion_vectors": _VECTORS_PROPERTY,
+    "enable_change_data_feed": _FEED_PROPERTY,
+    "enable_deletion_vectors": _VECTORS_PROPERTY,
+    "retention": "delta.deletedFileRetentionDuration",
+    "vectors": _VECTORS_PROPERTY,
+}
+
+# What an estimate has, beside its frame.
+_ENDS: Final = 'frame: the columns "<name>_low" and "<name>_high"'
+_ANSWER: Final = 'frame["..."]'
+ESTIMATES: Final[Mapping[str, str]] = {
+    "answer": _ANSWER,
+    "bounds": _ENDS,
+    "ci": _ENDS,
+    "confidence_interval": _ENDS,
+    "high": _ENDS,
+    "interval": _ENDS,
+    "low": _ENDS,
+    "result": _ANSWER,
+    "results": _ANSWER,
+    "std_error": _ENDS,
+    "value": _ANSWER,
+    "values": _ANSWER,
 }

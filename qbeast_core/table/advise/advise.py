@@ -18,6 +18,7 @@ from qbeast_core.plan.bounds import evaluate
 from qbeast_core.plan.nodes import Atom, column_of
 from qbeast_core.plan.select import apart, draw
 from qbeast_core.plan.weights import ALL_WEIGHTS
+from qbeast_core.results import Hinted
 from qbeast_core.space.values import BoolArray, F64Array
 from qbeast_core.spec.revision import ColumnSpec, parse_column_spec
 from qbeast_core.support.frames import bar, html_of
@@ -66,7 +67,7 @@ _MAX_TIMES: Final = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Advice:
+class Advice(Hinted):
     """How to index a table for some filters, see `Table.advise`.
 
     Attributes

@@ -12,6 +12,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError, hints_keywords, invalid_argument
 from qbeast_core.plan.nodes import named_columns
+from qbeast_core.results import Hinted
 from qbeast_core.space.values import F64Array, I64Array
 from qbeast_core.support.frames import html_of
 from qbeast_core.support.sizing import sizing
@@ -73,7 +74,7 @@ _FOLLOWS: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SuggestedColumns:
+class SuggestedColumns(Hinted):
     """Proposed ``columns=`` for `qbeast.write_table`.
 
     Attributes

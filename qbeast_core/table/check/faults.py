@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import polars as pl
 
+from qbeast_core.results import Hinted
 from qbeast_core.support.frames import html_of
 from qbeast_core.support.text import in_lines
 
@@ -171,7 +172,7 @@ def faults_at(code: str, places: pl.DataFrame, message: pl.Expr | str) -> pl.Dat
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class CheckReport:
+class CheckReport(Hinted):
     """Outcome of `Table.check`; prints well.
 
     Attributes

@@ -17,6 +17,7 @@ from qbeast_core.errors import InvalidInputError, SchemaMismatchError, invalid_a
 from qbeast_core.plan.nodes import named_columns
 from qbeast_core.sql.values import InvalidSqlError, UnknownColumnError, half_up
 from qbeast_core.sql.values import Value as Node
+from qbeast_core.support.hints import condition_text, quoted, sql_hint
 from qbeast_core.support.text import did_you_mean, excerpt, nearest, reason_of
 
 # A boolean Polars expression, or the text of an SQL condition.
@@ -42,6 +43,8 @@ Value: TypeAlias = Any
 UTC_NOW: Final = partial(datetime.now, UTC)
 
 _PROBE_ROWS: Final = 3
+# Column, operator and value: a filter of pyarrow and deltalake.
+_TRIPLE: Final = 3
 
 _FIRST_WORD: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(\w+)", re.DOTALL)
 _CALLS: Final[Mapping[str, str]] = {
@@ -236,12 +239,26 @@ def _expression(
     if isinstance(source, pl.Expr):
         return source
     if not isinstance(source, str):
-        joined = " Join conditions by &: (pl.col('a') > 1) & (pl.col('b') < 2)."
-        of_spark = " Columns are for tables that qbeast_spark_bridge.open_table(spark, path) opened."
-        cure = joined if isinstance(source, list | tuple) else ""
-        cure = of_spark if type(source).__module__.startswith("pyspark.") else cure
-        _refuse(argument, f"must be a Polars expression or SQL text, not {type(source).__name__}", cure=cure)
+        problem = f"must be a Polars expression or SQL text, not {type(source).__name__}"
+        _refuse(argument, problem, cure=_instead_of(source, schema, argument))
     return _parsed(source, schema, argument, dtype).expr
+
+
+def _instead_of(source: object, schema: pl.Schema, argument: str) -> str:
+    """Return what to write instead of a condition of another type, as a sentence after a space."""
+    column = next(iter(schema), "id")
+    if type(source).__module__.startswith("pyspark."):
+        return " Columns are for tables that qbeast_spark_bridge.open_table(spark, path) opened."
+    if isinstance(source, Mapping) and source:
+        return f" Write {argument}={quoted(condition_text(source))}."
+    if isinstance(source, list | tuple):
+        triples = [item for item in source if isinstance(item, tuple) and len(item) == _TRIPLE]
+        if triples and len(triples) == len(source):
+            return f" Write {argument}={quoted(condition_text(triples))}."
+        return " Join conditions by &: (pl.col('a') > 1) & (pl.col('b') < 2)."
+    if isinstance(source, int | float):
+        return f" Compare a column with it: {argument}='{column} = {source}'."
+    return f" Write the condition itself: {argument}='{column} > 5', or pl.col({column!r}) > 5."
 
 
 def _parsed(source: str, schema: pl.Schema, argument: str, dtype: pl.DataType | None) -> Node:
@@ -252,7 +269,9 @@ def _parsed(source: str, schema: pl.Schema, argument: str, dtype: pl.DataType | 
     try:
         return lowered(Lowering(schema, UTC_NOW), parse_condition(source, schema.names()), dtype)
     except InvalidSqlError as error:
-        _refuse(argument, f"{_shown(source)} cannot be read as SQL: {error}", error)
+        first = first_word(source)
+        cure = f"Use {_CALLS[first]}." if first in _CALLS else sql_hint(source)
+        _refuse(argument, f"{_shown(source)} cannot be read as SQL: {error}", error, cure=cure and f" {cure}")
     except UnknownColumnError as error:
         _refuse_names(source, [error.name], schema, argument)
 
@@ -264,11 +283,14 @@ def _refuse_unknown(source: object, expr: pl.Expr, schema: pl.Schema, argument: 
 
 
 def _refuse_names(source: object, unknown: list[str], schema: pl.Schema, argument: str) -> NoReturn:
-    quoted = f" If that is a text, quote it singly: '{unknown[0]}'." if isinstance(source, str) else ""
+    name, last = unknown[0], unknown[0].rpartition(".")[2]
+    cure = f" If that is a text, quote it singly: '{name}'." if isinstance(source, str) else ""
+    if name == "None" or last in schema:
+        cure = f" {sql_hint(name) or f'Write {last}.'}"
     _refuse(
         argument,
         f"names no such column(s): {unknown}; there are {list(schema)}",
-        cure=did_you_mean(unknown, schema) + quoted,
+        cure=did_you_mean(unknown, schema) + cure,
         value=source,
         known=nearest(unknown[0], schema),
     )

@@ -28,6 +28,7 @@ from qbeast_core.log.protocol import (
     has_change_feed,
 )
 from qbeast_core.space.values import BoolArray
+from qbeast_core.support.hints import condition_text, quoted, values_hint
 from qbeast_core.support.process import (
     Progress,
     ProgressCallback,
@@ -292,7 +293,7 @@ def assignments_of(
     """
     if not isinstance(cast("object", values), Mapping) or not values:
         problem = "must map columns to values, at least one"
-        invalid_argument(argument, problem, value=values)
+        invalid_argument(argument, problem, value=values, cure=values_hint(argument, values))
     schema = snapshot.schema
     unknown = [name for name in values if name not in schema]
     if unknown:
@@ -321,11 +322,13 @@ class ConditionalChange:
 
     def __post_init__(self) -> None:
         where = cast("object", self.predicate)
-        problem = "must be a condition, or True for all rows"
-        if isinstance(where, Mapping):
-            problem += ", and comes before the values: update(where, set)"
         if where is None or where is False or isinstance(where, Mapping):
-            invalid_argument("where", problem, value=where)
+            problem = "must be a condition, or True for all rows"
+            invalid_argument("where", problem, value=where, cure=self._instead_of(where))
+
+    def _instead_of(self, where: object) -> str:
+        """Return what to write instead of a value that is not a condition, as a sentence."""
+        return f"Write where={quoted(condition_text(where))}." if isinstance(where, Mapping) and where else ""
 
     def condition(self, snapshot: Snapshot) -> Condition:
         """Return the condition for the columns of a version."""
@@ -372,6 +375,9 @@ class Update(ConditionalChange, Change):
     operation: ClassVar[ChangedBy] = "UPDATE"
 
     assignments: Mapping[str, Value]
+
+    def _instead_of(self, where: object) -> str:
+        return "The condition comes first: update(where, set)." if isinstance(where, Mapping) else ""
 
     def plan(self, snapshot: Snapshot, engine: Engine) -> ChangePlan:
         """See `Change`."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from qbeast_core.log.rules import Identity
 from qbeast_core.plan.nodes import Node, Nothing, Operand, Unknown, all_of, compare, is_in
 from qbeast_core.space.values import I64Array
 from qbeast_core.support.frames import join_equal, own_column
+from qbeast_core.support.hints import keys_hint
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import Condition, Value, Where, condition_of
 from qbeast_core.table.data.rules import AppliedRules
@@ -73,6 +74,11 @@ class Clauses:
     not_matched_by_source_if: Where | None = None
     source_name: str = "source"
     schema_mode: Literal["merge"] | None = None
+
+    def __post_init__(self) -> None:
+        names = [self.on] if isinstance(self.on, str) else self.on
+        if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+            invalid_argument("on", 'must be a column or a list of columns, such as "id"', value=self.on)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -118,6 +124,10 @@ class Clauses:
 
     def check(self, schema: pl.Schema) -> None:
         """Validate the options for a table of these columns."""
+        if isinstance(cast("object", self.when_matched), Mapping):
+            problem = 'must be "update", "delete" or "ignore"'
+            cure = f"Write update={json.dumps(self.when_matched, default=str)}."
+            invalid_argument("when_matched", problem, value=self.when_matched, cure=cure)
         check_choice("when_matched", self.when_matched, get_args(WhenMatched))
         check_choice("when_not_matched", self.when_not_matched, get_args(WhenNew))
         check_choice("duplicates", self.duplicates, get_args(Duplicates))
@@ -142,6 +152,8 @@ class Clauses:
 
     def _check_names(self, schema: pl.Schema) -> None:
         keys = self.keys
+        if isinstance(self.on, str) and self.on not in schema and keys_hint(self.on):
+            invalid_argument("on", "must name columns", value=self.on, cure=keys_hint(self.on))
         if not keys or len(set(keys)) < len(keys):
             invalid_argument("on", "must name one column or several, each once", value=self.on)
         unknown = [name for name in keys if name not in schema]

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.results import Hinted
 from qbeast_core.sampling.certain import Kept
 from qbeast_core.sampling.confidence import MAX_SHARE, MIN_KEYS, Interval, is_reliable
 from qbeast_core.sampling.key_sample import KeySample
@@ -32,7 +33,7 @@ _UNKNOWN: Final = " ± ?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Estimate:
+class Estimate(Hinted):
     """Aggregates of a table, estimated from a sample of its keys, with intervals.
 
     It prints each answer with the half width of its interval: ``8.01 M ± 1.0 %``, or ``0.3 ± 4.2`` if zero is in the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ from qbeast_core.spec.table_config import (
     REPLICATED_SET_PREFIX,
     qbeast_spark_entries,
 )
+from qbeast_core.support.hints import property_hint
 from qbeast_core.support.process import caller_stacklevel, new_id
 from qbeast_core.support.text import convert_call, did_you_mean
 from qbeast_core.table.check.rows import read_layout
@@ -162,8 +164,18 @@ def result_of(
 
 
 def _refuse_property(snapshot: Snapshot, key: object, value: object) -> None:
-    if not isinstance(key, str) or not key or not isinstance(value, str | None):
-        msg = f"properties map texts to texts, or to None to unset them; got {key!r}: {value!r}."
+    name = property_hint(key) if isinstance(key, str) else ""
+    if (
+        not isinstance(key, str)
+        or not key
+        or not isinstance(value, str | None)
+        or (name and value is not None)
+    ):
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        pair = json.dumps({name or key: text}) if isinstance(key, str) and key else '{"name": "value"}'
+        msg = (
+            f"properties map texts to texts, or to None to unset them; got {key!r}: {value!r}. Write {pair}."
+        )
         raise InvalidInputError(msg, argument="properties")
     if key.lower().startswith("qbeast."):
         msg = f"{key!r} describes the index and is qbeast's own. Use the method that it is about."

@@ -32,6 +32,7 @@ from qbeast_core.plan.nodes import (
 from qbeast_core.plan.predicate import conjuncts, disjuncts, parse_predicate
 from qbeast_core.plan.select import match
 from qbeast_core.plan.weights import Sample
+from qbeast_core.results import Hinted
 from qbeast_core.space.values import BoolArray
 from qbeast_core.spec.revision import HashTransformation
 from qbeast_core.support.frames import bar, html_of, to_json
@@ -54,7 +55,7 @@ _STAGED: Final = "no file is indexed yet; optimize the table, or convert it firs
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # no slots: derived values are cached
-class Plan:
+class Plan(Hinted):
     """The plan of a read. No row is read.
 
     `files` reads the footers of opened files. `rows_opened` and `rows_total` read the footers of files whose rows the

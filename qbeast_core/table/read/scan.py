@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from qbeast_core.plan.predicate import parse_complement
 from qbeast_core.plan.select import RowCount, count_rows, match
 from qbeast_core.plan.weights import ALL_WEIGHTS, Sample, fraction_below, fractions_of, sample_to_weights
 from qbeast_core.support.frames import own_column
+from qbeast_core.support.hints import quoted
 from qbeast_core.support.process import caller_stacklevel
 from qbeast_core.support.text import reason_of, without_trees
 from qbeast_core.table.data.expressions import (
@@ -44,6 +46,9 @@ _Source: TypeAlias = Callable[
 ]
 
 _JOINS: Final = "A query reads this table alone; to join others, use polars.SQLContext and qbeast.scan_table"
+
+# The first name of a table in a query.
+_FROM: Final = re.compile(r"\bFROM\s+('[^']*'|(?:[\w.]|`[^`]*`|\"[^\"]*\")+)", re.IGNORECASE)
 
 # Column with the sampling weight of a row: 1 over the probability to be in the sample.
 SAMPLING_WEIGHT: Final = "sampling_weight"
@@ -85,9 +90,20 @@ def query_rows(query: str, rows_of: Callable[[], pl.LazyFrame], schema: pl.Schem
         keywords = [name for name in schema if reason.endswith(f"unsupported function {name!r}")]
         reason += "".join(f'. Write the column in double quotes: "{name}"' for name in keywords)
         reason += f". {_JOINS}" if reason.startswith("relation ") else ""
-        msg = f"Polars cannot run the query {query!r}: {reason}. The table is called self."
+        msg = (
+            f"Polars cannot run the query {query!r}: {reason}. The table is called self{_named_self(query)}."
+        )
         raise InvalidInputError(msg, argument="query") from error
     return answer
+
+
+def _named_self(query: str) -> str:
+    """Return the query of the table itself, for one that has another name or none, after a colon."""
+    named = _FROM.search(query)
+    if named is None:
+        return ': write "SELECT ... FROM self"'
+    right = f"{query[: named.start(1)]}self{query[named.end(1) :]}"
+    return "" if right == query else f": write {quoted(right)}"
 
 
 def sampling_weight(planner: Planner, sample: Sample | None) -> float:
