@@ -228,7 +228,7 @@ CURES = [
     Cured("table.rows().groupBy('brand')", "lazy().group_by(...)", ("'brand'",)),
     Cured("table.rows().dropDuplicates()", "lazy().unique(...)", ("'brand'",), "result.collect().height == 3"),
     Cured("table.rows()['id']", "read()['id']", (), "sorted(result) == list(range(100))"),
-    Cured("[row for row in table.rows()]", "batches()"),
+    Cured("table.rows()[0]", "batches()"),
     Cured("table.merge(rows, 'id').when_matched_delete()", 'merge(rows, on=..., when_matched="delete")', ("'id'",), "table.count() == 100"),
     Cured("table.merge(rows, 'id').when_not_matched_by_source_delete()", 'merge(rows, on=..., when_not_matched_by_source="delete")', ("'id'",), "table.count() == 100"),
     Cured("table.merge(rows, 'id').when_matched_update({})", "merge(rows, on=..., update={...})", ("'id'", "'price': '9.5'"), "table.count('price = 9.5') == 100"),

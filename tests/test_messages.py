@@ -174,7 +174,7 @@ READS = {
     "estimate a number": Wrong(lambda t: t.it.rows().estimate(3, error=0.1), INPUT, ("one, a list, or a mapping of names",), argument="aggregates"),
     "estimate by": Wrong(lambda t: t.it.rows().estimate("avg(price)", by="bran", error=0.1), INPUT, ("Did you mean 'brand'?",), argument="by"),
     "estimate nothing": Wrong(lambda t: t.it.rows().estimate({"x": "price"}, error=0.1), INPUT, ("avg(column)",)),
-    "estimate how well": Wrong(lambda t: t.it.rows().estimate({"x": "avg(price)"}, error=None), INPUT, ("sample=0.01",)),
+    "estimate how well": Wrong(lambda t: t.it.rows(sample=0.5).estimate({"x": "avg(price)"}, error=0.1), INPUT, ("use one of them",)),
     "estimate distinct": Wrong(lambda t: t.it.rows().estimate({"x": pl.col("user").n_unique()}, error=0.1), INPUT, ("sampled by ['id', 'price']", 'read it with qbeast.scan_table(path, columns=["user"])')),
     "confidence": Wrong(lambda t: t.it.rows().estimate({"x": "avg(price)"}, error=0.1, confidence=95), INPUT, ("between 0 and 1", "For 95 % write confidence=0.95."), argument="confidence"),
     "error in percent": Wrong(lambda t: t.it.rows().estimate({"x": "avg(price)"}, error=5), INPUT, ("between 0 and 1", "For 5 % write error=0.05."), argument="error"),
