@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import click
 
 from qbeast_core.errors import QbeastError
-from qbeast_core.support.hints import usual_arguments
+from qbeast_core.support.hints import line_of, usual_arguments, value_hint
 from qbeast_core.support.text import did_you_mean, for_people, visible
 
 if TYPE_CHECKING:
@@ -207,7 +207,8 @@ def as_mapping(
     """Collect ``key=value`` texts, if there are any; the last one of a key counts."""
     values: dict[str, str] = {}
     for text in texts:
-        key, sign, value = text.partition("=")
+        name, sign, text_of_value = text.partition("=")
+        key, value = name.strip(), text_of_value.lstrip() if name.endswith(" ") else text_of_value
         if not sign or not key:
             msg = "write it as key=value"  # the text may be a secret: it is not repeated
             raise click.BadParameter(msg, param=parameter)
@@ -439,6 +440,8 @@ EXIT_CODES: Final = {
     "broken-pipe": 141,
 }
 
+# Similarity of a misspelled option.
+_SIMILAR: Final = 0.7
 _STILL_TRUE: Final = "nothing of an unfinished commit is visible"
 _CLI_MODULES: Final = ("click", "rich")
 _OF_COMMANDS: Final = ("--traceback", "--storage-option")
@@ -447,6 +450,13 @@ _VALUE: Final = r"""True|-?\d[\d.]*|"[^"]*"|'[^']*'|\[[^\[\]]*\]|\{"[^{}]*\}"""
 _ARGUMENT: Final = re.compile(rf"(?<![\w.])(\w+)=({_VALUE})(?![\w(])")
 _QUOTED: Final = re.compile(r"`(\w+)`")
 _METHOD: Final = re.compile(rf"`?\b[Tt]able\.(\w+)(?:\(((?:\w+=(?:{_VALUE})(?:, )?)*)\))?`?")
+_OF_POLARS: Final = "Pass an expression of Polars itself, without quotes: where=pl.col(...) > 5."
+_PAIR: Final = re.compile(r'Write \{"([^"]+)": "([^"]*)"\}')
+# The value in a message of click.
+_GIVEN: Final = re.compile(r"'([^']*)' is not one of")
+_EXTRA: Final = re.compile(r"unexpected extra argument")
+# Options that hold what is typed as an argument by mistake.
+_CHOSEN: Final = ("--where", "--set", "--columns")
 _PATH: Final = r"""('[^']*'|"[^"]*")"""
 _CALLS: Final[list[tuple[re.Pattern[str], str]]] = [
     (
@@ -470,6 +480,19 @@ _CALLS: Final[list[tuple[re.Pattern[str], str]]] = [
     (re.compile(r"polars\.SQLContext and qbeast\.scan_table()"), "export TABLE FILE"),
     (re.compile(r"Table\.delete\(True\)()"), "delete TABLE --all"),
     (re.compile(r"Table\.rows\(\)\.files\(\)()"), "explain TABLE --files"),
+    (
+        re.compile(r'\bsql\("SELECT \.\.\. FROM self((?: GROUP BY \.\.\.)?)"\)'),
+        'sql TABLE "SELECT ... FROM self{}"',
+    ),
+    (re.compile(r"\brows\(where\)\.head\(\.\.\.\)()"), "show TABLE --where SQL --limit NUMBER"),
+    (
+        re.compile(r"\brows\(where\)\.lazy\(\)\.sort\(\.\.\.\)()"),
+        'sql TABLE "SELECT ... FROM self ORDER BY ..."',
+    ),
+    (re.compile(r"(?<=read it with )scan_table()"), 'sql TABLE "SELECT ... FROM self"'),
+    (re.compile(r"(?<![\w.])reindex\(columns=\[\.\.\.\]\)()"), "reindex TABLE -c NAMES"),
+    (re.compile(r"(?<![\w.])reindex\(cube_size=\.\.\.\)()"), "reindex TABLE --cube-size NUMBER"),
+    (re.compile(r"(?<![\w.])repair\(\)()"), "repair TABLE"),
     (re.compile(r"qbeast\.suggest_columns\(rows\)()"), "suggest SOURCE"),
     (re.compile(r"Table\.set_importance\(\{[^{}]*\}\)()"), "reindex TABLE --importance NAME=NUMBER"),
     (re.compile(rf"[Tt]able\.set_properties\(\{{{_PATH}: None\}}\)"), "set-properties TABLE --unset {}"),
@@ -587,11 +610,27 @@ def _usage(error: click.UsageError) -> str:
         return f"an argument is missing: {usage}"
     if isinstance(error, click.NoSuchOption) and error.option_name.removeprefix("--").upper() in arguments:
         return f"{error.option_name} is an argument, not an option: {usage}"
+    text = _one_line(error.format_message())
     if isinstance(error, click.NoSuchOption):
-        text = f"No such option {error.option_name!r}.{_similar_option(error)}"
-    else:
-        text = _one_line(error.format_message())
+        hint = _similar_option(error) or (f" Write `{' '.join([path, *arguments])}`." if arguments else "")
+        text = f"No such option {error.option_name!r}.{hint}"
+    elif isinstance(error, click.BadParameter) and isinstance(error.param, click.Option):
+        text = text.rstrip(".") + _similar_value(error)
+    elif _EXTRA.search(text) and error.ctx is not None:
+        options = [item for item in error.ctx.command.params if {*_CHOSEN} & {*item.opts}]
+        shown = [f"{max(item.opts, key=len)} {item.make_metavar(error.ctx)}" for item in options]
+        text += f": write `{' '.join([path, *arguments, *shown])}`" if shown else ""
     return f"{text.rstrip('.')}; see `{path} --help`"
+
+
+def _similar_value(error: click.BadParameter) -> str:
+    """Return the value of an option for one in words of other programs, as a sentence after a space."""
+    name = error.param.name if error.param is not None else None
+    given = _GIVEN.match(error.message)
+    if name is None or given is None or not isinstance(error.param and error.param.type, click.Choice):
+        return ""
+    hint = 'Write mode="append".' if (name, given[1]) == ("mode", "append") else value_hint(name, given[1])
+    return f". {_in_shell(hint, error.ctx and error.ctx.command, ())}" if hint else ""
 
 
 def _similar_option(error: click.NoSuchOption) -> str:
@@ -604,8 +643,13 @@ def _similar_option(error: click.NoSuchOption) -> str:
     unknown = error.option_name.lstrip("-").replace("-", "_")
     ours = usual_arguments(unknown, [name.lstrip("-").replace("-", "_") for name in names])
     usual = (unknown, *(name.partition("=")[0] for name in ours))
+    line = line_of(f"Table.{(command.name or '').replace('-', '_')}", usual)
     known = [option for name in usual if (option := _option_of(name, command))]
-    return did_you_mean([*known, error.option_name][:1], names)
+    if line and not known:
+        return f" {_in_shell(line, command, ())}"
+    if not known and {name.upper() for name in usual} & {*_arguments(error.ctx)}:
+        return ""
+    return did_you_mean([*known, error.option_name][:1], names, _SIMILAR)
 
 
 def _arguments(ctx: click.Context | None) -> list[str]:
@@ -625,7 +669,8 @@ def _in_shell(message: str, command: click.Command | None, commands: Container[s
         for match in reversed([*call.finditer(message)]):
             shown = f"`qbeast {text.format(*map(_shown, match.groups()))}`"
             message = message[: match.start()] + shown + message[match.end() :]
-    message = message.replace('mode="append"', "`qbeast append`")
+    message = message.replace('mode="append"', "`qbeast append`").replace(_OF_POLARS, "Write it in SQL.")
+    message = _PAIR.sub(r"Write \1=\2", message)
     message = _METHOD.sub(lambda match: _command_of(match, commands), message)
     message = _ARGUMENT.sub(_option(command), message)
     return _QUOTED.sub(lambda match: _option_of(match[1], command) or match[0], message)

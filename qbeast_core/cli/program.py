@@ -71,29 +71,55 @@ _GROUPS: Final = {
 _COMMANDS: Final = {name: module for group in _GROUPS.values() for name, module in group.items()}
 # Names that other programs use.
 _ELSEWHERE: Final = {
-    "columns": "show --schema",
+    "alter": "add-columns",
     "cat": "show",
+    "columns": "show --schema",
+    "compact": "optimize",
     "count": "show --count",
     "create": "write",
     "delete-table": "drop",
     "describe": "show --schema",
+    "detail": "metrics",
     "drop-table": "drop",
+    "files": "explain --files",
+    "fsck": "check",
     "head": "show",
     "help": "--help",
+    "import": "write",
+    "index": "reindex",
     "info": "show",
-    "files": "explain --files",
     "insert": "append",
+    "load": "write",
     "log": "history",
     "ls": "explain --files",
+    "migrate": "convert",
+    "partition": "reindex",
+    "plan": "explain",
+    "print": "show",
+    "properties": "set-properties",
     "query": "sql",
     "read": "show",
+    "rename": "rename-column",
     "rm": "drop",
+    "rollback": "restore",
     "save": "export",
     "schema": "show --schema",
     "select": "sql",
+    "statistics": "metrics",
+    "stats": "metrics",
+    "tail": "show",
+    "to-csv": "export",
+    "to-parquet": "export",
     "upsert": "merge",
     "version": "--version",
+    "view": "show",
+    "z-order": "optimize",
+    "zorder": "optimize",
 }
+
+
+# Similarity of a misspelled command.
+_SIMILAR: Final = 0.7
 
 
 class _Program(click.Group):
@@ -152,7 +178,7 @@ def _instead(args: Sequence[str]) -> str:
     """Return what to run instead of an unknown command."""
     name = args[0].lower()
     if name not in _ELSEWHERE:
-        return did_you_mean(args[:1], _COMMANDS)
+        return did_you_mean(args[:1], _COMMANDS, _SIMILAR)
     return f" Did you mean `qbeast {_ELSEWHERE[name]}`?"
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -239,9 +240,18 @@ def export(table: str, **options: Any) -> Answer:
         return _into_file(_rows(opened, wanted), wanted, str(wanted.output), _facts(opened))
 
 
+def _as_query(ctx: click.Context, _parameter: click.Parameter, query: str) -> str:
+    """Return a query, or raise if it was exchanged with the table."""
+    table = str(ctx.params.get("table", ""))
+    if table.upper().startswith("SELECT "):
+        msg = f"the TABLE comes before the QUERY: write `{ctx.command_path} {quote(query)} {quote(table)}`"
+        raise click.UsageError(msg, ctx)
+    return query
+
+
 @on_table(
     "reading",
-    click.argument("query"),
+    click.argument("query", callback=_as_query),
     sample_option,
     sample_by_option,
     _limit("all of them"),

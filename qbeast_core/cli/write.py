@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
@@ -73,7 +75,18 @@ def _listed(_ctx: click.Context, _parameter: click.Parameter, names: tuple[str, 
 _sources: Final = click.argument(
     "sources", nargs=-1, required=True, type=click.Path(allow_dash=True), metavar="SOURCE..."
 )
-sources_and_table = together(_sources, table_argument)
+
+
+def _as_target(ctx: click.Context, _parameter: click.Parameter, table: str) -> str:
+    """Return the place of a table, or raise if it was exchanged with the file of rows."""
+    source = next(iter(ctx.params.get("sources", ())), "")
+    if Path(table).is_file() and (Path(source) / "_delta_log").is_dir():
+        msg = f"the SOURCE comes before the TABLE: write `{ctx.command_path} {quote(table)} {quote(source)}`"
+        raise click.UsageError(msg, ctx)
+    return table
+
+
+sources_and_table = together(_sources, click.argument("table", type=click.Path(), callback=_as_target))
 
 _columns = columns_or_none_options(
     "Columns to index, separated by commas: name or name:kind, with kind linear, quantiles or hash. Required for a "

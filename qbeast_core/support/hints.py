@@ -362,9 +362,7 @@ def _text(value: object) -> str:
 def _keyword_hint(call: str, unknown: str, known: Sequence[str], value: object) -> str:
     word = _snake(unknown)
     usual = usual_arguments(word, known)
-    of_call = {**UNNEEDED, **OF_CALLS[""], **OF_CALLS.get(call, {})}
-    lines = (of_call[name] for name in (word, *usual) if name in of_call)
-    line = next(lines, "") or _other_place(call, unknown, known)
+    line = line_of(call, (word, *usual)) or _other_place(call, unknown, known)
     if line:
         return f" {line}"
     if "on" in usual and call == "Table.merge" and isinstance(value, str) and keys_hint(value):
@@ -373,6 +371,16 @@ def _keyword_hint(call: str, unknown: str, known: Sequence[str], value: object) 
         return f" Write since={value - 1}: the changes begin after this version."
     ours = next((name for name in usual if name.partition("=")[0] in known), "")
     return f" Write {ours}." if "=" in ours else did_you_mean([ours or unknown], known, _SIMILAR)
+
+
+def line_of(call: str, words: Iterable[str]) -> str:
+    """Return what an argument is in a call, or why it needs none, as a sentence; empty if that is not known.
+
+    >>> line_of("Table.check", ["fix"])
+    'A check changes nothing: call repair().'
+    """
+    of_call = {**UNNEEDED, **OF_CALLS[""], **OF_CALLS.get(call, {})}
+    return next((of_call[word] for word in words if word in of_call), "")
 
 
 def _other_place(call: str, unknown: str, known: Sequence[str]) -> str:

@@ -264,7 +264,7 @@ FUNCTIONS: Final[Mapping[str, str]] = {
 _UPDATES: Final = ("set", "update")
 _OVERWRITE: Final = ('mode="overwrite"',)
 _CONFIRM: Final = ("confirm=True",)
-_COUNT: Final = ("rows", "limit", "count")
+_COUNT: Final = ("limit", "count", "rows")
 _CONDITION: Final = ("where", "queries", "on")
 _ERROR: Final = ("error",)
 _FEED: Final = ("change_feed=True",)
@@ -307,9 +307,10 @@ KEYWORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "filter": _CONDITION[:2],
     "filters": _CONDITION[:2],
     "force": _CONFIRM,
-    "frac": ("sample",),
+    "frac": ("sample", "fraction"),
     "fraction": ("sample",),
     "group_by": ("aggregates", "by"),
+    "head": _COUNT,
     "hours": ("retention_hours",),
     "if_exists": _NO_ERROR,
     "index": _INDEX,

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 -- a table: each wrong line and its cure are run
 """What goes wrong is told in one line with the cure, and in the exit code."""
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from qbeast_core.cli.commands import EXIT_CODES, FAULTS, exit_code_of, option_of
 from qbeast_core.cli.program import _ELSEWHERE, program
 from qbeast_core.errors import QbeastError
 from qbeast_core.io.store import LocalStore
-from tests.cli.running import run, run_error, run_json
+from tests.cli.running import ROWS, run, run_error, run_json
 from tests.helpers.snippets import ROOT
 
 CLASSES = [
@@ -191,6 +192,64 @@ def test_command_of_an_error_runs(
     result = run(*words[1:])
     if words[1] == "sql":
         assert str(rows["brand"].n_unique()) in result.output
+
+
+# What a new user types, what the error names, and the right line.
+CURES = [
+    ("append TABLE FILE", "`qbeast append FILE TABLE`", "append FILE TABLE"),
+    ("write TABLE FILE -c id", "`qbeast write FILE TABLE`", "write FILE TABLE --mode overwrite"),
+    ("merge TABLE FILE --on id", "`qbeast merge FILE TABLE`", "merge FILE TABLE --on id"),
+    ("merge FILE TABLE --on 't.id = s.id'", "Write --on id.", "merge FILE TABLE --on id"),
+    ("merge FILE TABLE --key id", "'--on'", "merge FILE TABLE --on id"),
+    ("write FILE TABLE --mode append", "Write `qbeast append`", "append FILE TABLE"),
+    ("write FILE new -c id --mode replace", "--mode overwrite", "write FILE new -c id --mode overwrite"),
+    ("write FILE new -c id --overwrite", "'--mode'", "write FILE new -c id --mode overwrite"),
+    ("write FILE new -c id --vectors", "'--deletion-vectors'", "write FILE new -c id --deletion-vectors"),
+    ("write FILE new -c id --cdf", "'--change-feed'", "write FILE new -c id --change-feed"),
+    ("write FILE new --zorder id", "'--columns'", "write FILE new --columns id"),
+    ("delete TABLE 'id = 5'", "`qbeast delete TABLE --where SQL`", "delete TABLE --where 'id = 5'"),
+    ("update TABLE 'id = 5' 'price = 7'", "--where SQL --set NAME=SQL", "update TABLE --where 'id = 5' --set 'price = 7'"),
+    ("explain TABLE 'id = 5'", "`qbeast explain TABLE --where SQL`", "explain TABLE --where 'id = 5'"),
+    ("reindex TABLE id", "`qbeast reindex TABLE --columns NAMES`", "reindex TABLE --columns id"),
+    ("show TABLE --n 3", "'--limit'", "show TABLE --limit 3"),
+    ("show TABLE --head 3", "'--limit'", "show TABLE --limit 3"),
+    ("show TABLE --where 'id < 9 LIMIT 3'", "--where SQL --limit NUMBER", "show TABLE --where 'id < 9' --limit 3"),
+    ("show TABLE --where 'SELECT 1'", 'sql TABLE "SELECT ... FROM self"', "sql TABLE 'SELECT count(*) FROM self'"),
+    ("show TABLE --where 'id => 9'", "Write >=.", "show TABLE --where 'id >= 9'"),
+    ("show TABLE --where \"pl.col('id') > 9\"", "Write it in SQL.", "show TABLE --where 'id > 9'"),
+    ("show TABLE --as-of 0", "'--version'", "show TABLE --version 0"),
+    ("show TABLE --columns id", "'--select'", "show TABLE --select id"),
+    ("sample TABLE --fraction 0.1", "`qbeast sample TABLE FRACTION`", "sample TABLE 0.1"),
+    ("sample TABLE --frac 0.1", "`qbeast sample TABLE FRACTION`", "sample TABLE 0.1"),
+    ("sql 'SELECT count(*) FROM self' TABLE", "`qbeast sql TABLE 'SELECT count(*) FROM self'`", "sql TABLE 'SELECT count(*) FROM self'"),
+    ("sql TABLE 'SELECT count(*) FROM t'", '"SELECT count(*) FROM self"', "sql TABLE 'SELECT count(*) FROM self'"),
+    ("estimate TABLE 'max(id)'", 'sql TABLE "SELECT ... FROM self"', "sql TABLE 'SELECT max(id) FROM self'"),
+    ("estimate TABLE 'avg(id)' --group-by brand", "'--by'", "estimate TABLE 'avg(id)' --by brand"),
+    ("vacuum TABLE --yes", "`qbeast vacuum TABLE`", "vacuum TABLE"),
+    ("vacuum TABLE --retention 200", "'--retention-hours'", "vacuum TABLE --retention-hours 200"),
+    ("optimize TABLE --zorder id", "`qbeast reindex TABLE -c NAMES`", "reindex TABLE -c id"),
+    ("check TABLE --fix", "`qbeast repair TABLE`", "repair TABLE"),
+    ("drop TABLE --force", "'--yes'", "drop TABLE --yes"),
+    ("set-properties TABLE deletion_vectors=true", "Write delta.enableDeletionVectors=true.", "set-properties TABLE delta.enableDeletionVectors=true"),
+    ("add-columns TABLE --column z=int", "`qbeast add-columns TABLE NAME=TYPE...`", "add-columns TABLE z=int"),
+    ("export TABLE --to new.csv", "`qbeast export TABLE TARGET`", "export TABLE new.csv"),
+    ("restore TABLE --version 0", "`qbeast restore TABLE VERSION`", "restore TABLE 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("wrong", "named", "right"), CURES, ids=[item[0] for item in CURES])
+def test_line_of_a_new_user_is_corrected(wrong: str, named: str, right: str) -> None:
+    qbeast.write_table(ROWS[:20], "t", columns=["id", "price"])
+    ROWS[10:30].write_parquet("rows.parquet")
+
+    def placed(text: str) -> list[str]:
+        return [{"TABLE": "t", "FILE": "rows.parquet"}.get(word, word) for word in shlex.split(text)]
+
+    text = run_error(*placed(wrong), code=2)
+    assert named in text.replace("rows.parquet", "FILE").replace(" t ", " TABLE ").replace(
+        " t`", " TABLE`"
+    ), text
+    run(*placed(right))
 
 
 def test_merge_error_shows_options_that_work(sales: Path, tmp_path: Path) -> None:

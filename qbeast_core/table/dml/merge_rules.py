@@ -152,8 +152,8 @@ class Clauses:
 
     def _check_names(self, schema: pl.Schema) -> None:
         keys = self.keys
-        if isinstance(self.on, str) and self.on not in schema and keys_hint(self.on):
-            invalid_argument("on", "must name columns", value=self.on, cure=keys_hint(self.on))
+        if any("=" in name and name not in schema for name in keys) and keys_hint(" AND ".join(keys)):
+            invalid_argument("on", "must name columns", value=self.on, cure=keys_hint(" AND ".join(keys)))
         if not keys or len(set(keys)) < len(keys):
             invalid_argument("on", "must name one column or several, each once", value=self.on)
         unknown = [name for name in keys if name not in schema]
