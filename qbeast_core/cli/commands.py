@@ -630,7 +630,7 @@ def _similar_value(error: click.BadParameter) -> str:
     if name is None or given is None or not isinstance(error.param and error.param.type, click.Choice):
         return ""
     hint = 'Write mode="append".' if (name, given[1]) == ("mode", "append") else value_hint(name, given[1])
-    return f". {_in_shell(hint, error.ctx and error.ctx.command, ())}" if hint else ""
+    return f". {_in_shell(hint, None if error.ctx is None else error.ctx.command, ())}" if hint else ""
 
 
 def _similar_option(error: click.NoSuchOption) -> str:

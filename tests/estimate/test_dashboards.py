@@ -228,7 +228,7 @@ def test_leading_brands_are_certain(tables: tuple[qbeast.Table, dict[str, str]])
     result = tables[0].rows(sample=0.4).estimate(DASHBOARDS["top brands"].text)
     assert result.frame["brand"].to_list() == [f"brand {number:02}" for number in range(1, 6)]
     assert result.frame["certain"].sum() >= 3
-    assert f"{result.frame['certain'].sum()} of 5 rows are certain" in result.remarks
+    assert f"{result.frame['certain'].sum()} of 5 rows are certain" in result.remarks[0]
 
 
 SEEDS = range(10, 18)

@@ -108,7 +108,7 @@ def test_answers_print_errors_and_frame_keeps_numbers(trips: qbeast.Table) -> No
 
 def test_unreliable_groups_are_named_in_words(trips: qbeast.Table) -> None:
     answer = trips.rows(sample=0.2).estimate({"mean": pl.col("fare").mean()}, by="rare")
-    assert "1 of 2 group(s) are not reliable" in repr(answer)
+    assert "1 of 2 groups is not reliable" in repr(answer)
     assert "false" in repr(answer)
 
 

@@ -76,7 +76,7 @@ class Clauses:
     schema_mode: Literal["merge"] | None = None
 
     def __post_init__(self) -> None:
-        names = [self.on] if isinstance(self.on, str) else self.on
+        names = cast("object", [self.on] if isinstance(self.on, str) else self.on)
         if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
             invalid_argument("on", 'must be a column or a list of columns, such as "id"', value=self.on)
 

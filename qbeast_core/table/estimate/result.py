@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 # Follows a value whose error the sampled rows do not show: there is one only, or they do not differ.
 _UNKNOWN: Final = " ± ?"
+_MAX_SHARE: Final = percent_text(MAX_SHARE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -177,39 +178,56 @@ class Estimate(Hinted):
         if self.fraction in (0.0, 1.0):
             precision = "exact, from the log" if self.fraction == 0.0 else "exact: all rows were read"
         else:
-            target = {True: "error met, ", False: "error NOT met, ", None: ""}[self.met]
+            target = {True: "error met", False: "error NOT met", None: ""}[self.met]
+            groups = self._groups if self._sampled and not self._falls_short else ""
             at_once = " of all at once" if self.simultaneous else ""
-            precision = f"{target}{100 * self.confidence:.10g} % confidence{at_once}"
+            confidence = f"{100 * self.confidence:.10g} % confidence{at_once}"
+            precision = ", ".join(filter(None, [" in ".join(filter(None, [target, groups])), confidence]))
         return f"{precision}; {percent_text(self.share)} of the bytes read"
 
     @property
+    def _sampled(self) -> str:
+        """A word for groups if those without sampled rows are missing; `certain` considers them itself."""
+        return "" if self.complete or self.certain_order is not None or self._has_certain else "sampled "
+
+    @property
+    def _has_certain(self) -> bool:
+        return CERTAIN in self.frame.columns and CERTAIN not in self.names
+
+    @property
+    def _falls_short(self) -> bool:
+        return self.met_groups is not None and self.met_groups < self.frame.height
+
+    @property
+    def _groups(self) -> str:
+        return _plural(self.frame.height, f"{self._sampled}group")
+
+    @property
     def remarks(self) -> tuple[str, ...]:
-        """What the answers leave open: groups that are less precise or missing, and what HAVING and LIMIT drop."""
+        """What the answers leave open: groups that are less precise, and what HAVING and LIMIT drop."""
         remarks = list[str]()
-        if self.met_groups is not None and self.met_share is not None and self.met_groups < self.frame.height:
-            cure = "; min_group_rows=0 requests it for all groups" if self.met else ""
-            remarks.append(
-                f"the error holds for {self.met_groups:,} of {self.frame.height:,} groups, "
-                f"{math.floor(1000 * self.met_share) / 10:.10g} % of the rows{cure}"
-            )
-        if not self.complete:
-            remarks.append("groups without sampled rows are not listed")
-        if CERTAIN in self.frame.columns and CERTAIN not in self.names:
-            remarks.append(f"{self.frame[CERTAIN].sum()} of {self.frame.height} rows are certain")
+        if self._falls_short:
+            cure = "; min_group_rows=0 requests it for all" if self.met else ""
+            share = math.floor(1000 * (self.met_share or 0.0)) / 10
+            groups = f"{self.met_groups:,} of {self._groups}"
+            remarks.append(f"the error holds for {groups}, {share:.10g} % of the rows{cure}")
+        parts = list[str]()
+        if self._has_certain:
+            parts.append(f"{self.frame[CERTAIN].sum()} of {self.frame.height} rows are certain")
         if self.certain_order is not None:
-            is_certain = "certain" if self.certain_order else "NOT certain"
-            remarks.append(f"the order of the listed rows is {is_certain}")
-        return (*remarks, *self.notes)
+            parts.append(f"the order of the rows is {'certain' if self.certain_order else 'NOT certain'}")
+        return (*remarks, *([", ".join(parts)] if parts else []), *self.notes)
 
     @property
     def _title(self) -> str:
         return f"Estimate of {self.uri.rstrip('/').rpartition('/')[2]}, version {self.version}"
 
     def __repr__(self) -> str:
-        with pl.Config(tbl_hide_column_data_types=True):
+        width = terminal_columns()
+        with pl.Config(tbl_hide_column_data_types=True, tbl_width_chars=width):
             table = str(readable(self.frame, self.names, self.exact))
         head = [f"{self._title}: {self.summary}", *(f"  {remark}" for remark in self.remarks)]
-        return in_lines([*wrapped(head, terminal_columns()), *table.split("\n")])
+        return in_lines([*wrapped(head, width), *table.split("\n")])
 
     def _repr_html_(self) -> str:
         """Return the estimate as HTML for notebooks."""
@@ -217,6 +235,10 @@ class Estimate(Hinted):
         if self.remarks:
             facts["notes"] = "<br>".join(map(escape, self.remarks))
         return html_of(self._title, facts, readable(self.frame, self.names, self.exact))
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def readable(frame: pl.DataFrame, names: Sequence[str], exact: Collection[str] | None = None) -> pl.DataFrame:
@@ -289,7 +311,7 @@ def notes_of(
         infinite = int((~interval.finite).sum())
         if infinite:
             notes.append(
-                f"{answer.name}: {rows} of {infinite} group(s) hold NaN or infinities, for which there is no bound; "
+                f"{answer.name}: {rows} of {_plural(infinite, 'group')} hold NaN or infinities, without a bound; "
                 "exclude them with where="
             )
     reliable = np.logical_and.reduce([is_reliable(interval) for interval in intervals])
@@ -299,12 +321,13 @@ def notes_of(
             "the number of rows or keys in the sample deviates from the log by more than chance explains, so it lacks "
             "heavy keys or has too many; increase the limits to read more"
             if any(interval.deviates for interval in intervals)
-            else f"fewer than {MIN_KEYS} sampled keys, one of them with more than {MAX_SHARE:.0%} of the variance, "
-            "or no bound at all"
+            else f"fewer than {MIN_KEYS} sampled keys, one key with more than {_MAX_SHARE} of the variance, or no bound"
         )
-        notes.append(f"{unreliable} of {len(reliable)} group(s) are not reliable: {reason}")
+        verb = "is" if unreliable == 1 else "are"
+        notes.append(f"{unreliable:,} of {_plural(len(reliable), 'group')} {verb} not reliable: {reason}")
     if kept.doubtful:
-        notes.append(f"HAVING drops {kept.doubtful} group(s) whose intervals include values that it keeps")
+        dropped = _plural(kept.doubtful, "group")
+        notes.append(f"HAVING drops {dropped} whose intervals include values that it keeps")
     if rows_total is not None and rows_read > rows_total:
         is_all = question.limits.min_group_rows == 0
         cure = "; without min_group_rows=0, small groups do not decide how much is read" if is_all else ""
