@@ -116,7 +116,8 @@ def test_results_fit_screens_and_notebooks(results: list[tuple[int, Result]]) ->
         assert ("dry_run" in html) is result.dry_run  # what is as usual is left out
     written = next(item for _, item in results if isinstance(item, qbeast.WriteResult))
     assert (
-        '<th style="text-align:left">rows</th><td style="text-align:left">1,000</td>' in written._repr_html_()
+        '<th style="text-align:left;padding-right:1em">rows</th><td style="text-align:left;padding-right:1em">1,000</td>'
+        in written._repr_html_()
     )
     assert "id: linear" in written._repr_html_()
 

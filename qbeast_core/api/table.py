@@ -41,7 +41,7 @@ from qbeast_core.support.process import (
     now_ms,
     shows_progress,
 )
-from qbeast_core.support.text import on_one_line
+from qbeast_core.support.text import on_one_line, short_name
 from qbeast_core.table.data.expressions import (
     Predicate,
     Value,
@@ -234,7 +234,7 @@ class Table:
             "files": f"{files.height:,}",
             "bytes": f"{int(files['size_bytes'].sum()):,}",
         }
-        return html_of(f"Table {self.uri}", facts, names)
+        return html_of(f"Table {short_name(self.uri)}", facts, names)
 
     @property
     def _kinds(self) -> dict[str, str]:

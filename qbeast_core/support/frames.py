@@ -134,6 +134,7 @@ def _as_numbers(dtype: PolarsDataType) -> PolarsDataType:
 
 # Of a text in a frame. The default of 30 is too short for reasons and types.
 _MAX_CELL_CHARACTERS: Final = 120
+_APART: Final = ".dataframe th, .dataframe td {\n  padding: 0.2em 0.8em;\n}\n"
 _TEXT_CELL: Final = re.compile(
     r"<td>&quot;((?:(?!</td>).)*?)(?:&quot;)?</td>", re.DOTALL
 )  # long texts end by … alone
@@ -145,7 +146,7 @@ def html_of(title: str, facts: Mapping[str, str], *frames: pl.DataFrame) -> str:
     >>> html_of("a < b", {}), "<td" in html_of("a < b", {"rows": "3"})
     ('<div><b>a &lt; b</b></div>', True)
     """
-    left = ' style="text-align:left"'
+    left = ' style="text-align:left;padding-right:1em"'
     lines = [f"<tr><th{left}>{escape(name)}</th><td{left}>{fact}</td></tr>" for name, fact in facts.items()]
     table = f"<table>{''.join(lines)}</table>" if lines else ""
     return f"<div><b>{escape(title)}</b>{table}{''.join(_frame_html(frame) for frame in frames if len(frame))}</div>"
@@ -167,7 +168,7 @@ def _frame_html(frame: pl.DataFrame) -> str:
     with pl.Config(
         fmt_str_lengths=_MAX_CELL_CHARACTERS, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True
     ):
-        return _TEXT_CELL.sub(r"<td>\1</td>", draw())
+        return _TEXT_CELL.sub(r"<td>\1</td>", draw()).replace("</style>", f"{_APART}</style>")
 
 
 # Numbers from here on have a letter.

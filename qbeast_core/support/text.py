@@ -129,6 +129,15 @@ def wrapped(lines: Iterable[str], width: int | None) -> list[str]:
     return parts
 
 
+def short_name(uri: str) -> str:
+    """Return the last part of a path or an address, for titles.
+
+    >>> short_name("/data/sales/"), short_name("s3://bucket/sales")
+    ('sales', 'sales')
+    """
+    return uri.rstrip("/").rpartition("/")[2]
+
+
 def in_lines(lines: Iterable[str], width: int | None = None) -> str:
     r"""Join lines of at most this width; line feeds inside a line are escaped.
 

@@ -156,22 +156,25 @@ class QbeastChanges:
 
 
 class QbeastEstimate:
-    """``qbeast_estimate(path, aggregates, by, error)``: the frame of `qbeast.estimate`, of as few rows as it needs."""
+    """``qbeast_estimate(path, aggregates[, by[, error]])``: the frame of `qbeast.estimate`, with the same defaults."""
 
     @staticmethod
     def analyze(
-        path: AnalyzeArgument, aggregates: AnalyzeArgument, by: AnalyzeArgument, error: AnalyzeArgument
+        path: AnalyzeArgument,
+        aggregates: AnalyzeArgument,
+        by: AnalyzeArgument | None = None,
+        error: AnalyzeArgument | None = None,
     ) -> AnalyzeResult:
         """Return the columns of the answers."""
-        names = ("path", "aggregates", "by", "error")
-        values = [
-            _literal(value, name) for value, name in zip((path, aggregates, by, error), names, strict=True)
-        ]
-        return AnalyzeResult(_columns(_estimate(*values[:3], sample=_FEWEST)))
+        given = {"path": path, "aggregates": aggregates, "by": by, "error": error}
+        values = {name: _literal(value, name) for name, value in given.items() if value is not None}
+        values.pop("error", None)
+        return AnalyzeResult(_columns(_estimate(**values, sample=_FEWEST)))
 
-    def eval(self, path: str, aggregates: str, by: str, error: Any) -> Iterator[tuple[Any, ...]]:
+    def eval(self, path: str, aggregates: str, by: str = "", error: Any = None) -> Iterator[tuple[Any, ...]]:
         """Yield a row per group."""
-        yield from _estimate(path, aggregates, by, error=str(error)).iter_rows()
+        options = {} if error is None else {"error": str(error)}
+        yield from _estimate(path, aggregates, by, **options).iter_rows()
 
 
 FUNCTIONS: Final = {
@@ -205,7 +208,7 @@ def _changes(path: str, since: Any) -> tuple[StructType, list[ReadTask]]:
     return change_tasks(open_version(path).snapshot, since, None)
 
 
-def _estimate(path: str, aggregates: str, by: str, **options: Any) -> pl.DataFrame:
+def _estimate(path: str, aggregates: str, by: str = "", **options: Any) -> pl.DataFrame:
     use_task_cores()
     import polars as pl
 

@@ -21,13 +21,13 @@ SHOWN = {
     "tour": [
         "columns=[",
         "WriteResult",
-        "Table /",
-        "Plan of /",
+        "Table flights",
+        "Plan of flights",
         "ChangeResult",
-        "Check of /",
+        "Check of flights",
         "OK: no faults",
     ],
-    "estimates": ["Estimate of /", "the requested error is met", "enter a sample together"],
+    "estimates": ["Estimate of flights", "error met", "enter a sample together"],
 }
 
 

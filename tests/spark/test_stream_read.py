@@ -109,6 +109,8 @@ def test_estimate_of_sql_equals_that_of_python(spark: SparkSession, tmp_path: Pa
         assert answer.columns == expected.columns
         actual = pl.DataFrame(rows, schema=expected.schema, orient="row")
         assert_frame_equal(actual, expected, check_row_order=False)
+    shortest = spark.sql("SELECT * FROM qbeast_estimate(:path, 'avg(x) AS mean')", args={"path": str(path)})
+    assert shortest.collect()[0].mean == qbeast.estimate(path, "avg(x) AS mean").frame["mean"].item()
     with pytest.raises(PySparkException, match="Max depends on single rows"):
         spark.sql("SELECT * FROM qbeast_estimate(:path, 'max(x)', '', 0.05)", args={"path": str(path)})
 

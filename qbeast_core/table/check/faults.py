@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.results import Hinted
 from qbeast_core.support.frames import html_of
-from qbeast_core.support.text import in_lines
+from qbeast_core.support.text import in_lines, short_name
 
 # An entry of the log that repairs a fault. `drop index`: the file is staged, and optimize indexes it again.
 # `drop layout`: it is read by row groups. `restore tags`: from the copy in the file. `set settings`: unreadable keys
@@ -224,7 +224,7 @@ class CheckReport(Hinted):
         facts |= {name: f"{count:,}" for name, count in counts.items()}
         facts["verdict"] = escape(self._verdict().strip())
         facts |= {f"note {number}": escape(note) for number, note in enumerate(self.notes, 1)}
-        return html_of(f"Check of {self.uri}, version {self.version}", facts, self.faults)
+        return html_of(f"Check of {short_name(self.uri)}, version {self.version}", facts, self.faults)
 
     def _verdict(self) -> str:
         if self.ok:

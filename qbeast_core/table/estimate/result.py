@@ -20,7 +20,7 @@ from qbeast_core.sampling.sums import GROUP
 from qbeast_core.space.values import BoolArray, F64Array
 from qbeast_core.support.frames import estimate_text, html_of, percent_text, to_json
 from qbeast_core.support.process import require, terminal_columns
-from qbeast_core.support.text import in_lines, wrapped
+from qbeast_core.support.text import in_lines, short_name, wrapped
 from qbeast_core.table.estimate.question import CERTAIN, Question
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class Estimate(Hinted):
             at_once = " of all at once" if self.simultaneous else ""
             confidence = f"{100 * self.confidence:.10g} % confidence{at_once}"
             precision = ", ".join(filter(None, [" in ".join(filter(None, [target, groups])), confidence]))
-        return f"{precision}; {percent_text(self.share)} of the bytes read"
+        return f"{precision}; {percent_text(self.share)} of bytes read"
 
     @property
     def _sampled(self) -> str:
@@ -220,7 +220,7 @@ class Estimate(Hinted):
 
     @property
     def _title(self) -> str:
-        return f"Estimate of {self.uri.rstrip('/').rpartition('/')[2]}, version {self.version}"
+        return f"Estimate of {short_name(self.uri)}, version {self.version}"
 
     def __repr__(self) -> str:
         width = terminal_columns()

@@ -37,7 +37,7 @@ from qbeast_core.space.values import BoolArray
 from qbeast_core.spec.revision import HashTransformation
 from qbeast_core.support.frames import bar, html_of, to_json
 from qbeast_core.support.process import refuse_forked
-from qbeast_core.support.text import in_lines
+from qbeast_core.support.text import in_lines, short_name
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.scan import RowCodec
 from qbeast_core.table.index.counts import KeyCounts, count_keys
@@ -295,7 +295,7 @@ class Plan(Hinted):
     def _repr_html_(self) -> str:
         facts = {name: escape(fact) for name, fact in self._facts().items()}
         return html_of(
-            self._title,
+            f"Plan of {short_name(self.planner.snapshot.uri)}, version {self.planner.snapshot.version}",
             facts | {"bytes": f"{self._most}{self.bytes_opened:,} of {self.bytes_total:,} {bar(self.share)}"},
         )
 
