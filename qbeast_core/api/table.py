@@ -1197,7 +1197,7 @@ class Table:
         ----------
         source : polars.DataFrame, polars.LazyFrame, iterator of frames or anything with ``__arrow_c_stream__``
             Rows to merge, of any type that `qbeast.write_table` accepts. Conditions and values can use columns that the
-            table does not have.
+            table does not have. These columns are not stored, as in Delta, except with ``schema_mode="merge"``.
         on : str or sequence of str
             Columns to match by, in the table and in the source.
         when_matched : {"update", "delete", "ignore"}, default "update"
