@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import deltalake  # noqa: F401 -- a name of the lines
 import polars as pl
 import pytest
 
@@ -199,6 +200,7 @@ CURES = [
     Cured("table.plan()", "rows(...).explain()", ("'id = 1'",), "result.rows_total == 100"),
     Cured("table.explain('id = 1')", "rows(...).explain(...)", ("'id = 1'", "")),
     Cured("table.cleanup()", "vacuum()"),
+    Cured("table.cleanup_metadata()", "deltalake.DeltaTable(table.uri).cleanup_metadata()"),
     Cured("table.coalesce(1)", "optimize()"),
     Cured("table.executeCompaction()", "optimize()"),
     Cured("table.optimize.compact()", "optimize()"),
@@ -250,7 +252,6 @@ CURES = [
     Cured("table.rows().folds()", "folds(5)", (), "len(result) == 5"),
     Cured("table.rows().split()", 'split({"train": 0.8, "test": 0.2})', (), "list(result) == ['train', 'test']"),
     Cured("table.check(fix=True)", "repair()"),
-    Cured("table.optimize(target_size=1 << 20)", "reindex(cube_size=...)", ("50",), "table.cube_size == 50"),
     Cured("table.count('SELECT count(*) FROM t')", 'sql("SELECT ... FROM self")', ("count(*)",), "result.collect().item() == 100"),
     Cured("table.count('id < 30 LIMIT 3')", "rows(where).head(...)", ("1",), "result.height == 1"),
     Cured("table.count('id < 30 ORDER BY id')", "rows(where).lazy().sort(...)", ("'id'",)),
@@ -377,7 +378,7 @@ QUERIES = [
 # What has no counterpart: a line whose message says to leave it out, and the line without it.
 LEFT_OUT = [
     ("table.checkpoint()", "table.version"),
-    ("table.cleanup_metadata()", "table.version"),
+    ("table.create_checkpoint()", "table.version"),
     ("table.close()", "table.version"),
     ("table.merge(NEW, 'id').when_matched_update_all()", "table.merge(NEW, 'id')"),
     ("table.merge(NEW, 'id').execute()", "table.merge(NEW, 'id')"),
@@ -390,6 +391,7 @@ LEFT_OUT = [
     ("table.rows().folds(5, shuffle=True)", "table.rows().folds(5)"),
     ("table.optimize(partition_filters=[('id', '=', 1)])", "table.optimize()"),
     ("table.optimize(max_concurrent_tasks=2)", "table.optimize()"),
+    ("table.optimize(target_size=1 << 20)", "table.optimize()"),
     ("qbeast.open_table(path, without_files=True)", "qbeast.open_table(path)"),
     ("qbeast.read_table(path, use_pyarrow=True)", "qbeast.read_table(path)"),
     ("qbeast.scan_table(path, sample=0.1, with_replacement=True)", "qbeast.scan_table(path, sample=0.1).collect()"),
@@ -472,7 +474,7 @@ def test_call_of_a_message_does_what_was_wanted(case: Cured, names: dict[str, An
         call = call.replace("...", text, 1)
     if "sink_" in call:
         names["path"] = "rows.file"
-    if not call.startswith("qbeast."):
+    if not call.startswith(("qbeast.", "deltalake.")):
         rows = ".rows()" if case.wrong.startswith("table.rows(") and not call.startswith("rows(") else ""
         call = f"table{rows}.{call.removeprefix('Table.')}"
     names["result"] = eval(call, names)

@@ -491,7 +491,6 @@ _CALLS: Final[list[tuple[re.Pattern[str], str]]] = [
     ),
     (re.compile(r"(?<=read it with )scan_table()"), 'sql TABLE "SELECT ... FROM self"'),
     (re.compile(r"(?<![\w.])reindex\(columns=\[\.\.\.\]\)()"), "reindex TABLE -c NAMES"),
-    (re.compile(r"(?<![\w.])reindex\(cube_size=\.\.\.\)()"), "reindex TABLE --cube-size NUMBER"),
     (re.compile(r"(?<![\w.])repair\(\)()"), "repair TABLE"),
     (re.compile(r"qbeast\.suggest_columns\(rows\)()"), "suggest SOURCE"),
     (re.compile(r"Table\.set_importance\(\{[^{}]*\}\)()"), "reindex TABLE --importance NAME=NUMBER"),

@@ -44,7 +44,7 @@ MEMBERS: Final[Mapping[str, str]] = {
     "change_feed": _CHANGES,
     "checkpoint": _AUTOMATIC,
     "cleanup": "vacuum()",
-    "cleanup_metadata": _AUTOMATIC,
+    "cleanup_metadata": "deltalake.DeltaTable(table.uri).cleanup_metadata()",
     "clone": _COPY,
     "close": "A table holds no file open: leave it out.",
     "cluster": _CLUSTER,
@@ -54,7 +54,7 @@ MEMBERS: Final[Mapping[str, str]] = {
     "collect_schema": "schema",
     "comment": _COMMENT,
     "compact": "optimize()",
-    "compact_logs": _AUTOMATIC,
+    "compact_logs": "deltalake.DeltaTable(table.uri).compact_logs()",
     "constraints": "properties, add_constraint(name, expression) or drop_constraint(name)",
     "copy": _COPY,
     "create_checkpoint": _AUTOMATIC,
@@ -334,11 +334,12 @@ KEYWORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "overwrite_schema": ('schema_mode="overwrite"',),
     "partition_cols": ("partition_by",),
     "partition_columns": ("partition_by",),
+    "partition_filters": ("where",),
     "partition_on": ("partition_by",),
     "partitions": ("partition_by",),
     "precision": _ERROR,
     "predicate": _CONDITION,
-    "primary_key": ("sample_by", "on", "key"),
+    "primary_key": ("on", "key"),
     "rel_error": _ERROR,
     "relative_error": _ERROR,
     "replace": _OVERWRITE,
@@ -391,30 +392,29 @@ RESOURCES: Final[Mapping[str, str]] = {
 _OWN_ENGINE: Final = "Polars reads the rows: leave it out."
 _OWN_TASKS: Final = "The memory and the processors decide that: leave it out."
 UNNEEDED: Final[Mapping[str, str]] = {
-    "error_on_type_mismatch": "A merge casts only to wider types: leave it out.",
+    "error_on_type_mismatch": "Other types raise an error: leave it out.",
     "index_col": _OWN_ENGINE,
     "lazy": "qbeast.scan_table(path) is lazy, qbeast.read_table(path) is not: leave it out.",
-    "log_buffer_size": "The log is read in parallel: leave it out.",
+    "log_buffer_size": "The log is read with the defaults of deltalake: leave it out.",
     "max_concurrent_tasks": _OWN_TASKS,
     "n_jobs": _OWN_TASKS,
     "num_threads": _OWN_TASKS,
     "num_workers": _OWN_TASKS,
     "parallel": _OWN_TASKS,
-    "partition_filters": "The plan of an optimize chooses the files: leave it out.",
     "post_commithook_properties": _AUTOMATIC,
     "rechunk": _OWN_ENGINE,
-    "skip_stats": "The log is read once: leave it out.",
+    "skip_stats": "Statistics are needed to skip files: leave it out.",
     "streamed_exec": "A source that is larger than memory is read in batches: leave it out.",
     "streaming": "lazy().collect(engine='streaming') of Polars reads in batches: leave it out.",
     "use_pyarrow": _OWN_ENGINE,
     "with_replacement": "A sample is without replacement: leave it out.",
-    "without_files": "The files are read from the log when they are needed: leave it out.",
+    "without_files": "A read needs the list of files: leave it out.",
     "workers": _OWN_TASKS,
 }
 
 # Arguments of one call, or of all calls (""), that are something else here.
 _BY: Final = "Write by=..."
-_IN_PARTS: Final = "Write cube_size=..., a number of rows: the size of files follows it."
+_IN_PARTS: Final = "Files have rows by the size of a row; cube_size=... is the rows of a cube: leave it out."
 _PROPERTIES: Final = (
     "Deletion vectors and the change feed are deletion_vectors=True and change_feed=True; for others, call "
     "qbeast.open_table(path).set_properties({...}) after the write."
@@ -475,7 +475,8 @@ OF_CALLS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Table.optimize": {
         "columns": _OPTIMIZED,
-        "target_size": "Leave it out; reindex(cube_size=...) changes the size of files, as a number of rows.",
+        "partition_filters": "The plan of an optimize chooses the files: leave it out.",
+        "target_size": _IN_PARTS,
         "where": "The plan of an optimize chooses the files: leave it out.",
     },
     "Table.read": {"as_pandas": _PANDAS, "engine": _PANDAS, "shuffle": _READ_SHUFFLED},
@@ -588,7 +589,6 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "deletion_vectors": _VECTORS_PROPERTY,
     "enable_change_data_feed": _FEED_PROPERTY,
     "enable_deletion_vectors": _VECTORS_PROPERTY,
-    "retention": "delta.deletedFileRetentionDuration",
     "vectors": _VECTORS_PROPERTY,
 }
 
