@@ -45,7 +45,7 @@ from functools import partial, wraps
 from types import FunctionType
 from typing import Any, ClassVar, Final, NoReturn, ParamSpec, TypeVar
 
-from qbeast_core.support.calls import call_rule, expanded_signature, keyword_group
+from qbeast_core.support.calls import CallRule, call_rule, expanded_signature, keyword_group
 from qbeast_core.support.text import concise, did_you_mean, for_people, nearest, similar, without_secrets
 
 _Params = ParamSpec("_Params")
@@ -99,7 +99,7 @@ def changing(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
 
     @wraps(call)
     def completing(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
-        if not rule.allows(args, kwargs):
+        if not _allows(rule, args, kwargs):
             raise _wrong_call(call, args, kwargs)
         try:
             return call(*args, **kwargs)
@@ -123,11 +123,21 @@ def hints_keywords(call: Callable[_Params, _Result]) -> Callable[_Params, _Resul
 
     @wraps(call)
     def checked(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
-        if not rule.allows(args, kwargs):
+        if not _allows(rule, args, kwargs):
             raise _wrong_call(call, args, kwargs)
         return call(*args, **kwargs)
 
     return _expanded(checked)
+
+
+def _allows(rule: CallRule, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
+    """Return whether a call has the arguments that the function takes."""
+    return (
+        (rule.names is None or kwargs.keys() <= rule.names)
+        and len(args) <= rule.most
+        and all(name in kwargs for name in rule.required[len(args) :])
+        and all(name in kwargs for name in rule.by_name)
+    )
 
 
 def _wrong_call(

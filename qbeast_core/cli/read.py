@@ -663,7 +663,7 @@ def estimate(
         "rows": shown_times(answer.frame).to_dicts(),
     }
     shown = frame_table(readable(answer.frame, answer.names, answer.exact), schema=answer.frame.schema)
-    parts = (*shown, *map(remark, (answer.summary, *answer.remarks)))
+    parts = (*shown, *map(remark, (answer.summary, *filter(None, [answer.groups]), *answer.remarks)))
     return Answer(parts=parts, data=facts)
 
 

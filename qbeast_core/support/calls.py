@@ -2,13 +2,13 @@
 
 Examples
 --------
->>> call_rule(lambda where, *, key: where).allows(["x"], {})
-False
+>>> call_rule(lambda where, *, key: where).by_name
+('key',)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, Signature, signature, unwrap
 from typing import Final, ForwardRef, NamedTuple
@@ -22,22 +22,12 @@ class CallRule(NamedTuple):
     required: tuple[str, ...]
     by_name: tuple[str, ...]
 
-    def allows(self, values: Sequence[object], keywords: Mapping[str, object]) -> bool:
-        """Return whether a call has arguments that the function takes."""
-        return (
-            (self.names is None or keywords.keys() <= self.names)
-            and len(values) <= self.most
-            and all(name in keywords for name in self.required[len(values) :])
-            and all(name in keywords for name in self.by_name)
-        )
-
 
 def call_rule(call: Callable[..., object]) -> CallRule:
     """Return the rule of a function, also of a decorated one.
 
-    >>> rule = call_rule(lambda where, columns=None, *, key: where)
-    >>> rule.allows(["x"], {"key": 1}), rule.allows([], {"key": 1}), rule.allows(["x"], {"keys": 1})
-    (True, False, False)
+    >>> call_rule(lambda where, columns=None, *, key: where)[1:]
+    (2, ('where',), ('key',))
     """
     function = unwrap(call)
     code = function.__code__

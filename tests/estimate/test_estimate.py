@@ -414,6 +414,9 @@ def test_answer_shows_itself(table: qbeast.Table) -> None:
     title = f"Estimate of {Path(table.uri).name}, version 0: error met, 95 % confidence; "
     assert repr(actual).startswith(title)
     assert len(repr(actual).splitlines()[0]) <= 80
+    assert repr(actual).splitlines()[1] == actual.groups == "3 sampled groups"
+    assert table.rows().estimate("count(*)").groups == ""
+    assert table.rows().estimate("count(*)", by="kind", error=1e-9).groups == "3 groups"
     assert "<table" in actual._repr_html_()
     assert actual.to_pandas().shape == actual.frame.shape
     drawn = actual.plot("n")

@@ -432,7 +432,7 @@ ALLOWED: dict[str, str] = {
     "texts that are shown": """
         cli.output._MAX_CHARACTERS errors._MAX_CHARACTERS log.actions._MAX_CHARACTERS results._MAX_CHARACTERS
         results._FEW spec.blocks._HEAD spec.blocks._MAX_PROBLEMS support.text.MAX_QUOTED
-        support.text._MAX_TEXT support.text._MAX_CHARACTERS
+        support.hints._MAX_TEXT support.text._MAX_CHARACTERS
         support.text._MAX_MESSAGE support.text._MAX_VALUES
         support.frames._MAX_PLACES support.frames._MIN_LETTER table.check.faults._SHOWN
         table.data.rules._MAX_CHARACTERS table.inspect.drawings._EDGES table.inspect.drawings._MAX_LABEL

@@ -179,16 +179,19 @@ class Estimate(Hinted):
             precision = "exact, from the log" if self.fraction == 0.0 else "exact: all rows were read"
         else:
             target = {True: "error met", False: "error NOT met", None: ""}[self.met]
-            groups = self._groups if self._sampled and not self._falls_short else ""
             at_once = " of all at once" if self.simultaneous else ""
             confidence = f"{100 * self.confidence:.10g} % confidence{at_once}"
-            precision = ", ".join(filter(None, [" in ".join(filter(None, [target, groups])), confidence]))
+            precision = ", ".join(filter(None, [target, confidence]))
         return f"{precision}; {percent_text(self.share)} of bytes read"
 
     @property
-    def _sampled(self) -> str:
-        """A word for groups if those without sampled rows are missing; `certain` considers them itself."""
-        return "" if self.complete or self.certain_order is not None or self._has_certain else "sampled "
+    def groups(self) -> str:
+        """Number of listed groups in words, empty for one answer: "9 sampled groups" if others have no sampled row."""
+        if self.complete and self.frame.height == 1:
+            return ""
+        # The column `certain` considers missing groups.
+        is_whole = self.complete or self._has_certain or self.certain_order is not None
+        return _plural(self.frame.height, "group" if is_whole else "sampled group")
 
     @property
     def _has_certain(self) -> bool:
@@ -199,17 +202,13 @@ class Estimate(Hinted):
         return self.met_groups is not None and self.met_groups < self.frame.height
 
     @property
-    def _groups(self) -> str:
-        return _plural(self.frame.height, f"{self._sampled}group")
-
-    @property
     def remarks(self) -> tuple[str, ...]:
         """What the answers leave open: groups that are less precise, and what HAVING and LIMIT drop."""
         remarks = list[str]()
         if self._falls_short:
             cure = "; min_group_rows=0 requests it for all" if self.met else ""
             share = math.floor(1000 * (self.met_share or 0.0)) / 10
-            groups = f"{self.met_groups:,} of {self._groups}"
+            groups = f"{self.met_groups:,} of {_plural(self.frame.height, 'group')}"
             remarks.append(f"the error holds for {groups}, {share:.10g} % of the rows{cure}")
         parts = list[str]()
         if self._has_certain:
@@ -224,14 +223,17 @@ class Estimate(Hinted):
 
     def __repr__(self) -> str:
         width = terminal_columns()
-        with pl.Config(tbl_hide_column_data_types=True, tbl_width_chars=width):
+        with pl.Config(tbl_hide_column_data_types=True, tbl_hide_dataframe_shape=True, tbl_width_chars=width):
             table = str(readable(self.frame, self.names, self.exact))
         head = [f"{self._title}: {self.summary}", *(f"  {remark}" for remark in self.remarks)]
+        head += [self.groups] if self.groups else []
         return in_lines([*wrapped(head, width), *table.split("\n")])
 
     def _repr_html_(self) -> str:
         """Return the estimate as HTML for notebooks."""
         facts = {"precision": escape(self.summary)}
+        if self.groups:
+            facts["listed"] = self.groups
         if self.remarks:
             facts["notes"] = "<br>".join(map(escape, self.remarks))
         return html_of(self._title, facts, readable(self.frame, self.names, self.exact))
