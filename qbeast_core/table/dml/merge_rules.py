@@ -77,7 +77,9 @@ class Clauses:
 
     def __post_init__(self) -> None:
         names = cast("object", [self.on] if isinstance(self.on, str) else self.on)
-        if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        if not isinstance(names, Sequence) or not all(
+            isinstance(name, str) for name in cast("Sequence[object]", names)
+        ):
             invalid_argument("on", 'must be a column or a list of columns, such as "id"', value=self.on)
 
     @property
