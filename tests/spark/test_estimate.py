@@ -60,6 +60,15 @@ def test_estimate_reads_until_error_is_met(spark: SparkSession, path: Path) -> N
     assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
 
 
+@pytest.mark.sweep
+def test_defaults_are_those_without_spark(spark: SparkSession, path: Path) -> None:
+    by = "CASE WHEN id < 30 THEN 'rare' ELSE kind END"
+    actual, here = bridge.estimate(spark, path, "avg(x)", by=by), qbeast.estimate(path, "avg(x)", by=by)
+    assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
+    assert (actual.met, here.met) == (True, True)
+    assert (actual.remarks, actual.summary, actual.groups) == (here.remarks, here.summary, here.groups)
+
+
 def test_invalid_estimates_raise_before_a_job(spark: SparkSession, path: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError, match="Max depends on single rows"):
         bridge.estimate(spark, path, {"m": "max(x)"}, error=0.1)
