@@ -59,8 +59,9 @@ def record(columns: str, curve: list[float]) -> None:
     _draw(curves)
 
 
+@mpl.rc_context({"font.size": 13})
 def _draw(curves: dict[str, dict[str, list[float]]]) -> None:
-    figure, axes = plt.subplots(figsize=(8.4, 4.2), layout="constrained")
+    figure, axes = plt.subplots(figsize=(7.2, 5.0), layout="constrained")
     for layout, tables in curves.items():
         for columns, curve in tables.items():
             style = "-" if columns == "16 columns" else ":"
@@ -69,7 +70,7 @@ def _draw(curves: dict[str, dict[str, list[float]]]) -> None:
     axes.axhline(1.25, color="#333333", lw=0.8, ls="--")
     axes.set(xscale="log", ylim=(1, 2), xlabel="sample, % of the rows", ylabel="bytes read over their share")
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.legend(frameon=False, fontsize=9)
+    axes.legend(frameon=False, fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)
     drawn.save(figure, "amplification.png")
     plt.close(figure)

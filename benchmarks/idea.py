@@ -26,6 +26,7 @@ from matplotlib.patches import Polygon
 
 INK, FAINT, READ, BOX = "#333333", "#b8c4cc", "#f6c28b", "#c8385a"
 BLUES = ["#0b3c5d", "#2176ae", "#7fb7de"]
+PAGES = {(False, False): "white", (True, False): READ, (False, True): BLUES[0], (True, True): BOX}
 COLUMNS = ["price", "date"]
 BOX_PRICE, BOX_DATE = (0.56, 0.72), (0.55, 0.80)
 LEVELS = 3
@@ -138,13 +139,13 @@ def draw_tree(axes: Axes, rows: pl.DataFrame, cubes: list[Cube]) -> None:
         axes.add_patch(Polygon(lift(box_corners(), level), fill=False, edgecolor=BOX, lw=1.4))
     above = [(rows["depth"] <= level).sum() / rows.height for level in levels]
     notes = (
-        (BLUES[0], f"A {above[0]:.0%} sample\nreads this sheet."),
-        (BLUES[0], f"A {above[1]:.0%} sample\nreads these two."),
+        (BLUES[0], f"A {100 * above[0]:.0f} % sample\nreads this sheet."),
+        (BLUES[0], f"A {100 * above[1]:.0f} % sample\nreads these two."),
         (BOX, "A filter reads the\ncoloured cells\nof each sheet."),
     )
     for level, (colour, text) in enumerate(notes):
         x, y = lift(np.array([[1.0, 0.5]]), level)[0]
-        axes.text(x + 0.1, y, text, va="center", color=colour, fontsize=13)
+        axes.text(x + 0.16, y, text, va="center", color=colour, fontsize=13)
     axes.set(xlim=(-0.05, 2.15), ylim=(-0.1, 0.42 + SHEET_GAP * (LEVELS - 1) + 0.1), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     axes.set_title(
@@ -167,7 +168,7 @@ def draw_bytes(axes: Axes) -> None:
 
 
 def draw_pages(axes: Axes) -> None:
-    """Draw a file: a line of pages for each band, those coloured that a filter and a sample read."""
+    """Draw a file: a line of pages for each band, coloured by who reads them: a filter, a sample, or both."""
     rng = np.random.default_rng(3)
     points = pl.DataFrame(rng.random((60_000, 2)), schema=COLUMNS)
     with tempfile.TemporaryDirectory() as folder:
@@ -182,17 +183,18 @@ def draw_pages(axes: Axes) -> None:
     for band in range(shown):
         mine = np.flatnonzero(bands == band)
         for place, page in enumerate(mine):
-            colour = BLUES[0] if by_sample[page] else BLUES[2] if by_filter[page] else "white"
+            colour = PAGES[bool(by_filter[page]), bool(by_sample[page])]
             left, width = place / len(mine), 1 / len(mine)
             axes.add_patch(
                 plt.Rectangle((left, shown - band), width, 0.8, facecolor=colour, edgecolor=FAINT, lw=0.6)
             )
     axes.text(
-        1.02, shown + 0.4, "a 2 % sample reads\nthe first bands", va="center", color=BLUES[0], fontsize=13
+        1.02, shown - 0.1, "a 2 % sample reads\nthe first bands", va="center", color=BLUES[0], fontsize=13
     )
     axes.text(
-        1.02, 2.5, "a filter reads\na few pages\nof each band", va="center", color=BLUES[1], fontsize=13
+        1.02, 3.5, "a filter reads\na few pages\nof each band", va="center", color="#a8661c", fontsize=13
     )
+    axes.text(1.02, shown - 1.4, "both together\nread these", va="center", color=BOX, fontsize=13)
     axes.set(xlim=(-0.01, 1.5), ylim=(0.6, shown + 1), xticks=[], yticks=[])
     axes.set_ylabel("bands: ranges of weights", color=INK)
     axes.spines[:].set_visible(False)
