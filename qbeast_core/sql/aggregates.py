@@ -154,7 +154,7 @@ _AGGREGATES: Final[Mapping[type[exp.Expr], Aggregate]] = {
 _QUANTILES: Final[Mapping[type[exp.Expr], Any]] = {
     exp.PercentileCont: "linear",
     exp.PercentileDisc: "equiprobable",
-    exp.Quantile: "linear",
+    exp.Quantile: "equiprobable",
 }
 _SIGNS: Final[Mapping[type[exp.Expr], Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
     exp.Add: operator.add,

@@ -103,7 +103,7 @@ def _aggregate(node: exp.Expr, value: Value, values: pl.Expr) -> pl.Expr:
 
 def _quantile(node: exp.Expr, dtype: pl.DataType, values: pl.Expr) -> pl.Expr:
     level = level_of(node)
-    if not isinstance(node, exp.PercentileDisc):
+    if isinstance(node, exp.PercentileCont):
         return _doubles(node, dtype, values).quantile(level, "linear")
     present = values.drop_nulls().sort()
     place = (present.len() * level).ceil().cast(pl.Int64) - 1

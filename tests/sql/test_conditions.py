@@ -298,3 +298,8 @@ def test_comparisons_of_comparisons_need_parentheses(text: str) -> None:
 
 def test_comparisons_in_parentheses_are_compared() -> None:
     sql_expression("1 < i AND i < 3 OR (i > 1) = (b > 1) OR (i IS NULL) = c", SCHEMA)
+
+
+def test_time_of_one_text_stands_still() -> None:
+    condition = condition_of("now() = now() AND current_date = CAST(now() AS DATE)", ROWS.schema)
+    assert ROWS.filter(condition.expr).height == ROWS.height

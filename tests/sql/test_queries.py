@@ -55,6 +55,7 @@ QUERIES = (
     "SELECT count(*) FILTER (WHERE c) AS nc, sum(i) FILTER (WHERE k) AS sk, count_if(c) AS ci FROM self",
     "SELECT count(DISTINCT (c, k)) AS n, sum(DISTINCT t) AS st, count(DISTINCT s) AS ns FROM self",
     "SELECT stddev(i) AS a, var_pop(i) AS b, quantile_cont(i, 0.3) AS d, quantile_disc(i, 0.3) AS e FROM self",
+    "SELECT quantile(i, 0.3) AS q, quantile(d, 0.5) AS r FROM self",
     "SELECT quantile_disc(d, 0.5) AS q, min(d) AS mi, max(z) AS ma, min(s) AS ms, max(u) AS mu FROM self",
     "SELECT -id AS i FROM self ORDER BY i",
     "SELECT -id AS i FROM self ORDER BY i % 3, 1",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 import polars as pl
@@ -38,9 +38,6 @@ Where: TypeAlias = Predicate | SparkColumn
 
 # A Polars expression, SQL text, or a plain Python value other than text.
 Value: TypeAlias = Any
-
-# The clock of `now()` and `current_date` in SQL texts.
-UTC_NOW: Final = partial(datetime.now, UTC)
 
 _PROBE_ROWS: Final = 3
 # Column, operator and value: a filter of pyarrow and deltalake.
@@ -149,6 +146,11 @@ def type_by_row(expr: pl.Expr, schema: pl.Schema, *, argument: str) -> pl.DataTy
     if not named_columns(expr):
         _refuse(argument, f"{_shown(expr)} names no column: it is the same for every row")
     return _checked(expr, expr, schema, argument)
+
+
+def clock_of_text() -> Callable[[], datetime]:
+    """Return a clock for `now()` and `current_date` that stands still, as in one statement of SQL."""
+    return cache(partial(datetime.now, UTC))
 
 
 def first_word(text: str) -> str:
@@ -267,7 +269,7 @@ def _parsed(source: str, schema: pl.Schema, argument: str, dtype: pl.DataType | 
     from qbeast_core.sql.parse import parse_condition  # noqa: PLC0415 -- as above
 
     try:
-        return lowered(Lowering(schema, UTC_NOW), parse_condition(source, schema.names()), dtype)
+        return lowered(Lowering(schema, clock_of_text()), parse_condition(source, schema.names()), dtype)
     except InvalidSqlError as error:
         first = first_word(source)
         cure = f"Use {_CALLS[first]}." if first in _CALLS else sql_hint(source)

@@ -21,7 +21,7 @@ from qbeast_core.log.rules import DeclaredRules, Identity, declared_rules
 from qbeast_core.plan.nodes import named_columns
 from qbeast_core.sql.values import InvalidSqlError, UnknownColumnError, half_up
 from qbeast_core.support.text import excerpt, reason_of
-from qbeast_core.table.data.expressions import UTC_NOW
+from qbeast_core.table.data.expressions import clock_of_text
 
 RuleKind: TypeAlias = Literal["constraint", "invariant", "generated column", "field without nulls"]
 _MAX_CHARACTERS: Final = 200
@@ -360,7 +360,7 @@ class _Compiler:
         from qbeast_core.sql.lower import spark_expression  # noqa: PLC0415 -- see above
 
         try:
-            return spark_expression(text, scope, dtype=dtype, clock=UTC_NOW)
+            return spark_expression(text, scope, dtype=dtype, clock=clock_of_text())
         except (InvalidSqlError, UnknownColumnError) as error:
             _refuse_rule(feature, name, text, reason_of(error), error)
 

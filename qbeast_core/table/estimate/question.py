@@ -22,8 +22,8 @@ from qbeast_core.sampling.recognise import Aggregates, RefusedAggregate, Smooth,
 from qbeast_core.sql.cut import HIDDEN, Cut
 from qbeast_core.support.process import Resources
 from qbeast_core.table.data.expressions import (
-    UTC_NOW,
     Predicate,
+    clock_of_text,
     condition_of,
     first_word,
     reading_sql,
@@ -334,7 +334,7 @@ def _query_of(text: str, query: Query, schema: pl.Schema) -> GroupedQuery:
     from qbeast_core.sql.aggregates import lowered_query  # noqa: PLC0415 -- sqlglot is slow to import
 
     with reading_sql(text, "aggregates", schema):
-        return lowered_query(query, schema, clock=UTC_NOW)
+        return lowered_query(query, schema, clock=clock_of_text())
 
 
 def _sql_list(text: str, argument_name: str, schema: pl.Schema) -> dict[str, pl.Expr]:
@@ -345,7 +345,7 @@ def _sql_list(text: str, argument_name: str, schema: pl.Schema) -> dict[str, pl.
 
     with reading_sql(text, argument_name, schema):
         aggregates, null_sums = argument_name != "by", argument_name == "per"
-        return sql_list(text, schema, aggregates=aggregates, clock=UTC_NOW, null_sums=null_sums)
+        return sql_list(text, schema, aggregates=aggregates, clock=clock_of_text(), null_sums=null_sums)
 
 
 def _conditions(

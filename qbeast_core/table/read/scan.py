@@ -24,8 +24,8 @@ from qbeast_core.support.hints import quoted
 from qbeast_core.support.process import caller_stacklevel
 from qbeast_core.support.text import reason_of, without_trees
 from qbeast_core.table.data.expressions import (
-    UTC_NOW,
     Predicate,
+    clock_of_text,
     condition_of,
     evaluating,
     reading_sql,
@@ -79,7 +79,7 @@ def query_rows(query: str, rows_of: Callable[[], pl.LazyFrame], schema: pl.Schem
     refuse_statement(query)
     rows = rows_of()
     with reading_sql(query, "query", schema), evaluating(query, "query"):
-        chosen = selected(query, rows, "self", clock=UTC_NOW)
+        chosen = selected(query, rows, "self", clock=clock_of_text())
     if chosen is not None:
         return chosen
     try:
