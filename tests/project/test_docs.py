@@ -41,6 +41,8 @@ DEAR = {
         "sampling.md",
         "samples-in-any-engine.md",
         "other-engines.md",
+        "how-it-works.md",
+        "guide.md",
     ),
     *("larger-than-memory.md", "moving-from-carbondata.md", "keeping-a-table.md", "recipes.md"),
 }
