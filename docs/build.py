@@ -2,6 +2,8 @@
 
 python docs/build.py [folder]
 
+It prints its steps, and how many pages there are.
+
 The switcher in the corner of each page reads that list, so it offers what stands in the folder and nothing else.
 Put the folders of earlier versions beside this one before building, and they are in it.
 """
@@ -23,12 +25,26 @@ STRICT = ("--fail-on-warning", "--keep-going", "--quiet", "--doctree-dir", str(R
 
 
 def main() -> None:
-    runpy.run_path(str(ROOT / "docs" / "notebooks.py"))["write_pages"]()
     site = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "site"
-    failed = build_main([*STRICT, str(ROOT / "docs"), str(site / version("qbeast"))])
+    folder = site / version("qbeast")
+    say(1, "make pages of the notebooks")
+    runpy.run_path(str(ROOT / "docs" / "notebooks.py"))["write_pages"]()
+    pages = len(list((ROOT / "docs").rglob("*.md")))
+    say(
+        2,
+        f"build {pages} pages with Sphinx; it reads those that changed, and writes them and what links to them",
+    )
+    failed = build_main([*STRICT, str(ROOT / "docs"), str(folder)])
     if failed:
         sys.exit(failed)
+    say(3, "list the versions")
     list_versions(site, os.environ.get("DOCS_URL", "/"))
+    print(f"{len(list(folder.rglob('*.html')))} pages in {site}: open {folder / 'index.html'}")
+
+
+def say(step: int, text: str) -> None:
+    """Print a step. Sphinx prints warnings and errors alone."""
+    print(f"[{step}/3] {text}", flush=True)
 
 
 def list_versions(site: Path, address: str) -> None:

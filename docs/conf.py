@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.metadata import version as version_of
+from itertools import count
+
+from sphinx.application import Sphinx
 
 project = "qbeast"
 release = version_of("qbeast")
@@ -56,3 +60,19 @@ html_theme_options = {
 }
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True
+
+
+def setup(app: Sphinx) -> None:
+    """Print how many pages are read and written, every twenty: a quiet build prints faults alone."""
+    app.connect("source-read", _counting("read"))
+    app.connect("html-page-context", _counting("written"))
+
+
+def _counting(done: str) -> Callable[..., None]:
+    numbers = count(1)
+
+    def count_page(*_: object) -> None:
+        if (number := next(numbers)) % 20 == 0:
+            print(f"      {number} pages {done}", flush=True)
+
+    return count_page
