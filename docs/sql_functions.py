@@ -222,7 +222,9 @@ def function_table(group: str) -> str:
     rows = [
         [_code(example), _code(shown(result(example))), _list(also)] for example, *also in FUNCTIONS[group]
     ]
-    return _markdown(["SQL", "result", "names"], rows)
+    if any(names for *_, names in rows):
+        return _markdown(["SQL", "result", "names"], rows)
+    return _markdown(["SQL", "result"], [row[:2] for row in rows])
 
 
 def aggregate_table() -> str:
