@@ -386,8 +386,8 @@ def pyiceberg_rename(place):
 @by_hand
 def pyiceberg_changes(place):
     table = iceberg(place)
-    new = table.rows().lazy().to_polars()
-    old = table.rows().lazy(snapshot_id=table.history()[0].snapshot_id).to_polars()
+    new = table.scan().to_polars()
+    old = table.scan(snapshot_id=table.history()[0].snapshot_id).to_polars()
     return difference(old, new)
 
 
