@@ -1,4 +1,4 @@
-"""The built site in a browser: nothing is cut or scrolls to the side at three widths, light and dark."""
+"""The built site in a browser: nothing is cut or scrolls to the side at four widths, light and dark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import pytest
 from tests.helpers.snippets import ROOT
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
-WIDTHS = (390, 768, 1440)
+WIDTHS = (390, 500, 768, 1440)
 
 pytestmark = [pytest.mark.sweep, pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed")]
 
@@ -40,6 +40,8 @@ async function look(page, width, theme) {
   if (wide(root)) faults.push("scrolls to the side");
   for (const code of root.querySelectorAll(".bd-article pre"))
     if (wide(code)) faults.push("cuts " + code.textContent.slice(0, 60));
+  for (const table of root.querySelectorAll(".bd-article table.table"))
+    if (width >= 500 && wide(table)) faults.push("scrolls a table: " + table.textContent.trim().slice(0, 60));
   for (const image of root.querySelectorAll(".bd-article img")) {
     if (!image.naturalWidth) faults.push("lacks " + image.src);
     if (!image.alt) faults.push("has a picture without a text: " + image.src);
