@@ -32,7 +32,7 @@ import polars as pl
 from deltalake import WriterProperties, write_deltalake
 
 from benchmarks import data, day_engines, measure
-from benchmarks.day_page import COLD, COLD_OPERATIONS, ENGINES, OPERATIONS, SIZE, START, Cost
+from benchmarks.day_page import COLD, COLD_OPERATIONS, ENGINES, OPERATIONS, PLAIN, SHARED, SIZE, START, Cost
 from benchmarks.report import Figure, table
 
 os.environ["POLARS_ICEBERG_PLANNER"] = "pyiceberg"  # what Polars uses without an optional package
@@ -71,10 +71,10 @@ class Candidate:
 MAIN = [Candidate(name, name.lower()) for name in ENGINES]
 OPTIONS = [
     Candidate(
-        "qbeast, no deletion vectors",
+        PLAIN,
         "qbeast",
         {"write": "qbeast_write_plain"},
-        ("upsert", "replace", "delete", "changes"),
+        tuple(operation for operation in OPERATIONS if operation not in SHARED),
     ),
     Candidate("qbeast, change feed", "qbeast", {"write": "qbeast_write_feed"}, ("upsert", "changes")),
     Candidate(

@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 
 from benchmarks.day_page import (
-    ENGINES,
+    COLUMNS,
     OPERATIONS,
     PAGE,
+    PLAIN,
     RECORDS,
+    SHARED,
     TABLES,
     Cost,
-    cost_table,
     costs,
+    cpu_table,
     figures_of,
     line_table,
+    read_table,
     with_tables,
+    written_table,
 )
 
 
@@ -28,9 +32,8 @@ def test_page_shows_measured_figures() -> None:
 
 def test_results_have_each_operation() -> None:
     actual = costs(figures_of(json.loads(RECORDS.read_text())))
-    missing = {
-        (title, name) for title in OPERATIONS.values() for name in ENGINES if (title, name) not in actual
-    }
+    shared = {(OPERATIONS[name], PLAIN) for name in SHARED}
+    missing = {(title, name) for title in OPERATIONS.values() for name in COLUMNS} - actual.keys() - shared
     assert missing == {(OPERATIONS[name], "DuckDB") for name in ("changes", "undo")}
 
 
@@ -45,10 +48,28 @@ def test_lowest_numbers_of_a_row_are_bold() -> None:
         Cost(0.2, 3, 0, 1, by_hand=False).figure("undo", "qbeast"),
         Cost(0.1, 40, 0, 2, by_hand=True).figure("undo", "Lance"),
     ]
-    (row,) = [line for line in cost_table(figures).splitlines() if "undo" in line]
     assert (
-        row
-        == "| undo the last change | 0.20 / **3.0** / 0.00 | none | none | **0.10** / 40 / 0.00\\* | none |"
+        row_of(cpu_table(figures))
+        == "| undo the last change | none | 0.20<br>2.0x | none | none | **0.10**\\* | none |"
     )
-    (row,) = [line for line in line_table(figures).splitlines() if "undo" in line]
-    assert row == "| undo the last change | 1 | none | none | 2\\* | none |"
+    assert (
+        row_of(read_table(figures))
+        == "| undo the last change | none | **3.0** | none | none | 40\\*<br>13x | none |"
+    )
+    assert row_of(line_table(figures)) == "| undo the last change | 1 | none | none | 2\\* | none |"
+
+
+def test_bytes_written_list_only_operations_that_write() -> None:
+    figures = [
+        Cost(0.2, 3, 0.003, 1, by_hand=False).figure("sample", "qbeast"),
+        Cost(0.2, 3, 5.9, 1, by_hand=False).figure("undo", "qbeast"),
+        Cost(0.1, 3, 0, 1, by_hand=False).figure("undo", "Lance"),
+    ]
+    table = written_table(figures)
+    assert "sample" not in table
+    assert row_of(table) == "| undo the last change | none | 5.9<br>590x | none | none | **0.00** | none |"
+
+
+def row_of(table: str) -> str:
+    (row,) = [line for line in table.splitlines() if "undo" in line]
+    return row
