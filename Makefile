@@ -45,12 +45,13 @@ demo: $(VENV)/.demo ## write a table, sample it, filter it, draw it (demo-output
 demo-spark: $(VENV)/.demo-spark ## the same table from Spark, Polars and a stream (demo-output/)
 	$(BIN)/python -m examples.spark_pipeline
 
-docs: $(VENV)/.dev ## build the documentation (build/site); an unresolved link is an error
+docs: $(VENV)/.dev ## build the documentation (build/site) and print progress; an unresolved link is an error
 	$(BIN)/python docs/build.py
 
 pictures: $(VENV)/.dev ## draw every picture of the documentation (docs/images)
 	$(BIN)/python docs/rooms.py
 	$(BIN)/python docs/included.py
+	$(BIN)/python docs/sql_functions.py
 	$(BIN)/python -m benchmarks.idea
 	$(BIN)/python -m benchmarks.pictures
 	$(BIN)/python -m benchmarks.amplification
