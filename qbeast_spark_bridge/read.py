@@ -453,15 +453,22 @@ def _is_address(location: str) -> bool:
 
 
 def change_tasks(
-    snapshot: Snapshot, since: int | str | date, until: int | str | date | None
+    snapshot: Snapshot,
+    since: int | str | date,
+    until: int | str | date | None,
+    names: tuple[str, ...] | None = None,
 ) -> tuple[StructType, list[ReadTask]]:
     """Return the columns of changed rows, and the tasks that read them."""
     reader, commits = change_reader(snapshot), commits_between(snapshot, since, until)
     schema = with_feed_columns(nullable_schema(spark_schema(snapshot.schema_json)))
+    if names is not None:
+        schema = StructType([schema[name] for name in names])
     special = {name: dtype for name, dtype in snapshot.columns.special_types.items() if name in schema.names}
     types = arrow_schema(schema)
     return schema, [
-        ReadTask(ChangeTask(reader, part), types, special) for commit in commits for part in commit.split()
+        ReadTask(ChangeTask(reader, part, names), types, special)
+        for commit in commits
+        for part in commit.split()
     ]
 
 

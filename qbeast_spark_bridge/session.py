@@ -12,10 +12,9 @@ import sys
 import tempfile
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql.functions import udtf
 
 from qbeast_core.errors import InvalidInputError, MissingDependencyError, hints_keywords
 from qbeast_spark_bridge.engine.workers import use_own_python
@@ -45,7 +44,6 @@ exec {java} "$@"
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.udtf import UserDefinedTableFunction
 
 
 @hints_keywords
@@ -54,9 +52,11 @@ def register(spark: SparkSession) -> None:
 
     Without it PySpark finds the data source itself, as the installed package `pyspark_qbeast`, unless the import of
     another package named ``pyspark_*`` fails. The table functions exist after this call only:
-    ``qbeast_sample('/path', 0.01)`` returns the rows of a sample, ``qbeast_changes('/path', 5)`` the rows that the
-    versions after 5 changed, and ``qbeast_estimate('/path', 'avg(price)', 'brand', 0.02)`` what `estimate` returns for
-    an error of 2 %. A function is one task: `read_table` and `changes` of an open table have many.
+    ``qbeast_sample('/path', 0.01, 'brand,price')`` returns two columns of a sample (without the last argument: all),
+    ``qbeast_changes('/path', 5)`` the rows that the versions after 5 changed, ``qbeast_history('/path')`` the versions,
+    and ``qbeast_estimate('/path', 'avg(price)', 'brand', 0.02)`` what `estimate` returns for an error of 2 %. A
+    function is one task. A temporary view ``USING qbeast`` with the option ``sample``, `read_table`, and `changes` of
+    an open table have many.
 
     Parameters
     ----------
@@ -98,8 +98,7 @@ def register(spark: SparkSession) -> None:
     except AnalysisException as error:
         if error.getCondition() != _ALREADY_REGISTERED:
             raise
-    for name, function in import_module("qbeast_spark_bridge.datasource.source").FUNCTIONS.items():
-        spark.udtf.register(name, cast("UserDefinedTableFunction", udtf(function)))
+    import_module("qbeast_spark_bridge.datasource.functions").register_functions(spark)
 
 
 @hints_keywords

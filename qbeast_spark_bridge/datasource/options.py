@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,18 +12,22 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.location import Location
 from qbeast_core.plan.weights import fractions_of
 
+# The newest version, if none of them is given.
+_VERSIONS: Final = ("version", "versionAsOf", "timestampAsOf")
 _READ_OPTIONS: Final = (
-    *("path", "sample", "sampleBy", "where", "columns", "version", "stale", "allowAbsolutePaths"),
+    *("path", "sample", "sampleBy", "where", "columns", *_VERSIONS, "stale", "allowAbsolutePaths"),
+    "readChangeFeed",
 )
+_STARTS: Final = ("startingVersion", "startingTimestamp")
+_ENDS: Final = ("endingVersion", "endingTimestamp")
+_FEED_OPTIONS: Final = ("path", "readChangeFeed", *_STARTS, *_ENDS, "columns", "allowAbsolutePaths")
 WRITE_OPTIONS: Final = (
     *("path", "columnsToIndex", "cubeSize", "columnStats", "partitionBy", "sampleBy", "sampleColumn"),
     *("compression", "overwriteSchema", "optimize", "userMetadata", "txnAppId", "txnVersion"),
     "stale",  # INSERT INTO passes the options of a view; a write is always into the newest version
 )
-_STREAM_OPTIONS: Final = (
-    *("startingVersion", "startingTimestamp", "maxFilesPerTrigger", "maxBytesPerTrigger"),
-    *("skipChangeCommits", "ignoreDeletes", "readChangeFeed"),
-)
+_ONLY_STREAMS: Final = ("maxFilesPerTrigger", "maxBytesPerTrigger", "skipChangeCommits", "ignoreDeletes")
+_STREAM_OPTIONS: Final = (*_STARTS, *_ONLY_STREAMS, "readChangeFeed")
 SINK_OPTIONS: Final = ("path", "txnAppId", "checkpointLocation")
 
 _CATALOG: Final = (
@@ -112,8 +116,9 @@ class ReadOptions:
     @staticmethod
     def of(options: Mapping[str, str]) -> ReadOptions:
         """Parse the options of Spark."""
+        _refuse_ranges(options)
         refuse_unknown(options, _READ_OPTIONS)
-        version, stale = options.get("version"), options.get("stale", "allow").lower()
+        version, stale = _version(options), options.get("stale", "allow").lower()
         if stale not in ("allow", "refuse"):
             msg = f"option stale must be refuse or allow, not {stale!r}"
             raise InvalidInputError(msg, argument="stale")
@@ -123,9 +128,99 @@ class ReadOptions:
             sample_by=_columns(options, "sampleBy"),
             where=options.get("where") or None,
             columns=_columns(options, "columns"),
-            version=int(version) if version and _NUMBER.fullmatch(version) else version or None,
-            refuses_stale=stale == "refuse" and not version,
+            version=version,
+            refuses_stale=stale == "refuse" and version is None,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedOptions:
+    """The options of a read of changed rows, with the names and the meaning that Delta has for them."""
+
+    location: Location
+    # Columns to return, in order; None for all.
+    columns: tuple[str, ...] | None
+    # The first version, or a time at or before it.
+    starting_version: int | None
+    starting_timestamp: str | None
+    # The last version, or a time at or after it; neither: the newest version.
+    ending_version: int | None
+    ending_timestamp: str | None
+
+    @staticmethod
+    def of(options: Mapping[str, str]) -> FeedOptions:
+        """Parse the options of Spark."""
+        _refuse_beside_feed(options)
+        refuse_unknown(options, _FEED_OPTIONS)
+        for pair in (_STARTS, _ENDS):
+            _one_of(options, pair)
+        return FeedOptions(
+            location=location_of(options, allow_absolute_paths=_flag(options, "allowAbsolutePaths")),
+            columns=_columns(options, "columns"),
+            starting_version=_number(options, "startingVersion"),
+            starting_timestamp=options.get("startingTimestamp") or None,
+            ending_version=_number(options, "endingVersion"),
+            ending_timestamp=options.get("endingTimestamp") or None,
+        )
+
+
+def read_options(options: Mapping[str, str]) -> ReadOptions | FeedOptions:
+    """Parse the options of a read that is not a stream."""
+    return FeedOptions.of(options) if _flag(options, "readChangeFeed") else ReadOptions.of(options)
+
+
+def _version(options: Mapping[str, str]) -> int | str | None:
+    """Return the number or the time of the version to read."""
+    _one_of(options, _VERSIONS)
+    version, time = options.get("version"), options.get("timestampAsOf")
+    if version and _NUMBER.fullmatch(version):
+        return int(version)
+    if time and _NUMBER.fullmatch(time):
+        msg = f'timestampAsOf must be a time such as "2026-11-28 06:00:00"; for a version: .option("versionAsOf", {time})'
+        raise InvalidInputError(msg, argument="timestampAsOf")
+    return version or time or _number(options, "versionAsOf")
+
+
+def _number(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if not text:
+        return None
+    if not _NUMBER.fullmatch(text.strip()):
+        other = "timestampAsOf" if name == "versionAsOf" else name.replace("Version", "Timestamp")
+        msg = f'{name} must be the number of a version, not {text!r}; for a time: .option("{other}", "2026-11-28")'
+        raise InvalidInputError(msg, argument=name)
+    return int(text)
+
+
+def _one_of(options: Mapping[str, str], names: Sequence[str]) -> None:
+    given = [name for name in names if options.get(name)]
+    if len(given) > 1:
+        msg = f"{' and '.join(given)} exclude each other: give one of them"
+        raise InvalidInputError(msg, argument=given[1])
+
+
+def _refuse_ranges(options: Mapping[str, str]) -> None:
+    """Raise if versions are given as for changes, and changes are not requested: Delta returns the newest version."""
+    given = [name for name in (*_STARTS, *_ENDS) if options.get(name)]
+    if given:
+        msg = (
+            f'{given[0]} is an option of the changed rows: add .option("readChangeFeed", "true"). For the rows of a '
+            'version: .option("versionAsOf", 3), or .option("timestampAsOf", "2026-11-28").'
+        )
+        raise InvalidInputError(msg, argument=given[0])
+
+
+def _refuse_beside_feed(options: Mapping[str, str]) -> None:
+    """Raise if a read of changes has options of rows."""
+    for name in _VERSIONS:
+        if options.get(name):
+            end = "endingTimestamp" if name == "timestampAsOf" else "endingVersion"
+            msg = f'{name} cannot be used with readChangeFeed; the last version: .option("{end}", "{options[name]}")'
+            raise InvalidInputError(msg, argument=name)
+    for name in ("sample", "sampleBy", "where"):
+        if options.get(name):
+            msg = f'{name} cannot be used with readChangeFeed; filter the changed rows: .load(path).where("id = 5")'
+            raise InvalidInputError(msg, argument=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,10 +241,8 @@ class StreamReadOptions:
     def of(options: Mapping[str, str]) -> StreamReadOptions:
         """Parse the options of Spark."""
         refuse_unknown(options, ("path", "allowAbsolutePaths", *_STREAM_OPTIONS))
+        _one_of(options, _STARTS)
         version, time = options.get("startingVersion"), options.get("startingTimestamp")
-        if version and time:
-            msg = "startingVersion and startingTimestamp exclude each other"
-            raise InvalidInputError(msg, argument="startingVersion")
         files, size = (_count(options, f"max{what}PerTrigger") for what in ("Files", "Bytes"))
         return StreamReadOptions(
             location=location_of(options, allow_absolute_paths=_flag(options, "allowAbsolutePaths")),
@@ -164,9 +257,14 @@ class StreamReadOptions:
 
 
 def is_stream(options: Mapping[str, str]) -> bool:
-    """Return whether an option is one that only streams have: Spark requests the schema before it says which it is."""
-    names = {name.lower() for name in _STREAM_OPTIONS}
-    return any(key.lower() in names for key in options)
+    """Return whether only a stream can have these options: Spark requests the schema before it says which it is.
+
+    The columns of changes are the same for both.
+    """
+    names = {name.lower() for name in (*_ONLY_STREAMS, *_STARTS)}
+    given = {key.lower() for key, value in options.items() if value}
+    is_feed = "readchangefeed" in given and _flag(options, "readChangeFeed")
+    return bool(given & ({name.lower() for name in _ONLY_STREAMS} if is_feed else names))
 
 
 def _count(options: Mapping[str, str], name: str) -> int | None:

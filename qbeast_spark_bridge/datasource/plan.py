@@ -9,14 +9,14 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, unknown_columns
 from qbeast_core.table.read.planner import Planner, sampled_by
-from qbeast_core.table.read.stream import Offset, TableStream
-from qbeast_core.table.snapshot.snapshot import load_snapshot
-from qbeast_spark_bridge.datasource.options import ReadOptions, StreamReadOptions
+from qbeast_core.table.read.stream import Offset, TableStream, version_since
+from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
+from qbeast_spark_bridge.datasource.options import FeedOptions, ReadOptions, StreamReadOptions
 from qbeast_spark_bridge.engine.engine import arrow_schema, tasks_of
 from qbeast_spark_bridge.predicates.conditions import polars_filter
-from qbeast_spark_bridge.read import with_feed_columns
+from qbeast_spark_bridge.read import change_tasks, with_feed_columns
 from qbeast_spark_bridge.spark_types import collated_columns, nullable_schema, spark_schema
 from qbeast_spark_bridge.worker.read_task import NewestTask, ReadTask
 
@@ -61,23 +61,81 @@ class SourcePlan:
         names = self.planner.names_of(schema.names)
         if not isinstance(schema, StructType):
             schema = StructType([self.whole[name] for name in names])
-        self._refuse_types(schema)
+        _refuse_types(schema, self.whole)
         job = self.planner.plan(self.predicate, self.options.sample)
         return tasks_of(self.planner, job, columns=names, schema=schema)
 
-    def _refuse_types(self, schema: StructType) -> None:
-        whole = self.whole
-        other = [
-            f"{field.name!r} is {whole[field.name].dataType.simpleString()}, not {field.dataType.simpleString()}"
-            for field in schema.fields
-            if _bare(field) != _bare(whole[field.name])
-        ]
-        if other:
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeedPlan:
+    """The newest version of a table, and the options of a read of its changed rows."""
+
+    snapshot: Snapshot
+    options: FeedOptions
+
+    @staticmethod
+    def open(options: FeedOptions, version: int | None) -> FeedPlan:
+        """Open the table."""
+        plan = FeedPlan(load_snapshot(options.location, version=version), options)
+        plan.schema()  # invalid options fail when the table is loaded
+        return plan
+
+    @property
+    def version(self) -> int:
+        """The version whose columns the changes have."""
+        return self.snapshot.version
+
+    def schema(self) -> StructType:
+        """Return the chosen columns of the changes."""
+        whole, names = self._whole, self.options.columns
+        unknown = [name for name in names or () if name not in whole.names]
+        if unknown:
+            unknown_columns("columns", unknown, whole.names)
+        return whole if names is None else StructType([whole[name] for name in names])
+
+    def kept_tasks(self, schema: StructType | pa.Schema) -> list[ReadTask]:
+        """Return the tasks of the commits between two versions, both included."""
+        names = tuple(schema.names)
+        if not isinstance(schema, StructType):
+            schema = StructType([self._whole[name] for name in names])
+        _refuse_types(schema, self._whole)
+        since, until = self._range()
+        return change_tasks(self.snapshot, since, until, names)[1]
+
+    @property
+    def _whole(self) -> StructType:
+        return with_feed_columns(nullable_schema(spark_schema(self.snapshot.schema_json)))
+
+    def _range(self) -> tuple[int, int | str | None]:
+        """Return the version before the first one, and the last one."""
+        options, newest = self.options, self.snapshot.version
+        first, last = options.starting_version, options.ending_version
+        if options.starting_timestamp is not None:
+            first = version_since(self.snapshot, options.starting_timestamp)
+        if first is None:
             msg = (
-                "the schema of a read may leave out columns, but not change them: "
-                f"{'; '.join(other)}. Cast afterwards."
+                'changes need their first version: .option("startingVersion", 0), or a time: '
+                f'.option("startingTimestamp", "2026-11-28"). The newest version is {newest}.'
             )
-            raise InvalidInputError(msg, argument="schema")
+            raise InvalidInputError(msg, argument="startingVersion")
+        if first > newest + 1:
+            msg = f"startingVersion must be at most {newest + 1}, one more than the newest version; it is {first}"
+            raise InvalidInputError(msg, argument="startingVersion")
+        if last is not None and last < first:
+            msg = f"endingVersion, {last}, must not be before the first version, {first}"
+            raise InvalidInputError(msg, argument="endingVersion")
+        return first - 1, options.ending_timestamp if last is None else min(last, newest)
+
+
+def _refuse_types(schema: StructType, whole: StructType) -> None:
+    other = [
+        f"{field.name!r} is {whole[field.name].dataType.simpleString()}, not {field.dataType.simpleString()}"
+        for field in schema.fields
+        if _bare(field) != _bare(whole[field.name])
+    ]
+    if other:
+        msg = f"the schema of a read may leave out columns, but not change them: {'; '.join(other)}. Cast afterwards."
+        raise InvalidInputError(msg, argument="schema")
 
 
 def open_stream(options: StreamReadOptions) -> TableStream:

@@ -89,7 +89,7 @@ class TableStream:
         """Return where a new stream begins."""
         newest, version = self._newest().version, self.starting_version
         if self.starting_time is not None:
-            return Offset(self._version_since(self.starting_time))
+            return Offset(version_since(self.snapshot, self.starting_time))
         if version is None:
             return Offset(newest, initial=1)
         if version == "latest":
@@ -209,9 +209,11 @@ class TableStream:
         )
         raise UnsupportedTableError(msg, path=uri, feature="changed rows in a stream")
 
-    def _version_since(self, time: str) -> int:
-        _, moment = version_or_time(time, "startingTimestamp")
-        if not isinstance(moment, datetime):
-            invalid_argument("startingTimestamp", "must be a time such as 2026-11-28 06:00:00", value=time)
-        before, _ = version_at(self.snapshot.store, int(moment.timestamp() * 1000) - 1)
-        return 0 if before is None else before + 1
+
+def version_since(snapshot: Snapshot, time: str) -> int:
+    """Return the first version at or after a time; one more than the newest version if none is."""
+    _, moment = version_or_time(time, "startingTimestamp")
+    if not isinstance(moment, datetime):
+        invalid_argument("startingTimestamp", "must be a time such as 2026-11-28 06:00:00", value=time)
+    before, _ = version_at(snapshot.store, int(moment.timestamp() * 1000) - 1)
+    return 0 if before is None else before + 1
