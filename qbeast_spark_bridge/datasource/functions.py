@@ -74,7 +74,7 @@ class ReadsBatches(ReadsTasks):
 
 
 class Sample(ReadsTasks):
-    """``qbeast_sample(path, fraction, columns)``: the rows of a sample, as `qbeast_spark_bridge.read_table` has them."""
+    """``qbeast_sample(path, fraction, columns)``: the rows of a sample, see `qbeast_spark_bridge.read_table`."""
 
     @staticmethod
     def analyze(

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from qbeast_core.errors import InvalidInputError
@@ -175,10 +176,18 @@ def _version(options: Mapping[str, str]) -> int | str | None:
     version, time = options.get("version"), options.get("timestampAsOf")
     if version and _NUMBER.fullmatch(version):
         return int(version)
-    if time and _NUMBER.fullmatch(time):
-        msg = f'timestampAsOf must be a time such as "2026-11-28 06:00:00"; for a version: .option("versionAsOf", {time})'
-        raise InvalidInputError(msg, argument="timestampAsOf")
+    if time:
+        _refuse_no_time(time)
     return version or time or _number(options, "versionAsOf")
+
+
+def _refuse_no_time(text: str) -> None:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        other = f'; for a version: .option("versionAsOf", {text})' if _NUMBER.fullmatch(text) else ""
+        msg = f'timestampAsOf must be a time such as "2026-11-28 06:00:00", not {text!r}{other}'
+        raise InvalidInputError(msg, argument="timestampAsOf") from None
 
 
 def _number(options: Mapping[str, str], name: str) -> int | None:
