@@ -1,4 +1,4 @@
-"""The statements of Delta that docs/spark-reference.md lists, and the calls that replace them."""
+"""The statements of Delta that docs/spark-statements.md lists, and the calls that replace them."""
 
 from __future__ import annotations
 
@@ -10,26 +10,34 @@ from tests.helpers.snippets import DATA, ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Statement", "statements"]
+__all__ = ["PAGE", "Statement", "statements"]
+
+PAGE = (ROOT / "docs" / "spark-statements.md").read_text()
+# The time in the statement that reads a version by its time.
+_TIME = "2026-11-28"
+_HEAD = "\n| statement | with Delta's jar | without it |\n"
 
 
 class Statement(NamedTuple):
-    """A row of the table of the page."""
+    """A row of a table of the page."""
 
     statement: str
-    # What it does with Delta's jar; "works" and some words, or why it does not.
+    # What it does with Delta's jar; "works" or "refused", and some words.
     with_jar: str
     call: str
 
-    def at(self, folder: Path) -> Statement:
-        """Return the row for tables in another folder than that of the page."""
-        return self._replace(statement=self.statement.replace(DATA, str(folder)))
+    def at(self, folder: Path, time: str = _TIME) -> Statement:
+        """Return the row for tables in another folder than that of the page, with the time of a version."""
+        text = self.statement.replace(DATA, str(folder)).replace(_TIME, time)
+        return self._replace(statement=text, call=self.call.replace(_TIME, time))
 
 
 def statements() -> list[Statement]:
-    """Return the rows of the table."""
-    text = (ROOT / "docs" / "spark-reference.md").read_text()
-    section = text.split("### Statements of Delta")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| `+ ?(.+?) ?`+ \| ([^|]+) \| `([^`]+)` \|$", section, re.MULTILINE)
-    assert len(rows) == section.count("\n|") - 2, "a row has another form"
-    return [Statement(*row) for row in rows]
+    """Return the rows of all tables."""
+    found: list[Statement] = []
+    for table in PAGE.split(_HEAD)[1:]:
+        lines = table.split("\n\n")[0].splitlines()[1:]
+        rows = [re.fullmatch(r"\| `+ ?(.+?) ?`+ \| ([^|]+) \| `([^`]+)` \|", line) for line in lines]
+        assert all(rows), "a row has another form"
+        found += [Statement(*row.groups()) for row in rows if row]
+    return found

@@ -13,10 +13,12 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 import qbeast
 from qbeast_core.errors import InvalidInputError
 from qbeast_spark_bridge.datasource.options import (
+    FeedOptions,
     ReadOptions,
     StreamReadOptions,
     WriteByTasks,
     is_stream,
+    read_options,
 )
 from qbeast_spark_bridge.datasource.source import QbeastReader
 from qbeast_spark_bridge.datasource.writers import application_of
@@ -24,6 +26,8 @@ from tests.spark.sessions import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+FEED = {"path": "t", "readChangeFeed": "true", "startingVersion": "0"}
 
 
 @pytest.mark.parametrize(
@@ -54,6 +58,29 @@ def test_column_options_are_parsed(text: str, value: object) -> None:
 @pytest.mark.parametrize(("text", "value"), [("3", 3), ("2026-01-31", "2026-01-31"), ("", None)])
 def test_version_options_are_parsed(text: str, value: object) -> None:
     assert ReadOptions.of({"path": "t", "version": text}).version == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"), [("versionAsOf", "3", 3), ("timestampAsOf", "2026-01-31", "2026-01-31")]
+)
+def test_versions_have_the_names_of_delta(name: str, text: str, value: object) -> None:
+    options = ReadOptions.of({"path": "t", name: text, "stale": "refuse"})
+    assert (options.version, options.refuses_stale) == (value, False)
+
+
+def test_feed_options_are_parsed() -> None:
+    given = {"path": "t", "readChangeFeed": "TRUE", "startingVersion": "0", "endingTimestamp": "2026-01-31"}
+    options = read_options(given | {"columns": "a,_change_type"})
+    assert isinstance(options, FeedOptions)
+    assert (options.starting_version, options.ending_version, options.ending_timestamp) == (
+        0,
+        None,
+        "2026-01-31",
+    )
+    assert options.columns == ("a", "_change_type")
+    assert not is_stream(given)
+    assert is_stream(given | {"maxFilesPerTrigger": "1"})
+    assert isinstance(read_options({"path": "t", "readChangeFeed": "false"}), ReadOptions)
 
 
 def test_write_options_are_parsed() -> None:
@@ -104,11 +131,22 @@ def test_options_of_the_store_go_through() -> None:
         ({"path": "t", "sample": "10"}, "For 10 % write sample=0.1"),
         ({"path": "t", "columns": "[1]"}, "columns must be"),
         ({"path": "t", "columns": "[}"}, "columns must be"),
+        ({"versionAsOf": "1", "timestampAsOf": "2026-01-31"}, "exclude each other"),
+        ({"version": "1", "versionAsOf": "1"}, "exclude each other"),
+        ({"versionAsOf": "2026-01-31"}, r'\.option\("timestampAsOf", "2026-11-28"\)'),
+        ({"timestampAsOf": "3"}, r'\.option\("versionAsOf", 3\)'),
+        ({"startingVersion": "0"}, r'\.option\("readChangeFeed", "true"\)'),
+        ({"endingTimestamp": "2026-01-31"}, r'\.option\("readChangeFeed", "true"\)'),
+        (FEED | {"versionAsOf": "3"}, r'\.option\("endingVersion", "3"\)'),
+        (FEED | {"where": "id < 3"}, r"\.where\("),
+        (FEED | {"startingTimestamp": "2026-01-31"}, "exclude each other"),
+        (FEED | {"startingVersion": "latest"}, "must be the number of a version"),
+        (FEED | {"maxFilesPerTrigger": "3"}, "has no option"),
     ],
 )
 def test_invalid_options_raise(options: dict[str, str], part: str) -> None:
     with pytest.raises(InvalidInputError, match=part):
-        ReadOptions.of(options)
+        read_options(options)
 
 
 def test_stream_name_is_option_or_checkpoint(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
 from pyspark.errors import PySparkException
 
 import qbeast
@@ -78,41 +77,6 @@ def test_changes_arrive_as_a_feed_or_stop_the_stream(spark: SparkSession, tmp_pa
     columns = ["id", "x", "_change_type", "_commit_version"]
     actual = arrived(tmp_path, "feed").select(columns).sort(order)
     assert actual.equals(expected.select(columns).sort(order))
-
-
-def test_functions_of_sql_read_samples_and_changes(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    append(path, 0, 2_000)
-    append(path, 2_000)
-    bridge.register(spark)
-    place = {"path": str(path)}
-    sample = spark.sql("SELECT id FROM qbeast_sample(:path, 0.2) WHERE id < 1000", args=place).collect()
-    expected = qbeast.read_table(path, sample=0.2, where="id < 1000")
-    assert sorted(row.id for row in sample) == sorted(expected["id"])
-    changed = spark.sql("SELECT id, _change_type FROM qbeast_changes(:path, 0)", args=place).collect()
-    assert {row["_change_type"] for row in changed} == {"insert"}
-    assert sorted(row.id for row in changed) == list(range(2_000, 2_050))
-    with pytest.raises(PySparkException, match="constant"):
-        spark.sql("SELECT * FROM VALUES (0.1) AS v(f), LATERAL qbeast_sample(:path, f)", args=place).collect()
-
-
-def test_estimate_of_sql_equals_that_of_python(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    append(path, 0, 2_000)
-    bridge.register(spark)
-    text = "SELECT * FROM qbeast_estimate(:path, 'avg(x) AS mean', :by, 0.05)"
-    for by in ("", "id % 3 AS third"):
-        answer = spark.sql(text, args={"path": str(path), "by": by})
-        rows = [tuple(row) for row in answer.collect()]
-        expected = qbeast.estimate(path, "avg(x) AS mean", by=by or None, error=0.05).frame
-        expected = expected.with_columns(pl.col(pl.Int128).cast(pl.Int64))
-        assert answer.columns == expected.columns
-        actual = pl.DataFrame(rows, schema=expected.schema, orient="row")
-        assert_frame_equal(actual, expected, check_row_order=False)
-    shortest = spark.sql("SELECT * FROM qbeast_estimate(:path, 'avg(x) AS mean')", args={"path": str(path)})
-    assert shortest.collect()[0].mean == qbeast.estimate(path, "avg(x) AS mean").frame["mean"].item()
-    with pytest.raises(PySparkException, match="Max depends on single rows"):
-        spark.sql("SELECT * FROM qbeast_estimate(:path, 'max(x)', '', 0.05)", args={"path": str(path)})
 
 
 def test_registered_name_reads_the_table(spark: SparkSession, tmp_path: Path) -> None:

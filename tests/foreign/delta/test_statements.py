@@ -1,18 +1,21 @@
-"""The statements that docs/spark-reference.md lists work with Delta's jar."""
+"""The statements that docs/spark-statements.md lists work with Delta's jar."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 import qbeast
 from tests.helpers.delta_statements import Statement, statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -39,12 +42,20 @@ def place(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
     ids=lambda item: item.statement,
 )
 def test_statement_does_what_the_page_says(spark: SparkSession, item: Statement, place: Path) -> None:
-    text = item.at(place).statement
-    if "table_changes" in text:
+    newest = (place / "logs" / "_delta_log" / f"{1:020}.json").stat().st_mtime
+    time = datetime.fromtimestamp(newest - 0.002, tz=UTC).isoformat(timespec="milliseconds")
+    text = item.at(place, time).statement
+    if "logs`" not in text and "TABLE logs USING" not in text:
         spark.sql(f"CREATE TABLE logs USING delta LOCATION '{place}/logs'")
-        text = text.replace(", 0)", ", 1)")
-    assert item.with_jar.startswith("works")
-    spark.sql(text).collect()
+    if "DROP CONSTRAINT" in text:
+        qbeast.open_table(place / "logs").add_constraint("positive", "id >= 0")
+    text = text.replace("'logs', 0)", "'logs', 1)")  # the table has a feed since this version
+    if item.with_jar.startswith("refused"):
+        with pytest.raises((PySparkException, Py4JJavaError)):
+            spark.sql(text).collect()
+    else:
+        assert item.with_jar.startswith("works")
+        spark.sql(text).collect()
     table = qbeast.open_table(place / "logs")
     assert table.check().ok
     assert table.count() == spark.read.format("delta").load(str(place / "logs")).count()
