@@ -18,6 +18,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -30,7 +31,7 @@ import qbeast
 from benchmarks import boxes, data, measure, rivals, tables
 from benchmarks.report import Figure, table
 from qbeast_core.io.footer import parse_tail
-from qbeast_spark_bridge import read_table
+from qbeast_spark_bridge import read_table, register
 
 SAMPLES = {0.01: 1.35, 0.1: 14.0}
 # One percent of the values of a column.
@@ -53,6 +54,7 @@ def run(scale: int = 1) -> list[Figure]:
             *kept,
             *_shares(spark, folder),
             *_sample_column(spark, scale),
+            *sql_samples(spark, folder),
             *_filters(spark, folder, scale, target=None),
             *_seconds(spark, folder, scale),
             *_many(spark),
@@ -161,6 +163,50 @@ def _sample_column(spark: SparkSession, scale: int) -> list[Figure]:
         most = 1.6 if fraction == 0.01 else None
         figures.append(Figure(what, 100 * read / total, "%", most, f"{rows:,} rows"))
     return figures
+
+
+def sql_samples(spark: SparkSession, folder: Path) -> list[Figure]:
+    """Measure the CPU of samples in SQL: of the driver, the JVM and the Python processes."""
+    register(spark)
+    query = "SELECT count(*), max(l_comment), avg(l_extendedprice) FROM "
+    figures = []
+    for fraction in (0.01, 0.1):
+        function = f"qbeast_sample('{folder}', {fraction}"
+        options = f"path '{folder}', sample '{fraction}', columns 'l_comment,l_extendedprice'"
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW sampled USING qbeast OPTIONS ({options})")
+        frame = read_table(spark, folder, sample=fraction)
+        queries = {
+            "qbeast_sample of two columns": f"{query} {function}, 'l_comment,l_extendedprice')",
+            "qbeast_sample of all columns": f"{query} {function})",
+            "a view of two columns": f"{query} sampled",
+        }
+        rows = {tuple(spark.sql(text).collect()[0]) for text in queries.values()}
+        frame.createOrReplaceTempView("sampled_by_spark")
+        assert rows == {tuple(spark.sql(f"{query} sampled_by_spark").collect()[0])}
+        queries |= {"read_table": f"{query} sampled_by_spark"}
+        calls = {name: partial(_collect, spark, text) for name, text in queries.items()}
+        calls["read_table"] = partial(_collect_sample, spark, folder, fraction, queries["read_table"])
+        took = measure.interleaved(calls, clock=measure.cpu_of_family)
+        figures += [
+            Figure(
+                f"Spark SQL, {fraction:.0%} sample by {name}, CPU over read_table",
+                took[name] / took["read_table"],
+                "x",
+                None if "all" in name else 1.5,
+                f"{took[name]:.2f} s of {took['read_table']:.2f} s",
+            )
+            for name in list(queries)[:-1]
+        ]
+    return figures
+
+
+def _collect(spark: SparkSession, text: str) -> None:
+    spark.sql(text).collect()
+
+
+def _collect_sample(spark: SparkSession, folder: Path, fraction: float, text: str) -> None:
+    read_table(spark, folder, sample=fraction).createOrReplaceTempView("sampled_by_spark")
+    _collect(spark, text)
 
 
 def _filters_as_advised(arguments: tuple[Path, int]) -> list[Figure]:

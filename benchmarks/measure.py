@@ -27,7 +27,12 @@ class Child:
     peak_rss_bytes: int  # peak of the whole process since the start of the function
 
 
-def interleaved(candidates: Mapping[str, Callable[[], object]], *, rounds: int = 7) -> dict[str, float]:
+def interleaved(
+    candidates: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int = 7,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
     """Return the median seconds per candidate, after one warm-up each; in turns, so that noise affects all equally."""
     for candidate in candidates.values():
         candidate()
@@ -35,18 +40,34 @@ def interleaved(candidates: Mapping[str, Callable[[], object]], *, rounds: int =
     for turn in range(rounds):
         names = list(candidates)
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            seconds[name].append(timed(candidates[name]))
+            seconds[name].append(timed(candidates[name], clock))
     return {name: median(values) for name, values in seconds.items()}
 
 
-def timed(function: Callable[[], object]) -> float:
+def timed(function: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
     """Return the seconds of a call, without dropping its result."""
     gc.collect()
-    start = time.perf_counter()
+    start = clock()
     result = function()
-    seconds = time.perf_counter() - start
+    seconds = clock() - start
     del result
     return seconds
+
+
+def cpu_of_family() -> float:
+    """Return the CPU seconds of this process and of all processes that it started, for a `clock`."""
+    ticks, parents = dict[int, int](), dict[int, int]()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        process = int(stat.parent.name)
+        parents[process], ticks[process] = int(fields[1]), sum(map(int, fields[11:15]))
+    family = {os.getpid()}
+    while more := {process for process, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(ticks[process] for process in family) / os.sysconf("SC_CLK_TCK")
 
 
 def in_child(
