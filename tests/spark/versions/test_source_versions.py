@@ -80,3 +80,21 @@ def test_pushed_filters_would_give_wrong_rows(spark: SparkSession) -> None:
         assert actual == right, "this PySpark knows no pushFilters, and filters by itself"
     else:
         assert actual != right, "this PySpark keeps pushed filters apart: the reader may have pushFilters now"
+
+
+@has_sources
+def test_functions_and_feeds_return_the_rows(spark: SparkSession, table: Path) -> None:
+    """Before 4.1 functions return tuples, later Arrow batches."""
+    bridge.register(spark)
+    qbeast.open_table(table).delete("id < 7")
+    place = {"path": str(table)}
+    sample = spark.sql("SELECT * FROM qbeast_sample(:path, 0.1, 'x,id')", args=place).collect()
+    expected = qbeast.read_table(table, sample=0.1, columns=["x", "id"])
+    assert sorted(map(tuple, sample)) == sorted(expected.rows())
+    history = spark.sql("SELECT version, operation FROM qbeast_history(:path)", args=place).collect()
+    assert [row["version"] for row in history] == [1, 0]
+    changed = spark.sql("SELECT id, _change_type FROM qbeast_changes(:path, 0)", args=place).collect()
+    feed = spark.read.format("qbeast").options(readChangeFeed="true", startingVersion=1).load(str(table))
+    assert sorted(map(tuple, feed.select("id", "_change_type").collect())) == sorted(map(tuple, changed))
+    assert sorted(map(tuple, changed)) == [(number, "delete") for number in range(7)]
+    assert spark.read.format("qbeast").option("versionAsOf", 0).load(str(table)).count() == 5_000
