@@ -55,6 +55,8 @@ def test_statement_does_what_the_page_says(spark: SparkSession, item: Statement,
         spark.sql(f"CREATE TABLE logs USING delta LOCATION '{place}/logs'")
     if "DROP CONSTRAINT" in text:
         qbeast.open_table(place / "logs").add_constraint("positive", "id >= 0")
+    if "UNSET" in text:
+        qbeast.open_table(place / "logs").set_properties({"delta.appendOnly": "true"})
     if item.with_jar.startswith("refused"):
         with pytest.raises((PySparkException, Py4JJavaError)):
             spark.sql(text).collect()
