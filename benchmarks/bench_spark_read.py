@@ -186,7 +186,7 @@ def sql_samples(spark: SparkSession, folder: Path) -> list[Figure]:
         queries |= {"read_table": f"{query} sampled_by_spark"}
         calls = {name: partial(_collect, spark, text) for name, text in queries.items()}
         calls["read_table"] = partial(_collect_sample, spark, folder, fraction, queries["read_table"])
-        took = measure.interleaved(calls, clock=measure.cpu_of_family)
+        took = measure.interleaved(calls, clock=measure.tree_cpu_seconds)
         figures += [
             Figure(
                 f"Spark SQL, {fraction:.0%} sample by {name}, CPU over read_table",

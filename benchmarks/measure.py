@@ -54,22 +54,6 @@ def timed(function: Callable[[], object], clock: Callable[[], float] = time.perf
     return seconds
 
 
-def cpu_of_family() -> float:
-    """Return the CPU seconds of this process and of all processes that it started, for a `clock`."""
-    ticks, parents = dict[int, int](), dict[int, int]()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rsplit(")", 1)[1].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        process = int(stat.parent.name)
-        parents[process], ticks[process] = int(fields[1]), sum(map(int, fields[11:15]))
-    family = {os.getpid()}
-    while more := {process for process, parent in parents.items() if parent in family} - family:
-        family |= more
-    return sum(ticks[process] for process in family) / os.sysconf("SC_CLK_TCK")
-
-
 def in_child(
     function: Callable[..., Any], *arguments: Any, prepare: Callable[..., Any] | None = None
 ) -> Child:

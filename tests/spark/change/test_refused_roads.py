@@ -119,21 +119,26 @@ def test_statements_of_delta_are_refused_without_its_jar(other_session: SparkSes
     assert not other_session.catalog.tableExists("copied")
 
 
+def prepare(spark: SparkSession, statement: str, path: Path, files: Path) -> None:
+    """Make what the call in place of a statement needs."""
+    qbeast.write_table(pl.DataFrame({"id": range(20), "s": ["a"] * 20}), path, columns=["id"])
+    if "DROP CONSTRAINT" in statement:
+        qbeast.open_table(path).add_constraint("positive", "id >= 0")
+    if "UNSET" in statement:
+        qbeast.open_table(path).set_properties({"delta.appendOnly": "true"})
+    if statement.startswith(("REFRESH", "DROP")):
+        bridge.register_table(spark, path, "logs")
+    files.mkdir()
+    pl.DataFrame({"id": [1], "s": ["a"]}).write_parquet(files / "a.parquet")
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("item", REPLACED, ids=lambda item: item.statement)
 def test_call_instead_of_a_statement_of_delta_runs(
     other_session: SparkSession, item: Statement, tmp_path: Path
 ) -> None:
     path, files = tmp_path / "logs", tmp_path / "files"
-    qbeast.write_table(pl.DataFrame({"id": range(20), "s": ["a"] * 20}), path, columns=["id"])
-    if "DROP CONSTRAINT" in item.statement:
-        qbeast.open_table(path).add_constraint("positive", "id >= 0")
-    if "UNSET" in item.statement:
-        qbeast.open_table(path).set_properties({"delta.appendOnly": "true"})
-    if item.statement.startswith(("REFRESH", "DROP")):
-        bridge.register_table(other_session, path, "logs")
-    files.mkdir()
-    pl.DataFrame({"id": [1], "s": ["a"]}).write_parquet(files / "a.parquet")
+    prepare(other_session, item.statement, path, files)
     places = {"path": str(path), "new": str(tmp_path / "copied"), "files": str(files)}
     source = other_session.createDataFrame([(7, "new"), (50, "new")], SCHEMA)
     names = {"spark": other_session, "bridge": bridge, "qbeast": qbeast, "source": source, **places}
