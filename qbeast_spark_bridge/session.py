@@ -98,7 +98,9 @@ def register(spark: SparkSession) -> None:
     except AnalysisException as error:
         if error.getCondition() != _ALREADY_REGISTERED:
             raise
-    import_module("qbeast_spark_bridge.datasource.functions").register_functions(spark)
+    from qbeast_spark_bridge.datasource.functions import register_functions  # noqa: PLC0415 - since PySpark 4.0
+
+    register_functions(spark)
 
 
 @hints_keywords
