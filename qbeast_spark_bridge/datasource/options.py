@@ -34,8 +34,8 @@ SINK_OPTIONS: Final = ("path", "txnAppId", "checkpointLocation")
 _CATALOG: Final = (
     "CREATE TABLE ... USING qbeast and saveAsTable cannot work: Spark does not hand the path of such tables to Python, "
     "and may keep their name, which DROP TABLE removes. Create a table by "
-    'df.write.format("qbeast").mode("append").option("columnsToIndex", "a,b").save(path); in SQL, use it through a '
-    "temporary view."
+    'df.write.format("qbeast").mode("append").option("columnsToIndex", "a,b").save(path), and give it a name in SQL by '
+    "qbeast_spark_bridge.register_table(spark, path, name)."
 )
 _CATALOG_OPTIONS: Final = frozenset({"location", "owner", "provider"})
 _STORAGE: Final = "storage."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from pyspark.errors import PySparkException
 import qbeast
 import qbeast_spark_bridge as bridge
 from tests.helpers.delta_statements import PAGE, statements
+from tests.helpers.snippets import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -170,3 +172,41 @@ def test_call_instead_of_a_statement_of_delta_runs(
             assert table.version > before
         case _:
             assert kept.height == 20
+
+
+def lines_of(block: int, folder: Path) -> list[str]:
+    """Return the statements of a block of SQL of the page."""
+    text = re.findall(r"^```sql\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[block]
+    lines = [line.split("--")[0].strip().rstrip(";") for line in text.splitlines()]
+    return [line.replace(DATA, str(folder)) for line in lines]
+
+
+def test_views_of_the_page_show_versions_samples_and_changes(
+    other_session: SparkSession, tmp_path: Path
+) -> None:
+    for first in (0, 20):
+        rows = pl.DataFrame({"id": range(first, first + 20), "s": ["a"] * 20})
+        qbeast.write_table(rows, tmp_path / "logs", columns=["id"], mode="append")
+    bridge.register(other_session)
+    views = [re.findall(r"VIEW (\w+)", line)[0] for line in lines_of(0, tmp_path)]
+    for line in lines_of(0, tmp_path):
+        other_session.sql(line)
+    sample = qbeast.read_table(tmp_path / "logs", sample=0.1).height
+    assert [other_session.table(name).count() for name in views] == [40, 20, sample, 20]
+
+
+def test_name_that_spark_accepts_is_dead_until_it_is_dropped(
+    other_session: SparkSession, tmp_path: Path
+) -> None:
+    qbeast.write_table(pl.DataFrame({"id": range(20), "s": ["a"] * 20}), tmp_path / "logs", columns=["id"])
+    bridge.register(other_session)
+    create, select, drop = lines_of(1, tmp_path)
+    other_session.sql(create)
+    try:
+        text = error_text(lambda: other_session.sql(select).collect())
+    finally:
+        other_session.sql(drop)
+    assert APPEND in text
+    assert "register_table(spark, path, name)" in text
+    assert not other_session.catalog.tableExists("logs")
+    assert qbeast.open_table(tmp_path / "logs").count() == 20
