@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # The last line of a Python trace in an error of Spark, with lines that continue it.
 _OWN_ERROR: Final = re.compile(
-    r"^qbeast_core\.errors\.\w+: (.*?)(?=^ SQLSTATE|^\s*$|^\S*Traceback|\Z)", re.MULTILINE | re.DOTALL
+    r"^qbeast_core\.errors\.\w+: (.*?)(?= SQLSTATE: \w{5}\b|^\s*$|^\S*Traceback|\Z)", re.MULTILINE | re.DOTALL
 )
 
 _ALREADY_REGISTERED: Final = "DATA_SOURCE_ALREADY_EXISTS"  # Spark 4.0 has found the package itself

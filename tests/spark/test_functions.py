@@ -56,8 +56,10 @@ def test_columns_of_a_sample_are_chosen(spark: SparkSession, tmp_path: Path) -> 
     actual = sample_of(spark, tmp_path / "t", "0.2, columns => 'x, id'")
     assert actual.columns == ["x", "id"]
     assert pl.DataFrame(actual.toArrow()).sort("id").equals(expected.select("x", "id"))
-    with pytest.raises(PySparkException, match="different names of"):
+    with pytest.raises(PySparkException) as caught:
         sample_of(spark, tmp_path / "t", "0.2, 'y'").collect()
+    text = "`columns` must be different names of ['id', 'x'], at least one, in a list, not ['y']"
+    assert bridge.explain_error(caught.value) == text
 
 
 def test_tuples_are_the_rows_of_batches() -> None:
