@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_spark_bridge import open_table, read_table, write_table
+from qbeast_spark_bridge import open_table, read_table, register, write_table
 from tests.helpers.tables import assert_same_rows, small_files
 from tests.helpers.type_changes import CHANGES, Change, widen_by_others
 
@@ -42,6 +42,9 @@ def test_variants_are_read_and_written(spark: SparkSession, tmp_path: Path) -> N
     qbeast.open_table(path).optimize()  # written by us now
     assert texts(read_table(spark, path)) == expected
     assert texts(spark.read.format("qbeast").load(str(path))) == expected
+    register(spark)
+    function = spark.sql("SELECT * FROM qbeast_sample(:path, 1.0)", args={"path": str(path)})
+    assert texts(function) == expected
     in_polars = qbeast.read_table(path)
     sample = sorted(qbeast.read_table(path, sample=0.3)["id"].to_list())
     assert sorted(row["id"] for row in read_table(spark, path, sample=0.3).collect()) == sample
