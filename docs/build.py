@@ -27,22 +27,22 @@ STRICT = ("--fail-on-warning", "--keep-going", "--quiet", "--doctree-dir", str(R
 def main() -> None:
     site = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "site"
     folder = site / version("qbeast")
-    say(1, "make pages of the notebooks")
+    print_step(1, "make pages of the notebooks")
     runpy.run_path(str(ROOT / "docs" / "notebooks.py"))["write_pages"]()
     pages = len(list((ROOT / "docs").rglob("*.md")))
-    say(
+    print_step(
         2,
         f"build {pages} pages with Sphinx; it reads those that changed, and writes them and what links to them",
     )
     failed = build_main([*STRICT, str(ROOT / "docs"), str(folder)])
     if failed:
         sys.exit(failed)
-    say(3, "list the versions")
+    print_step(3, "list the versions")
     list_versions(site, os.environ.get("DOCS_URL", "/"))
     print(f"{len(list(folder.rglob('*.html')))} pages in {site}: open {folder / 'index.html'}")
 
 
-def say(step: int, text: str) -> None:
+def print_step(step: int, text: str) -> None:
     """Print a step. Sphinx prints warnings and errors alone."""
     print(f"[{step}/3] {text}", flush=True)
 
