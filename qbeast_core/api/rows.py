@@ -522,9 +522,9 @@ class Read:
 
         Notes
         -----
-        What a change of these rows would copy depends on the files that hold them, so it needs a read of the filter's
-        columns: ``table.delete(where, dry_run=True)`` does it, and counts rows and bytes without and with deletion
-        vectors.
+        A plan with a filter prints how many rows and bytes a delete or an update of these rows copies at most, as far
+        as the log has it (`.rows_in_files`, `.bytes_in_files`). ``table.delete(where, dry_run=True)`` reads the columns
+        of the filter, and counts rows and bytes without and with deletion vectors.
 
         Examples
         --------

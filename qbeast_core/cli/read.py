@@ -303,6 +303,7 @@ def explain(
     plan = table.rows(where, columns=select, sample=sample, sample_by=sample_by).explain()
     files = plan.files
     names = ("rows_opened", "rows_total", "bytes_opened", "bytes_total", "share", "design_effect")
+    names += ("rows_in_files", "bytes_in_files")
     facts = {
         "where": where,
         "sample": sample,

@@ -144,6 +144,27 @@ def test_dry_run_counts_what_the_change_copies(
         assert (result.hint is not None) == (not vectors and result.rows_copied > many)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_plan_bounds_what_a_change_copies(masters: Path, kind: str) -> None:
+    table = qbeast.open_table(masters / kind)
+    for where in (SOME, FIRST, NUMBER < 10, NUMBER > 10_000):
+        plan = table.rows(where).explain()
+        sizes = {
+            name: (add["size"], pl.read_parquet(masters / kind / name).height)
+            for name, add in replay(masters / kind).items()
+        }
+        opened = [sizes[path] for path in plan.files.filter("opened")["path"]]
+        assert (plan.bytes_in_files, plan.rows_in_files) == tuple(
+            map(sum, zip(*opened, strict=True))
+        ) or not opened
+        copied = table.delete(where, dry_run=True).copies
+        assert copied is not None
+        assert copied["rows"].max() <= plan.rows_in_files
+        assert f"changes copy at most {plan.rows_in_files:,} rows" in repr(plan)
+    assert "copy at most" not in repr(table.rows().explain())
+    assert "copy at most" not in repr(table.rows(SOME, sample=0.5, sample_by=[ROW]).explain())
+
+
 ONE = NUMBER.eq(5)
 HINTED: Mapping[str, Callable[..., qbeast.ChangeResult | qbeast.WriteResult]] = {
     "delete": lambda table, **options: table.delete(ONE, **options),

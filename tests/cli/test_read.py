@@ -182,7 +182,8 @@ def test_explain_equals_the_library(sales: Path) -> None:
     request = ["explain", str(sales), "--where", "id < 100", "--sample", "0.5", "--select", "brand"]
     plan = qbeast.open_table(sales).rows(pl.col("id") < 100, columns=["brand"], sample=0.5).explain()
     report = run_json(*request)
-    for name in ("rows_opened", "rows_total", "bytes_opened", "bytes_total", "share", "design_effect"):
+    names = ("rows_opened", "rows_total", "bytes_opened", "bytes_total", "share", "design_effect")
+    for name in (*names, "rows_in_files", "bytes_in_files"):
         assert report[name] == getattr(plan, name)
     assert [item["path"] for item in report["files"]] == plan.files["path"].to_list()
     assert run(*request).stdout.startswith(f"Plan of {sales}, version 1")

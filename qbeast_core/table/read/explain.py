@@ -15,6 +15,8 @@ import polars as pl
 from qbeast_core.io.footer import PagesUnavailable, Unreadable, read_footer
 from qbeast_core.io.pages import PageRequest
 from qbeast_core.io.store import Range, map_files
+from qbeast_core.log.protocol import DELETION_VECTORS, is_true
+from qbeast_core.log.rebase import why_no_vectors
 from qbeast_core.plan.blocks import BlockTable
 from qbeast_core.plan.bounds import coordinate_intervals
 from qbeast_core.plan.nodes import (
@@ -33,7 +35,7 @@ from qbeast_core.plan.predicate import conjuncts, disjuncts, parse_predicate
 from qbeast_core.plan.select import match
 from qbeast_core.plan.weights import Sample
 from qbeast_core.results import Hinted
-from qbeast_core.space.values import BoolArray
+from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.spec.revision import HashTransformation
 from qbeast_core.support.frames import bar, html_of, to_json
 from qbeast_core.support.process import refuse_forked
@@ -146,12 +148,32 @@ class Plan(Hinted):
     @cached_property
     def rows_total(self) -> int:
         """Number of rows of all live data files, including copies and deleted rows."""
-        table, uncounted = self.scan_plan.selection.table, self._uncounted
-        block_rows = np.bincount(table.file, table.rows, table.files.height).astype(np.int64)
-        rows = np.where(table.num_records < 0, block_rows, table.num_records)
+        table, uncounted, rows = self.scan_plan.selection.table, self._uncounted, self._counted_rows
         logged = self.planner.snapshot.with_copies.blocks if self.planner.snapshot.copies else table
         copies = logged.rows[logged.file >= table.files.height]
         return int(rows[~uncounted].sum() + copies.sum()) + self._footer_rows(uncounted)
+
+    @cached_property
+    def rows_in_files(self) -> int:
+        """Number of rows of the files to open: a delete or an update of the matching rows copies at most these.
+
+        With deletion vectors it copies only rows of files in which many rows match. ``dry_run=True`` of a change reads
+        the rows, and returns what it copies (`ChangeResult.copies`).
+        """
+        opened, uncounted = self.scan_plan.selection.opened, self._uncounted
+        return int(self._counted_rows[opened & ~uncounted].sum()) + self._footer_rows(uncounted & opened)
+
+    @property
+    def bytes_in_files(self) -> int:
+        """Size of the files to open, see `rows_in_files`."""
+        return int(self._sizes.filter(pl.Series(self.scan_plan.selection.opened)).sum())
+
+    @property
+    def _counted_rows(self) -> I64Array:
+        """Rows of each live file as the log counts them, shape (files,)."""
+        table = self.scan_plan.selection.table
+        block_rows = np.bincount(table.file, table.rows, table.files.height).astype(np.int64)
+        return np.where(table.num_records < 0, block_rows, table.num_records)
 
     @property
     def _uncounted(self) -> BoolArray:
@@ -282,6 +304,8 @@ class Plan(Hinted):
             "bytes_total": self.bytes_total,
             "rows_opened": self.rows_opened,
             "rows_total": self.rows_total,
+            "rows_in_files": self.rows_in_files,
+            "bytes_in_files": self.bytes_in_files,
             "share": self.share,
             "unused_conditions": self.unused_conditions,
             "hint": self.hint,
@@ -335,8 +359,18 @@ class Plan(Hinted):
             "rows": f"{self.rows_opened:,} of {self.rows_total:,} ({rows:.2%})",
             "bytes": f"{self._most}{self.bytes_opened:,} of {self.bytes_total:,} ({self.share:.2%})",
         }
+        if self.where is not None and self.sample is None:
+            facts["changes"] = self._change_cost()
         more = {} if self.sample is None else {"design effect": self._clustering()}
         return facts | more | ({} if self.hint is None else {"hint": self.hint})
+
+    def _change_cost(self) -> str:
+        """Return what a change of the matching rows copies, as far as it is known before they are read."""
+        snapshot = self.planner.snapshot
+        copied = f"copy at most {self.rows_in_files:,} rows, {self.bytes_in_files:,} bytes"
+        if is_true(snapshot.metadata, DELETION_VECTORS):
+            return f"{copied}; less if few match"
+        return copied + "; with deletion vectors, less if few match" * (why_no_vectors(snapshot) is None)
 
     @property
     def _sampling_key(self) -> str:
