@@ -302,8 +302,8 @@ def explain(
 
     plan = table.rows(where, columns=select, sample=sample, sample_by=sample_by).explain()
     files = plan.files
-    names = ("rows_opened", "rows_total", "bytes_opened", "bytes_total", "share", "design_effect")
-    names += ("rows_in_files", "bytes_in_files")
+    rows = ("rows_opened", "rows_total", "rows_in_files")
+    names = (*rows, "bytes_opened", "bytes_total", "bytes_in_files", "share", "design_effect")
     facts = {
         "where": where,
         "sample": sample,
