@@ -757,12 +757,14 @@ class Read:
         return sample_of_rows(self._planner, self.request.rows, self.request.sample, self._condition)
 
     def _strata(self) -> pl.DataFrame:
-        asked = self.request
-        if asked.rows is None or asked.by is None or asked.sample is not None or asked.seed:
+        request = self.request
+        if request.rows is None or request.by is None or request.sample is not None or request.seed:
             msg = "`by` divides a number of rows among groups: give `rows`, without `sample` and `seed`"
             raise InvalidInputError(msg, argument="by")
-        names = self.planner.names_of(asked.columns)
-        return read_strata(self._planner, self._filter, names, asked.rows, asked.by, expand=asked.expand)
+        names = self.planner.names_of(request.columns)
+        return read_strata(
+            self._planner, self._filter, names, request.rows, request.by, expand=request.expand
+        )
 
     def _in_order(
         self, order: Order, resume: State | None, *, batch_rows: int, buffer_bytes: int
@@ -784,8 +786,8 @@ class Read:
 
         how: dict[str, Any] = {"engine": self._engine, "resources": self.resources}
         how["progressive"] = progressive
-        asked = self.request
-        read: dict[str, Any] = {"where": self._condition, "columns": asked.columns, "sample": asked.sample}
+        columns, sample = self.request.columns, self.request.sample
+        read: dict[str, Any] = {"where": self._condition, "columns": columns, "sample": sample}
         return estimates_of(self._planner, aggregates, **how, **read, **keywords)
 
 
