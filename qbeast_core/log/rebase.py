@@ -328,14 +328,13 @@ def dialect_of(state: _TableState) -> BlocksDialect:
 _ICEBERG: Final = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2")
 
 
-def why_no_vectors(state: _TableState) -> str | None:
+def why_no_vectors(state: _TableState, *, is_indexed: bool) -> str | None:
     """Return why a table cannot have deletion vectors, and a cure: its readers would return the hidden rows."""
     iceberg = [name for name in _ICEBERG if is_true(state.metadata, name)]
     if iceberg:
         return (
             f"{iceberg[0]} is true, and readers of Iceberg ignore them. Let Spark unset that property first."
         )
-    is_indexed = TableConfig.from_configuration(state.metadata.configuration).is_indexed
     if is_indexed and dialect_of(state) == "qbeast-spark":
         return (
             "it has the dialect 'qbeast-spark', and qbeast-spark reads files without them, and its optimize refuses "

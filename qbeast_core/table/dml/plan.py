@@ -288,7 +288,7 @@ class ChangePlan:
         rows = np.maximum(matches.live - matches.rows, 0)
         sizes = snapshot.files["size_bytes"].to_numpy()[matches.files] * rows / np.maximum(matches.live, 1)
         copied = {False: np.ones(len(rows), np.bool_)}
-        if why_no_vectors(snapshot) is None:
+        if why_no_vectors(snapshot, is_indexed=snapshot.config.is_indexed) is None:
             copied[True] = ~matches.hidable(snapshot)
         return pl.DataFrame(
             {

@@ -204,7 +204,7 @@ def _refuse_property(snapshot: Snapshot, key: object, value: object) -> None:
 
 def _refuse_vectors(snapshot: Snapshot) -> None:
     """Raise if readers of the table would return the rows that deletion vectors hide."""
-    why = why_no_vectors(snapshot)
+    why = why_no_vectors(snapshot, is_indexed=snapshot.config.is_indexed)
     if why is None:
         return
     msg = f"{snapshot.uri!r} cannot have deletion vectors: {why}"

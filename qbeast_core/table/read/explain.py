@@ -370,7 +370,9 @@ class Plan(Hinted):
         copied = f"copy at most {self.rows_in_files:,} rows, {self.bytes_in_files:,} bytes"
         if is_true(snapshot.metadata, DELETION_VECTORS):
             return f"{copied}; less if few match"
-        return copied + "; with deletion vectors, less if few match" * (why_no_vectors(snapshot) is None)
+        return copied + "; with deletion vectors, less if few match" * (
+            why_no_vectors(snapshot, is_indexed=snapshot.config.is_indexed) is None
+        )
 
     @property
     def _sampling_key(self) -> str:
