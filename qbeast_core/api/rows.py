@@ -94,7 +94,7 @@ class Read:
         return self.count()
 
     def __bool__(self) -> bool:
-        """Return True, also if there is no row."""
+        """Return True, also without rows."""
         return True
 
     def __getstate__(self) -> dict[str, Any]:

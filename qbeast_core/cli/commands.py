@@ -216,7 +216,7 @@ def as_mapping(
     return values or None
 
 
-def _as_numbers(
+def as_numbers(
     ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, float] | None:
     """Collect ``key=number`` texts, if there are any."""
@@ -224,7 +224,7 @@ def _as_numbers(
     try:
         return None if values is None else {key: float(text) for key, text in values.items()}
     except ValueError as error:
-        msg = "write it as key=number"
+        msg = "write it as NAME=NUMBER"
         raise click.BadParameter(msg, param=parameter) from error
 
 
@@ -314,7 +314,7 @@ importance_option: Final = option(
     "Pages are narrower by this number along an indexed column, such as time=3; may be repeated.",
     "NAME=NUMBER",
     multiple=True,
-    callback=_as_numbers,
+    callback=as_numbers,
 )
 
 commit_metadata_option: Final = pairs_option("--commit-metadata", "Stored in the history; may be repeated.")

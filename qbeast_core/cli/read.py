@@ -18,6 +18,7 @@ from qbeast_core.cli.commands import (
     absolute_paths_option,
     as_fraction,
     as_mapping,
+    as_numbers,
     as_version,
     choice_option,
     command,
@@ -82,19 +83,12 @@ _rows_options = together(
 )
 
 
-def _as_numbers(
+def _as_shares(
     ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
-) -> dict[str, float] | None:
+) -> dict[str, Any] | None:
+    """Collect ``name=share`` texts; a share is ``0.8`` or ``80%``, and the library refuses others."""
     values = as_mapping(ctx, parameter, texts) or {}
-    try:
-        return {name: _number(text) for name, text in values.items()} or None
-    except ValueError as error:
-        msg = "write it as NAME=NUMBER"
-        raise click.BadParameter(msg, param=parameter) from error
-
-
-def _number(text: str) -> float:
-    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    return {name: as_fraction(ctx, parameter, text) for name, text in values.items()}
 
 
 _expand_option: Final = flag(
@@ -331,7 +325,7 @@ def explain(
 
 @on_table(
     "reading",
-    click.argument("shares", metavar="NAME=SHARE...", nargs=-1, required=True, callback=_as_numbers),
+    click.argument("shares", metavar="NAME=SHARE...", nargs=-1, required=True, callback=_as_shares),
     where_option,
     select_option,
     sample_by_option,
@@ -611,7 +605,7 @@ _NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
         "Maximum error of one answer, in its unit; may be repeated.",
         "NAME=NUMBER",
         multiple=True,
-        callback=_as_numbers,
+        callback=as_numbers,
     ),
     option(
         "--confidence",

@@ -33,7 +33,7 @@ from qbeast_core.support.words import (
 )
 
 _MAX_TEXT: Final = 40
-# Names of calls share so many letters that a similarity below this suggests others.
+# Names of calls share many letters: a lower similarity means another name.
 _SIMILAR: Final = 0.75
 _SEEDS: Final = ("random_seed", "random_state", "seed")
 _SEED: Final = (

@@ -85,7 +85,7 @@ def test_split_replaces_no_file_and_no_folder(sales: Path, tmp_path: Path) -> No
     run(*command, "--overwrite")
     assert sum(pl.read_csv(file).height for file in tmp_path.iterdir()) == ROWS.height
     assert "folder" in run_error("split", sales, "../a=0.5", code=2)
-    assert "NAME=NUMBER" in run_error("split", sales, "train=most", code=2)
+    assert "shares above 0" in run_error("split", sales, "train=most", code=2)
 
 
 def test_copy_keeps_rows_and_index(tmp_path: Path) -> None:
