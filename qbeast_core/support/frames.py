@@ -74,6 +74,17 @@ _PYTHON_DAYS: Final = (-719_161, 2_932_895)
 _PER_DAY: Final = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
+def with_types(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+    """Return a frame with the types of a schema.
+
+    >>> with_types(pl.DataFrame({"a": [1]}), pl.Schema({"a": pl.Int8()})).schema
+    Schema({'a': Int8})
+    """
+    dtypes = frame.schema  # once: Polars builds it at each access
+    other = {name: schema[name] for name, dtype in dtypes.items() if dtype != schema[name]}
+    return frame.cast(other) if other else frame  # type: ignore[arg-type]
+
+
 def has_text(values: pl.Series) -> bool:
     """Return whether all values can be converted to texts: Polars panics for far dates and times.
 

@@ -26,6 +26,7 @@ from qbeast_core.io.encode import refuse_huge_values, with_short_values
 from qbeast_core.io.machine import TemporaryFolder, give_back_memory
 from qbeast_core.log.actions import AddFile
 from qbeast_core.space.values import I32Array, I64Array, U64Array, distinct
+from qbeast_core.support.frames import with_types
 from qbeast_core.support.process import Progress, ProgressCallback, report
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.files import FileSettings, FileTarget, NewFile, delete_data_files
@@ -326,8 +327,7 @@ def _numbers(column: Any) -> U64Array:
 
 
 def _frame(table: Any, schema: pl.Schema) -> pl.DataFrame:
-    frame = pl.DataFrame(table)
-    return frame.cast({name: schema[name] for name in frame.columns if frame.schema[name] != schema[name]})
+    return with_types(pl.DataFrame(table), schema)
 
 
 ItemT = TypeVar("ItemT")

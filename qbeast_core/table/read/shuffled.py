@@ -32,7 +32,7 @@ from qbeast_core.plan.nodes import named_columns
 from qbeast_core.plan.select import Pieces, Share, cut, deal, share_of
 from qbeast_core.plan.weights import Sample
 from qbeast_core.space.values import I64Array
-from qbeast_core.support.frames import own_column
+from qbeast_core.support.frames import own_column, with_types
 from qbeast_core.support.process import LOG, Resources, caller_stacklevel, spill_folder_of
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import Predicate, evaluating
@@ -176,8 +176,7 @@ def _in_memory(rows: pl.DataFrame, starts: list[int], bucket: int) -> pl.DataFra
 
 
 def _from_file(reader: Any, schema: pl.Schema, bucket: int) -> pl.DataFrame:
-    frame = pl.DataFrame(reader.get_batch(bucket))
-    return frame.cast({name: dtype for name, dtype in schema.items() if frame.schema[name] != dtype})
+    return with_types(pl.DataFrame(reader.get_batch(bucket)), schema)
 
 
 # What `ShuffledBatches.state_dict` returns: numbers and texts, for JSON.
