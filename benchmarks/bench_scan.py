@@ -4,11 +4,14 @@
 
 Our lineitem table (scale 1) compared with files of the same rows in the same order, with the same codec, dictionary
 columns and encodings, but default pages and no hidden weight column. Also compared with the generator's order, written
-in the same way into as many files, which compresses differently. Every reader materialises all 16 columns.
+in the same way into as many files, which compresses differently. Every reader materialises all 16 columns. Then the
+bytes of each column of log rows, over those of `write_deltalake` with its defaults, and with the same codec.
 """
 
 from __future__ import annotations
 
+import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -16,12 +19,14 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import WriterProperties, write_deltalake
 
 import qbeast
 from benchmarks import data, measure, rivals, tables
 from benchmarks.report import Figure, table
 
 HIDDEN = "_qbeast_weight"
+LOG_ROWS = 6_000_000
 MOST = {"Polars": 1.12}
 
 
@@ -57,7 +62,39 @@ def run() -> list[Figure]:
             ),
             Figure(f"full scan over the original order, {engine}", _over(seconds, "original")),
         ]
-    return figures
+    return [*figures, *_log_columns()]
+
+
+def _log_columns() -> list[Figure]:
+    """Compare the bytes of columns that have a few thousand values."""
+    rows, folder = data.log_rows(LOG_ROWS), data.CACHE / "scan-log"
+    shutil.rmtree(folder, ignore_errors=True)
+    qbeast.write_table(rows, folder / "ours", columns=["at", "user", "ms"])
+    write_deltalake(folder / "default", rows)
+    zstd = WriterProperties(compression="ZSTD", compression_level=rivals.ZSTD_LEVEL)
+    write_deltalake(folder / "zstd", rows, writer_properties=zstd)
+    size = {name: _column_bytes(folder / name) for name in ("ours", "default", "zstd")}
+    return [
+        Figure(
+            f"log rows, bytes of {name}, over write_deltalake's",
+            size["ours"][name] / size["default"][name],
+            "x",
+            1.15,
+            f"{size['ours'][name] / LOG_ROWS:.2f} B a row; {size['ours'][name] / size['zstd'][name]:.2f} x with zstd",
+        )
+        for name in rows.columns
+    ]
+
+
+def _column_bytes(folder: Path) -> Counter[str]:
+    """Return the stored bytes of each column of a table."""
+    size = Counter[str]()
+    for file in rivals.data_files(folder):
+        footer = pq.read_metadata(file)
+        for group in map(footer.row_group, range(footer.num_row_groups)):
+            for chunk in map(group.column, range(group.num_columns)):
+                size[chunk.path_in_schema] += chunk.total_compressed_size
+    return size
 
 
 def _over(seconds: dict[str, float], rival: str) -> float:

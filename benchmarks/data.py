@@ -102,6 +102,28 @@ def clicks(rows: int, *, users: int, most: int = 1_000, seed: int = 7) -> pl.Dat
     )
 
 
+def log_rows(rows: int, *, seed: int = 7) -> pl.DataFrame:
+    """Return requests of a web server over 30 days, in order of time: several columns have a few thousand values."""
+    random = np.random.default_rng(seed)
+    times = np.sort(random.integers(0, 30 * 86_400 * 1_000, rows))
+    places = np.minimum(random.zipf(1.3, rows), 3_000)
+    statuses = random.choice([200, 204, 301, 404, 500], size=rows, p=[0.86, 0.05, 0.03, 0.05, 0.01])
+    return pl.DataFrame(
+        {
+            "at": np.datetime64("2026-06-01", "ms") + times.astype("timedelta64[ms]"),
+            "user": random.integers(0, 200_000, rows),
+            "path": places,
+            "status": statuses,
+            "ms": np.minimum(random.lognormal(4.0, 1.1, rows), 30_000).astype(np.int64),
+            "bytes": (random.gamma(1.2, 9_000.0, rows)).astype(np.int64),
+            "agent": random.zipf(1.5, rows) % 2_000,
+        }
+    ).with_columns(
+        pl.format("/shop/{}/item-{}", pl.col("path") % 37, "path").alias("path"),
+        pl.format("Mozilla/5.0 (X11; Linux x86_64) Engine/{}", "agent").alias("agent"),
+    )
+
+
 def _payload(rows: int, random: np.random.Generator) -> pl.Series:
     """Return a column without structure, so that bytes are proportional to rows."""
     return pl.Series("payload", random.integers(0, 2**63, rows))
