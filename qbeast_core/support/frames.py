@@ -77,8 +77,8 @@ _PER_DAY: Final = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_
 def with_types(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """Return a frame with the types of a schema.
 
-    >>> with_types(pl.DataFrame({"a": [1]}), pl.Schema({"a": pl.Int8()})).schema
-    Schema({'a': Int8})
+    >>> with_types(pl.DataFrame({"a": [1]}), pl.Schema({"a": pl.Int8()})).dtypes
+    [Int8]
     """
     dtypes = frame.schema  # once: Polars builds it at each access
     other = {name: schema[name] for name, dtype in dtypes.items() if dtype != schema[name]}
