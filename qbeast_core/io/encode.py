@@ -15,15 +15,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.io.directory import PageDirectory, directory_of, dump_directory, parse_directory
 from qbeast_core.io.footer import (
     ColumnChunk,
+    FileFooter,
     PageCuts,
-    dump_directory,
     indexes_by_group,
     parse_footer,
     read_page_locations,
     usual_page_locations,
 )
+from qbeast_core.io.thrift import ThriftStruct, read_struct
 from qbeast_core.space.values import BoolArray, I32Array, I64Array, U8Array, U64Array, distinct
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
 from qbeast_core.support.sizing import sizing
@@ -99,9 +101,17 @@ class EncodedFile:
     """A Parquet file in memory."""
 
     data: bytes
-    # Length of the page directory and footer at the end, for `PageReader`. 0 if single pages cannot be read, for
-    # example because the file has no rows; it is still an ordinary Parquet file.
-    tail_bytes: int
+    # How many bytes before the end the page directory begins, and its length, for `PageReader`. 0 if single pages
+    # cannot be read, for example because the file has no rows; it is still an ordinary Parquet file.
+    tail_bytes: int = 0
+    directory_bytes: int = 0
+
+    @property
+    def directory(self) -> PageDirectory:
+        """The page directory of a file with pages."""
+        start, size = len(self.data) - self.tail_bytes, len(self.data)
+        stored = self.data[start : start + self.directory_bytes]
+        return parse_directory(stored, tail_bytes=self.tail_bytes, size_bytes=size)
 
 
 def encode_data_file(
@@ -144,23 +154,30 @@ def encode_data_file(
     compression = _compression(table, codec, {WEIGHT_COLUMN: 0, **(levels or {})})
     if len(table) == 0:
         data = _encode(table, PageCuts((0,), (1,)), bounded, set(dictionary), compression)
-        return EncodedFile(data.to_pybytes(), 0)
-    file, sizes, is_aligned = _encode_aligned(table, cuts, bounded, set(dictionary), compression)
-    parts, tail = indexes_by_group(file, _footer_at(file))
-    directory = dump_directory(sizes, cuts=cuts, parquet_tail=tail) if is_aligned else b""
-    data = b"".join((*parts, directory, tail))
-    return EncodedFile(data, len(directory) + len(tail) if is_aligned else 0)
+        return EncodedFile(data.to_pybytes())
+    file, thrift, found = _encode_aligned(table, cuts, bounded, set(dictionary), compression)
+    parts, footer = indexes_by_group(file, _footer_at(file), thrift)
+    if found is None:
+        return EncodedFile(b"".join((*parts, footer)))
+    directory = dump_directory(found)
+    data = b"".join((*parts, directory, footer))
+    return EncodedFile(data, len(directory) + len(footer), len(directory))
 
 
 def _encode_aligned(
     table: Any, cuts: PageCuts, statistics: list[str], dictionary: set[str], compression: Mapping[str, Any]
-) -> tuple[memoryview, I64Array, bool]:
-    """Encode a file. Return it, its page sizes by (leaf, page), and whether its pages are aligned."""
+) -> tuple[memoryview, ThriftStruct, PageDirectory | None]:
+    """Encode a file. Return it, its footer, and its directory; None if its pages are not aligned."""
     while True:
         file = memoryview(_encode(table, cuts, statistics, dictionary, compression))
-        sizes, misaligned = _page_sizes(file, cuts)
-        if not misaligned or dictionary.isdisjoint(misaligned):
-            return file, sizes, not misaligned
+        text = bytes(file[_footer_at(file) : -8])
+        thrift = read_struct(text)
+        footer = parse_footer(text, thrift)
+        sizes, misaligned = _page_sizes(file, footer, cuts)
+        if not misaligned:
+            return file, thrift, directory_of(footer, sizes, cuts)
+        if dictionary.isdisjoint(misaligned):
+            return file, thrift, None
         dictionary -= misaligned  # a dictionary that overflows cuts a page short
 
 
@@ -271,9 +288,8 @@ def _leaves(path: str, kind: Any) -> Iterator[str]:
         yield path
 
 
-def _page_sizes(file: memoryview, cuts: PageCuts) -> tuple[I64Array, set[str]]:
+def _page_sizes(file: memoryview, footer: FileFooter, cuts: PageCuts) -> tuple[I64Array, set[str]]:
     """Return the page sizes by (leaf, page), and the leaves that are not cut as they have to be."""
-    footer = parse_footer(bytes(file[_footer_at(file) : -8]))
     locations = _usual_locations(file, footer.chunks)
     sizes: I64Array = np.zeros((len(footer.leaves), cuts.pages), np.int64)
     misaligned, first, each, done = set[str](), 0, cuts.page_rows[0], 0

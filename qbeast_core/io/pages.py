@@ -15,15 +15,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.footer import (
-    MAGIC,
-    ColumnChunk,
-    FileFooter,
-    FileTail,
-    PageCuts,
-    PagesUnavailable,
-    parse_tail,
-)
+from qbeast_core.io.directory import PageDirectory, parse_directory
+from qbeast_core.io.footer import MAGIC, PageCuts, PagesUnavailable
 from qbeast_core.io.store import Range, Store, map_files, merge_ranges
 from qbeast_core.io.thrift import (
     BINARY,
@@ -53,7 +46,7 @@ Buffers: TypeAlias = Sequence[Sequence[memoryview]]
 class FilePart:
     """Pages of one row group of a file."""
 
-    footer: FileFooter
+    directory: PageDirectory
     # Number of the row group.
     group: int
     # Numbers of the chosen leaf columns, ascending; all leaves of a top-level column or none.
@@ -64,10 +57,10 @@ class FilePart:
     ranges: Sequence[Sequence[Range]]
 
 
-def _schema_key(footer: FileFooter, leaves: Sequence[int]) -> tuple[bytes, ...]:
+def _schema_key(directory: PageDirectory, leaves: Sequence[int]) -> tuple[bytes, ...]:
     """Return a key that is equal for files whose pages fit into one mini file."""
-    columns = dict.fromkeys(footer.leaves[leaf] for leaf in leaves)
-    return tuple(element for column in columns for element in footer.schema[column])
+    columns = dict.fromkeys(directory.leaves[leaf] for leaf in leaves)
+    return tuple(element for column in columns for element in directory.schema[column])
 
 
 def build_mini_file(parts: Sequence[FilePart], fetched: Iterable[Buffers]) -> bytes:
@@ -79,11 +72,9 @@ def build_mini_file(parts: Sequence[FilePart], fetched: Iterable[Buffers]) -> by
         chunks: list[bytes] = []
         start = at
         for leaf, buffers in zip(part.leaves, of_part, strict=True):
-            size = sum(map(len, buffers))
-            chunk = part.footer.groups[part.group].chunks[leaf]
-            chunks.append(_chunk(chunk, at, size, part.rows, buffers))
+            chunks.append(_chunk(part, leaf, at, buffers))
             pieces += buffers
-            at += size
+            at += sum(map(len, buffers))
         columns = field(1, LIST) + write_list(STRUCT, chunks)
         groups.append(columns + _long(at - start) + _long(part.rows) + _STOP)
     footer = _footer(parts, groups)
@@ -91,13 +82,13 @@ def build_mini_file(parts: Sequence[FilePart], fetched: Iterable[Buffers]) -> by
 
 
 def _footer(parts: Sequence[FilePart], groups: list[bytes]) -> bytes:
-    first = parts[0]
-    top_level = {first.footer.leaves[leaf] for leaf in first.leaves}
-    root = field(4, BINARY) + write_binary(first.footer.root) + field(1, I32) + write_zigzag(len(top_level))
-    schema = [root + _STOP, *_schema_key(first.footer, first.leaves)]
+    first, leaves = parts[0].directory, parts[0].leaves
+    top_level = {first.leaves[leaf] for leaf in leaves}
+    root = field(4, BINARY) + write_binary(first.root) + field(1, I32) + write_zigzag(len(top_level))
+    schema = [root + _STOP, *_schema_key(first, leaves)]
     return b"".join(
         (
-            field(1, I32) + write_zigzag(first.footer.version),
+            field(1, I32) + write_zigzag(first.version),
             field(1, LIST) + write_list(STRUCT, schema),
             _long(sum(part.rows for part in parts)),
             field(1, LIST) + write_list(STRUCT, groups),
@@ -106,13 +97,16 @@ def _footer(parts: Sequence[FilePart], groups: list[bytes]) -> bytes:
     )
 
 
-def _chunk(chunk: ColumnChunk, at: int, size: int, rows: int, buffers: Sequence[memoryview]) -> bytes:
+def _chunk(part: FilePart, leaf: int, at: int, buffers: Sequence[memoryview]) -> bytes:
     """Encode a ColumnChunk: its fields 2 and 3, with fields 1 to 7, 9 and (for a dictionary) 11 of ColumnMetaData."""
-    dictionary = chunk.data_start - chunk.start
-    values = _num_values(buffers) if chunk.repeated else rows
-    uncompressed = -(-chunk.uncompressed * size // chunk.size)  # readers take it as a hint
+    stored, chunk, size = part.directory, (part.group, leaf), sum(map(len, buffers))
+    dictionary = int(stored.dictionary_bytes[chunk])
+    values = _num_values(buffers) if stored.repeated[leaf] else part.rows
+    # Readers take it as a hint.
+    uncompressed = -(-int(stored.uncompressed_bytes[chunk]) * size // int(stored.chunk_bytes[chunk]))
     places = _long(at + dictionary, step=2) + (_long(at, step=2) if dictionary else b"")
-    meta = chunk.constant + _long(values) + _long(uncompressed) + _long(size) + places + _STOP
+    constant = stored.constants[stored.constant_of[chunk]]
+    meta = constant + _long(values) + _long(uncompressed) + _long(size) + places + _STOP
     return _long(at, step=2) + field(1, STRUCT) + meta + _STOP
 
 
@@ -147,7 +141,7 @@ def _size(number: int) -> int:
     return number
 
 
-_FOOTER_BYTES: Final = 20_000  # in memory, about, without the pages
+_COLUMNS_BYTES: Final = 20_000  # of a directory in memory, about, without the pages
 
 # A budget of stored bytes allows for this many decompressed bytes per stored byte. Ordinary columns stay below it.
 _EXPANSION: Final = 4
@@ -158,35 +152,43 @@ Span: TypeAlias = tuple[int, int | None]
 
 
 class PageReader:
-    """Read pages of a table's data files; caches the tails of files, which never change.
+    """Read pages of a table's data files; caches the page directories of files, which never change.
 
     Safe to share between threads.
     """
 
-    def __init__(self, store: Store, *, cached_tails: int = 1024) -> None:
+    def __init__(self, store: Store, *, cached_directories: int = 1024) -> None:
         self._store = store
-        self._cached_tails = cached_tails
-        self._tails: OrderedDict[tuple[str, int, int], FileTail] = OrderedDict()
+        self._max_cached = cached_directories
+        self._directories: OrderedDict[tuple[str, int, int, int], PageDirectory] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
     def size_bytes(self) -> int:
-        """Approximate memory of the cached tails."""
+        """Approximate memory of the cached directories."""
         with self._lock:
-            pages = sum(tail.page_starts.nbytes + tail.page_sizes.nbytes for tail in self._tails.values())
-            return pages + len(self._tails) * _FOOTER_BYTES
+            pages = sum(directory.page_bytes.nbytes for directory in self._directories.values())
+            return pages + len(self._directories) * _COLUMNS_BYTES
 
     def ranges(self, request: PageRequest, columns: Sequence[str]) -> tuple[list[Range], int]:
-        """Return the ranges of dictionary and data pages that `read` fetches, and the bytes of these and the tail.
+        """Return the ranges that a first `read` fetches, without the page directory, and the bytes with it.
 
-        Ranges ascend, and touching ones are merged.
+        Ranges ascend, and touching ones are merged. They are those of dictionary and data pages, or the whole file.
         """
+        if self._is_whole(request):
+            return [(0, request.size_bytes)], request.size_bytes
         ranges = merge_ranges(self._plan(columns, request).all_ranges)
-        return ranges, sum(length for _, length in ranges) + request.tail_bytes
+        return ranges, sum(length for _, length in ranges) + request.directory_bytes
 
     def bytes_of(self, request: PageRequest, columns: Sequence[str]) -> int:
         """Return the number of bytes in `ranges`, which is slower; raises the same errors."""
-        return _pages_bytes(self._tail(request), request, columns) + request.tail_bytes
+        if self._is_whole(request):
+            return request.size_bytes
+        return _pages_bytes(self._directory(request)[0], request, columns) + request.directory_bytes
+
+    def _is_whole(self, request: PageRequest) -> bool:
+        """Return whether the whole file is read at once: a request takes longer than these bytes."""
+        return self._store.local_root is None and request.size_bytes <= sizing().whole_file_bytes
 
     def read(
         self, requests: Sequence[PageRequest], columns: Sequence[str], schema: pl.Schema
@@ -230,20 +232,22 @@ class PageReader:
             return None
 
     def _plan(self, columns: Sequence[str], request: PageRequest) -> PagePlan:
-        return _plan_pages(self._tail(request), request, columns)
+        directory, data = self._directory(request)
+        return _plan_pages(directory, request, columns, data)
 
-    def _tail(self, request: PageRequest) -> FileTail:
-        key = (request.path, request.size_bytes, request.tail_bytes)
+    def _directory(self, request: PageRequest) -> tuple[PageDirectory, bytes | None]:
+        """Return the page directory of a file, and the file if this read it as a whole."""
+        key = (request.path, request.size_bytes, request.tail_bytes, request.directory_bytes)
         with self._lock:
-            if key in self._tails:
-                self._tails.move_to_end(key)
-                return self._tails[key]
+            if key in self._directories:
+                self._directories.move_to_end(key)
+                return self._directories[key], None
         start = request.size_bytes - request.tail_bytes
-        if request.tail_bytes < 1 or start < 0:
+        if request.tail_bytes < request.directory_bytes or request.directory_bytes < 1 or start < 0:
             reason = "the table's log has no page directory for it"
             raise PagesUnavailable(reason, request.path)
         try:
-            tail = parse_tail(self._store.get_range(request.path, start, request.tail_bytes))
+            directory, data = self._read_directory(request, start)
         except PagesUnavailable as error:
             raise PagesUnavailable(error.reason, request.path) from error
         except StorageError as error:
@@ -251,14 +255,20 @@ class PageReader:
                 raise
             reason = f"the file does not have the {request.size_bytes} bytes that the table's log states"
             raise PagesUnavailable(reason, request.path) from error
-        if max((chunk.start + chunk.size for chunk in tail.footer.chunks), default=0) > start:
-            reason = "the footer has pages behind the end of the file"
-            raise PagesUnavailable(reason, request.path)
         with self._lock:
-            self._tails[key] = tail
-            while len(self._tails) > self._cached_tails:
-                self._tails.popitem(last=False)
-        return tail
+            self._directories[key] = directory
+            while len(self._directories) > self._max_cached:
+                self._directories.popitem(last=False)
+        return directory, data
+
+    def _read_directory(self, request: PageRequest, start: int) -> tuple[PageDirectory, bytes | None]:
+        length, data = request.directory_bytes, None
+        if self._is_whole(request):
+            data = self._store.get_range(request.path, 0, request.size_bytes)
+            stored = data[start : start + length]
+        else:
+            stored = self._store.get_range(request.path, start, length)
+        return parse_directory(stored, tail_bytes=request.tail_bytes, size_bytes=request.size_bytes), data
 
     def _read_or_none(
         self, plans: list[PagePlan], columns: Sequence[str], schema: pl.Schema
@@ -297,7 +307,11 @@ class PageReader:
         return frame
 
     def _fetch(self, plan: PagePlan) -> list[Buffers]:
-        buffers = iter(self._store.get_ranges(plan.request.path, plan.all_ranges))
+        if plan.data is None:
+            buffers = iter(self._store.get_ranges(plan.request.path, plan.all_ranges))
+        else:
+            data = memoryview(plan.data)
+            buffers = (data[start : start + length] for start, length in plan.all_ranges)
         return [[[next(buffers) for _ in ranges] for ranges in part.ranges] for part in plan.parts]
 
 
@@ -318,9 +332,10 @@ class PageRequest:
 
     path: str
     size_bytes: int
-    # How the file is cut into pages, and the length of page directory and footer, from its layout tag.
+    # How the file is cut into pages, how many bytes before its end the page directory begins, and its length.
     cuts: PageCuts
     tail_bytes: int
+    directory_bytes: int
     # int64, page numbers from 0, strictly ascending.
     pages: I64Array
     # Runs of rows to read instead if the pages cannot be read: first row and end; None: the end of the file. Parts of a
@@ -374,19 +389,22 @@ def _within(spans: Sequence[Span], first: int, end: int | None) -> tuple[Span, .
 class PagePlan:
     """A request with the byte ranges to read for it."""
 
-    # The request, and the tail of its file.
+    # The request, and the page directory of its file.
     request: PageRequest
-    tail: FileTail
+    directory: PageDirectory
     # Numbers of the leaf columns to read, ascending.
     leaves: list[int]
     # One of each row group that has requested pages, ascending.
     parts: list[FilePart]
     # Rows in the pages.
     rows: int
-    # Bytes to count against a limit: the stored bytes, or a quarter of the decompressed bytes if that is more.
+    # Bytes to count against a limit: those of `data`, the stored bytes, or a quarter of the decompressed bytes,
+    # whichever is most.
     cost: int
     # Equal for plans whose pages can lie in one mini file.
     schema: tuple[bytes, ...]
+    # The file, if it was read as a whole.
+    data: bytes | None
 
     @property
     def all_ranges(self) -> list[Range]:
@@ -394,36 +412,41 @@ class PagePlan:
         return [piece for part in self.parts for ranges in part.ranges for piece in ranges]
 
 
-def _plan_pages(tail: FileTail, request: PageRequest, columns: Collection[str]) -> PagePlan:
+def _plan_pages(
+    directory: PageDirectory, request: PageRequest, columns: Collection[str], data: bytes | None
+) -> PagePlan:
     """Return the byte ranges of the requested pages."""
-    _check(tail, request)
-    leaves = _leaves_of(tail.footer, columns)
-    page_rows = np.diff(tail.cuts.starts())
+    _check(directory, request)
+    leaves = _leaves_of(directory, columns)
+    starts, page_rows = directory.page_starts(leaves), np.diff(directory.cuts.starts())
     parts = [
         FilePart(
-            tail.footer, group, leaves, int(page_rows[pages].sum()), _leaf_ranges(tail, group, leaves, pages)
+            directory,
+            group,
+            leaves,
+            int(page_rows[pages].sum()),
+            _leaf_ranges(directory, group, leaves, starts, pages),
         )
-        for group, pages in _by_group(tail, request.pages)
+        for group, pages in _by_group(directory, request.pages)
     ]
     return PagePlan(
         request=request,
-        tail=tail,
+        directory=directory,
         leaves=leaves,
         parts=parts,
         rows=sum(part.rows for part in parts),
-        cost=int(_costs(tail, leaves, request.pages).sum()),
-        schema=_schema_key(tail.footer, leaves),
+        cost=max(int(_costs(directory, leaves, request.pages).sum()), len(data or b"")),
+        schema=_schema_key(directory, leaves),
+        data=data,
     )
 
 
-def _pages_bytes(tail: FileTail, request: PageRequest, columns: Collection[str]) -> int:
+def _pages_bytes(directory: PageDirectory, request: PageRequest, columns: Collection[str]) -> int:
     """Return the number of bytes of the requested pages and their dictionaries, without the ranges."""
-    _check(tail, request)
-    leaves = _leaves_of(tail.footer, columns)
-    groups = [tail.footer.groups[group] for group in distinct(tail.page_groups[request.pages])]
-    chunks = [group.chunks[leaf] for group in groups for leaf in leaves]
-    dictionaries: int = sum(chunk.data_start - chunk.start for chunk in chunks)
-    return int(tail.page_sizes[leaves][:, request.pages].sum()) + dictionaries
+    _check(directory, request)
+    leaves, groups = _leaves_of(directory, columns), distinct(directory.page_groups[request.pages])
+    dictionaries = int(directory.dictionary_bytes[groups][:, leaves].sum())
+    return int(directory.page_bytes[leaves][:, request.pages].sum()) + dictionaries
 
 
 def _split_plan(plan: PagePlan, max_bytes: int) -> list[PagePlan]:
@@ -431,65 +454,60 @@ def _split_plan(plan: PagePlan, max_bytes: int) -> list[PagePlan]:
     if plan.cost <= max_bytes or len(plan.request.pages) == 1:
         return [plan]
     pages = plan.request.pages
-    group = np.maximum(np.cumsum(_costs(plan.tail, plan.leaves, pages)) - 1, 0) // max_bytes
-    columns = {plan.tail.footer.leaves[leaf] for leaf in plan.leaves}
+    group = np.maximum(np.cumsum(_costs(plan.directory, plan.leaves, pages)) - 1, 0) // max_bytes
+    columns = {plan.directory.leaves[leaf] for leaf in plan.leaves}
     parts = np.split(pages, np.flatnonzero(np.diff(group)) + 1)
-    return [_plan_pages(plan.tail, part, columns) for part in plan.request.split(parts)]
+    return [_plan_pages(plan.directory, part, columns, plan.data) for part in plan.request.split(parts)]
 
 
-def _check(tail: FileTail, request: PageRequest) -> None:
+def _check(directory: PageDirectory, request: PageRequest) -> None:
     """Raise if a request does not match the file, or has no pages."""
     pages = request.pages
-    if tail.cuts != request.cuts:
+    if directory.cuts != request.cuts:
         reason = "the file's rows or pages differ from the table's log"
         # Another writer replaced the file. Its pages are cut at other rows: reading them would return wrong rows.
         raise PagesUnavailable(reason, request.path)
-    if len(pages) == 0 or pages[0] < 0 or pages[-1] >= tail.pages or (pages[1:] <= pages[:-1]).any():
-        reason = f"the requested pages are not ascending numbers from 0 to {tail.pages - 1}"
+    if len(pages) == 0 or pages[0] < 0 or pages[-1] >= directory.pages or (pages[1:] <= pages[:-1]).any():
+        reason = f"the requested pages are not ascending numbers from 0 to {directory.pages - 1}"
         raise PagesUnavailable(reason, request.path)
 
 
-def _leaves_of(footer: FileFooter, columns: Collection[str]) -> list[int]:
+def _leaves_of(directory: PageDirectory, columns: Collection[str]) -> list[int]:
     names = set(columns)
-    return [number for number, column in enumerate(footer.leaves) if column in names]
+    return [number for number, column in enumerate(directory.leaves) if column in names]
 
 
-def _by_group(tail: FileTail, pages: I64Array) -> Iterator[tuple[int, I64Array]]:
+def _by_group(directory: PageDirectory, pages: I64Array) -> Iterator[tuple[int, I64Array]]:
     """Yield the row groups of some pages, and their pages."""
-    groups = tail.page_groups[pages]
+    groups = directory.page_groups[pages]
     for part in np.split(np.arange(len(pages)), np.flatnonzero(np.diff(groups)) + 1):
         yield int(groups[part[0]]), pages[part]
 
 
-def _costs(tail: FileTail, leaves: list[int], pages: I64Array) -> F64Array:
+def _costs(directory: PageDirectory, leaves: list[int], pages: I64Array) -> F64Array:
     """Return the cost of each page in bytes: some columns decompress to a thousand times their size."""
-    costs = np.array(
-        [
-            [
-                max(1.0, chunk.uncompressed / (_EXPANSION * max(chunk.size, 1)))
-                for chunk in (group.chunks[leaf] for leaf in leaves)
-            ]
-            for group in tail.footer.groups
-        ]
-    ).reshape(len(tail.footer.groups), len(leaves))
-    total: F64Array = (costs[tail.page_groups[pages]].T * tail.page_sizes[leaves][:, pages]).sum(axis=0)
+    expansion = directory.uncompressed_bytes[:, leaves] / directory.chunk_bytes[:, leaves]
+    costs = np.maximum(expansion / _EXPANSION, 1.0)[directory.page_groups[pages]]
+    total: F64Array = (costs.T * directory.page_bytes[leaves][:, pages]).sum(axis=0)
     return total
 
 
-def _leaf_ranges(tail: FileTail, group: int, leaves: list[int], pages: I64Array) -> list[list[Range]]:
+def _leaf_ranges(
+    directory: PageDirectory, group: int, leaves: list[int], starts: I64Array, pages: I64Array
+) -> list[list[Range]]:
+    """Return the ranges of some pages of a row group. `starts` are those of all pages of the leaves."""
     # Consecutive pages of a row group are adjacent in the file, so each run of them is one range.
     breaks = np.flatnonzero(np.diff(pages) != 1)
     first = pages[np.concatenate(([0], breaks + 1))]
     last = pages[np.concatenate((breaks, [len(pages) - 1]))]
-    starts = tail.page_starts[leaves]
-    lengths = starts[:, last] + tail.page_sizes[leaves][:, last] - starts[:, first]
+    lengths = starts[:, last] + directory.page_bytes[leaves][:, last] - starts[:, first]
+    chunks = (
+        directory.chunk_starts[group, leaves].tolist(),
+        directory.dictionary_bytes[group, leaves].tolist(),
+    )
     ranges: list[list[Range]] = []
-    for leaf, leaf_starts, leaf_lengths in zip(
-        leaves, starts[:, first].tolist(), lengths.tolist(), strict=True
-    ):
-        chunk = tail.footer.groups[group].chunks[leaf]
-        runs = list(zip(leaf_starts, leaf_lengths, strict=True))
-        if chunk.data_start > chunk.start:  # every page of the chunk needs its dictionary
-            runs = merge_ranges([(chunk.start, chunk.data_start - chunk.start), *runs])
-        ranges.append(runs)
+    for chunk, dictionary, *runs in zip(*chunks, starts[:, first].tolist(), lengths.tolist(), strict=True):
+        merged = list(zip(*runs, strict=True))
+        # Every page of the chunk needs its dictionary.
+        ranges.append(merge_ranges([(chunk, dictionary), *merged]) if dictionary else merged)
     return ranges

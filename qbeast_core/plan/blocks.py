@@ -48,9 +48,11 @@ class PageBoxes:
     upper: tuple[F64Array, ...]
 
 
-_JSON: Final = pl.Struct({"v": pl.Int64, "tail": pl.Int64, "bands": pl.List(pl.List(pl.Int64))})
-_KEYS: Final = 5
-_KEY: Final = r'"(?:v|tail|bands|box|p)"\s*:'
+_JSON: Final = pl.Struct(
+    {"v": pl.Int64, "tail": pl.Int64, "directory": pl.Int64, "bands": pl.List(pl.List(pl.Int64))}
+)
+_KEYS: Final = 6
+_KEY: Final = r'"(?:v|tail|directory|bands|box|p)"\s*:'
 _NUMBERS: Final = 3  # of a band: rows, rows per page, smallest weight
 _CELLS: Final = 1 << MAX_DEPTH
 
@@ -70,8 +72,10 @@ class PageTable:
     # Number of the first band of each file, and the number of bands, shape (files + 1,). A band is a row group. A file
     # without a usable layout has none.
     first_band: I64Array
-    # Bytes of page directory and footer of each file, shape (files,); 0 without a layout.
+    # How many bytes before the end of each file its page directory begins, and the length of the directory, shape
+    # (files,); 0 without a layout.
     tail_bytes: I64Array
+    directory_bytes: I64Array
     # Rows, rows per page, and smallest weight of each band.
     band_rows: I64Array
     band_page_rows: I64Array
@@ -183,13 +187,15 @@ def build_page_table(
     pages = np.where(in_range, -(-rows // np.maximum(page_rows, 1)), 0)
     sizes = size_bytes.gather(tagged).to_numpy(), texts.gather(tagged).str.len_bytes().to_numpy()
     sound &= np.bincount(file, pages, len(tagged)) <= _max_pages(*sizes)
-    tails = fields["tail"].fill_null(0).to_numpy()
-    band_counts, tail_bytes = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int64)
-    band_counts[tagged[sound]], tail_bytes[tagged[sound]] = counts[sound], tails[sound]
+    numbers_of_file = counts, *(fields[name].fill_null(0).to_numpy() for name in ("tail", "directory"))
+    of_files = np.zeros((len(numbers_of_file), len(texts)), np.int64)
+    of_files[:, tagged[sound]] = np.array(numbers_of_file)[:, sound]
+    band_counts, tail_bytes, directory_bytes = of_files
     kept = sound[file]
     return PageTable(
         first_band=np.concatenate([np.zeros(1, np.int64), np.cumsum(band_counts)]),
         tail_bytes=tail_bytes,
+        directory_bytes=directory_bytes,
         band_rows=rows[kept],
         band_page_rows=page_rows[kept],
         band_weights=weights[kept],

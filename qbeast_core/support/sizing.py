@@ -68,6 +68,9 @@ class Sizing:
     # Maximum size of a file of an object store that is read by page even if all of its pages are needed.
     small_object_bytes: int = 4 << 20
 
+    # Maximum size of a file of an object store that is read in one request, with its page directory.
+    whole_file_bytes: int = 64 << 10
+
     # Files whose page directories are read at once and kept in memory.
     tails_at_once: int = 512
 

@@ -205,7 +205,9 @@ class FileShape:
         """Return the smallest weight of the band of each row, shape (rows,)."""
         return np.repeat(self.first_weights, self.band_rows)
 
-    def layout(self, cells: Sequence[U32Array], *, tail_bytes: int, hidden_weights: bool) -> Layout:
+    def layout(
+        self, cells: Sequence[U32Array], *, tail_bytes: int, directory_bytes: int, hidden_weights: bool
+    ) -> Layout:
         """Return the layout tag of a file whose rows have these cells, one array per dimension."""
         starts, box, sides = self.page_starts(), list[tuple[int, ...]](), list[bytes]()
         for column in cells:
@@ -215,6 +217,7 @@ class FileShape:
         columns = (self.band_rows.tolist(), self.page_rows.tolist(), self.first_weights.tolist())
         return Layout(
             tail_bytes=tail_bytes,
+            directory_bytes=directory_bytes,
             bands=tuple(zip(*columns, strict=True)),
             box=tuple(box),
             boxes=b"".join(sides),

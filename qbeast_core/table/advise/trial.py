@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.io.encode import encode_data_file
-from qbeast_core.io.footer import cuts_of, parse_tail
+from qbeast_core.io.footer import cuts_of
 from qbeast_core.log.protocol import Codec
 from qbeast_core.plan.bounds import Statistics, coordinate_intervals, evaluate
 from qbeast_core.plan.nodes import Atom, Node, column_of
@@ -261,8 +261,8 @@ class RowSizes:
     # Bytes of a row in files that are read whole, and in files that are read by pages.
     in_files: float
     in_pages: float
-    # Bytes of page directory, footer and dictionaries of a file that is read by pages.
-    tail: float
+    # Bytes of page directory and dictionaries of a file that is read by pages.
+    of_file: float
     # Bytes of each row in pages, shape (rows,).
     of_rows: F64Array
     # See `simulated.log_density`.
@@ -280,7 +280,7 @@ class RowSizes:
     def bytes_of(self, opened: Opened, *, rows: int) -> F64Array:
         """Return the bytes that filters open of a table with a number of rows, shape (filters,)."""
         in_rows = opened.in_files * self.in_files + opened.in_pages * self.in_pages
-        return in_rows * rows + opened.paged_files * self.tail
+        return in_rows * rows + opened.paged_files * self.of_file
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -373,19 +373,18 @@ class Trial:
         if not encoded.tail_bytes:  # its pages cannot be read alone
             in_files = len(encoded.data) / rows.height
             return RowSizes(in_files, in_files, 0.0, np.ones(rows.height), 0.0)
-        tail = parse_tail(encoded.data[-encoded.tail_bytes :])
-        page_bytes = tail.page_sizes[[leaf != WEIGHT_COLUMN for leaf in tail.footer.leaves]].sum(axis=0)
+        directory = encoded.directory
+        page_bytes = directory.page_bytes[[leaf != WEIGHT_COLUMN for leaf in directory.leaves]].sum(axis=0)
         page_rows = np.diff(shape.page_starts(), append=rows.height)
         of_rows = np.empty(rows.height)
         of_rows[placed.order] = np.repeat(page_bytes / page_rows, page_rows)
-        chunks = [chunk for group in tail.footer.groups for chunk in group.chunks]
-        footer = int.from_bytes(encoded.data[-8:-4], "little")
-        of_groups = footer + sum(chunk.data_start - chunk.start for chunk in chunks)
-        of_file = of_groups * table.row_groups / len(shape.band_rows)
+        more_groups, more_rows = table.row_groups / len(shape.band_rows), file_rows / rows.height
+        dictionaries = int(directory.dictionary_bytes.sum())
+        of_groups = int.from_bytes(encoded.data[-8:-4], "little") + dictionaries
         return RowSizes(
-            in_files=(len(encoded.data) - of_groups) / rows.height + of_file / file_rows,
+            in_files=(len(encoded.data) - of_groups) / rows.height + of_groups * more_groups / file_rows,
             in_pages=float(of_rows.mean()),
-            tail=(encoded.tail_bytes - footer) * file_rows / rows.height + of_file,
+            of_file=encoded.directory_bytes * more_rows + dictionaries * more_groups,
             of_rows=of_rows,
             log_density=_log_density([shape.band_rows]),
         )

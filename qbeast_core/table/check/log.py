@@ -303,8 +303,11 @@ def _disagreement(layout: Layout, rows: int, size: int, blocks: pl.DataFrame, di
         return f"its layout has bands of other rows than the {rows:,} of the file"
     if not layout.fits(rows, dimensions):
         return "its layout has other boxes than pages"
-    if layout.tail_bytes >= size:
-        return f"its layout has a tail of {layout.tail_bytes} bytes in a file of {size}"
+    if layout.directory_bytes > layout.tail_bytes or layout.tail_bytes >= size:
+        return (
+            f"its layout has a page directory of {layout.directory_bytes} bytes, {layout.tail_bytes} before the end of "
+            f"a file of {size}"
+        )
     weights = [band[2] for band in layout.bands]
     if weights != sorted(set(weights)):
         return "the bands of its layout do not rise in weight"

@@ -10,14 +10,14 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError, StorageError
+from qbeast_core.io.directory import PageDirectory, directory_of, parse_directory
 from qbeast_core.io.footer import (
     MAGIC,
-    FileTail,
+    FileFooter,
     PagesUnavailable,
     Unreadable,
     cuts_of,
     parse_footer,
-    parse_tail,
     read_footer,
     read_footer_bytes,
     read_page_locations,
@@ -288,38 +288,53 @@ def read_layout(text: str | None) -> Layout | None:
 def _check_pages(store: Store, path: str, size: int, layout: Layout) -> Iterator[Fault]:
     """Check that single pages of a file can be read where its layout tag says so."""
     shape = FileShape.of(layout)
-    if layout.tail_bytes > size:
+    if not layout.directory_bytes <= layout.tail_bytes <= size:
         return  # a fault of the log
     try:
-        tail = parse_tail(store.get_range(path, size - layout.tail_bytes, layout.tail_bytes))
+        place = (size - layout.tail_bytes, layout.directory_bytes)
+        directory = parse_directory(
+            store.get_range(path, *place), tail_bytes=layout.tail_bytes, size_bytes=size
+        )
+        footer = _parsed_footer(store, path, size)
     except PagesUnavailable as error:
         yield Fault("pages", f"its pages cannot be read alone: {error.reason}")
         return
-    if tail.cuts != cuts_of(shape.band_rows, shape.page_rows):
+    if directory.cuts != cuts_of(shape.band_rows, shape.page_rows):
         message = (
-            f"it is cut into {_shown_pages(tail.cuts.page_rows, tail.pages)}; its layout tag has "
+            f"it is cut into {_shown_pages(directory.cuts.page_rows, directory.pages)}; its layout tag has "
             f"{_shown_pages(shape.page_rows.tolist(), shape.pages)}"
         )
         yield Fault("pages", message)
         return
-    wrong = _unlike_page_index(store, path, tail)
+    of_footer = directory_of(footer, directory.page_bytes, directory.cuts)
+    if of_footer is None or not directory.same_as(of_footer):
+        yield Fault("pages", "its page directory and its footer differ")
+        return
+    wrong = _unlike_page_index(store, path, footer, directory)
     if wrong is not None:
         yield Fault("pages", f"its page directory and the page index of column {wrong!r} differ")
+
+
+def _parsed_footer(store: Store, path: str, size: int) -> FileFooter:
+    return parse_footer(read_footer_bytes(store, path, size)[len(MAGIC) : -_END])
 
 
 def _shown_pages(page_rows: Sequence[int], pages: int) -> str:
     return f"{pages} pages of {', '.join(map(str, page_rows))} rows"
 
 
-def _unlike_page_index(store: Store, path: str, tail: FileTail) -> str | None:
+def _unlike_page_index(store: Store, path: str, footer: FileFooter, directory: PageDirectory) -> str | None:
     """Return a leaf column whose OffsetIndex has other pages than the directory."""
-    places = sorted(chunk.offset_index for chunk in tail.footer.chunks if chunk.offset_index is not None)
+    places = sorted(chunk.offset_index for chunk in footer.chunks if chunk.offset_index is not None)
     by_place = dict(zip(places, map(bytes, store.get_ranges(path, places)), strict=True))
-    first_rows = tail.cuts.starts()[:-1]
-    for number, group in enumerate(tail.footer.groups):
-        pages = np.flatnonzero(tail.page_groups == number)
+    first_rows, page_starts = (
+        directory.cuts.starts()[:-1],
+        directory.page_starts(list(range(len(footer.leaves)))),
+    )
+    for number, group in enumerate(footer.groups):
+        pages = np.flatnonzero(directory.page_groups == number)
         rows_in_group = first_rows[pages] - first_rows[pages[0]]
-        for chunk, starts, sizes in zip(group.chunks, tail.page_starts, tail.page_sizes, strict=True):
+        for chunk, starts, sizes in zip(group.chunks, page_starts, directory.page_bytes, strict=True):
             if chunk.offset_index is None:
                 return chunk.path
             try:
@@ -600,10 +615,13 @@ def read_tags(files: TableFiles, job: FileCheck, *, revisions: Mapping[str, Revi
         if copy is None or revision is None or not _fits(copy, footer.num_rows):
             return None
         weights, cells = _placed(files, job.of_size(size), revision, footer.num_rows)
-        tail, layout = _tail_bytes(store, path, size), None
-        if tail is not None:
+        place, layout = _directory_place(store, path, size), None
+        if place is not None:
             shape, hidden = FileShape.of(copy.layout), copy.layout.has_hidden_weights
-            layout = dump_layout(shape.layout(cells, tail_bytes=tail, hidden_weights=hidden))
+            tail, length = place
+            layout = dump_layout(
+                shape.layout(cells, tail_bytes=tail, directory_bytes=length, hidden_weights=hidden)
+            )
         keys = dump_keys(*keys_of_file(weights, is_scattered=bool(revision.sample_by)))
         return FileTags(revision, copy.blocks, layout, keys)
     except (Unreadable, *SCAN_ERRORS, OSError):
@@ -628,17 +646,23 @@ def _placed(
     return weights, [np.concatenate(column) for column in cells]
 
 
-def _tail_bytes(store: Store, path: str, size: int) -> int | None:
-    """Return the length of page directory and footer, which follow the page indexes; None without a directory."""
+def _directory_place(store: Store, path: str, size: int) -> tuple[int, int] | None:
+    """Return how far before the end of a file its page directory begins, and its length; None without one.
+
+    It lies between the page indexes and the footer.
+    """
     try:
-        footer = parse_footer(read_footer_bytes(store, path, size)[len(MAGIC) : -_END])
+        stored = read_footer_bytes(store, path, size)[len(MAGIC) :]
+        footer = parse_footer(stored[:-_END])
         indexes = [
             index for chunk in footer.chunks for index in (chunk.offset_index, chunk.column_index) if index
         ]
         start = max(map(sum, indexes), default=0)
-        if start < size:
-            parse_tail(store.get_range(path, start, size - start))
-            return size - start
+        length = size - len(stored) - start
+        if length > 0:
+            directory = store.get_range(path, start, length)
+            parse_directory(directory, tail_bytes=size - start, size_bytes=size)
+            return size - start, length
     except PagesUnavailable:
         pass
     return None

@@ -16,6 +16,7 @@ import polars as pl
 
 from qbeast_core.errors import StorageError
 from qbeast_core.io.encode import (
+    EncodedFile,
     choose_dictionary,
     choose_uncompressed,
     page_rows_within,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
 SentT = TypeVar("SentT")
 
-_UNKNOWN_TAIL: Final = 8  # until the file is encoded
+_UNKNOWN: Final = 8  # where the page directory lies, until the file is encoded
 
 _TRIED_ROWS: Final = 1 << 14
 
@@ -245,7 +246,9 @@ def _send_file(
     keys, layout, metadata = "", None, dict[str, str]()
     if weights is not None:
         keys = dump_keys(*keys_of_file(weights, is_scattered=bool(target.sample_by))) if len(weights) else ""
-        layout = shape.layout(cells, tail_bytes=_UNKNOWN_TAIL, hidden_weights=hides_weights)
+        layout = shape.layout(
+            cells, tail_bytes=_UNKNOWN, directory_bytes=_UNKNOWN, hidden_weights=hides_weights
+        )
         metadata = {} if revision is None else dump_copy(revision, file.blocks, layout, columns)
     encoded = encode_rows(
         rows,
@@ -264,7 +267,7 @@ def _send_file(
         size=len(encoded.data),
         modification_time=target.time_ms,
         stats=file_stats(rows, columns=settings.stats_columns, few=file.values, named=columns.stored_leaf),
-        tags=None if weights is None else _tags(keys, layout, tail_bytes=encoded.tail_bytes),
+        tags=None if weights is None else _tags(keys, layout, encoded),
         partition_values=partition,
         has_hidden_weights=hides_weights,
         has_row_ids=settings.row_ids,
@@ -303,11 +306,12 @@ def _arranged(
     return rows, weights, _within(shape, rows), [column[order] for column in cells]
 
 
-def _tags(keys: str, layout: Layout | None, *, tail_bytes: int) -> dict[str, str]:
+def _tags(keys: str, layout: Layout | None, file: EncodedFile) -> dict[str, str]:
     """Return the tags of a file that do not depend on its blocks."""
     tags = {RULES_TAG: RULES, KEYS_TAG: keys}
-    if tail_bytes and layout is not None:
-        tags["qbeast.layout"] = dump_layout(replace(layout, tail_bytes=tail_bytes))
+    if file.tail_bytes and layout is not None:
+        known = replace(layout, tail_bytes=file.tail_bytes, directory_bytes=file.directory_bytes)
+        tags["qbeast.layout"] = dump_layout(known)
     return tags
 
 

@@ -418,6 +418,7 @@ def _pages_of(snapshot: Snapshot, blocks: BlockTable, number: int, pages: I64Arr
         size_bytes=snapshot.file_facts[number][0],
         cuts=cuts_of(table.band_rows[bands], table.band_page_rows[bands]),
         tail_bytes=int(table.tail_bytes[number]),
+        directory_bytes=int(table.directory_bytes[number]),
         pages=pages,
     )
 
