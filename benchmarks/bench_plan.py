@@ -148,6 +148,7 @@ def _layout(rows: int, lower: list[float], upper: list[float]) -> str:
     stored = {
         "v": 3,
         "tail": 20_000,
+        "directory": 8_000,
         "bands": [[band_rows, PAGE_ROWS, weight] for weight in weights],
         "box": list(zip(firsts, steps, strict=True)),
         "p": pack_boxes(sides.astype(np.uint8).tobytes()),

@@ -30,7 +30,7 @@ from pyspark.sql import DataFrame, SparkSession
 import qbeast
 from benchmarks import boxes, data, measure, rivals, tables
 from benchmarks.report import Figure, table
-from qbeast_core.io.footer import parse_tail
+from qbeast_core.io.directory import parse_directory
 from qbeast_spark_bridge import read_table, register
 
 SAMPLES = {0.01: 1.35, 0.1: 14.0}
@@ -241,7 +241,9 @@ def _pages_of(file: Path) -> pl.DataFrame:
     """Return the bounds of the indexed columns, one row per page."""
     rows = pl.read_parquet(file, columns=data.W1_COLUMNS)
     content = file.read_bytes()
-    starts = parse_tail(content[content.rfind(b"QBPAGES2") :]).cuts.starts()
+    at, size = content.rfind(b"QBPAGES3"), len(content)
+    stored = content[at : size - 8 - int.from_bytes(content[-8:-4], "little")]
+    starts = parse_directory(stored, tail_bytes=size - at, size_bytes=size).cuts.starts()
     bounds = [
         bound
         for name in data.W1_COLUMNS

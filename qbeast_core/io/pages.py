@@ -105,7 +105,7 @@ def _chunk(part: FilePart, leaf: int, at: int, buffers: Sequence[memoryview]) ->
     # Readers take it as a hint.
     uncompressed = -(-int(stored.uncompressed_bytes[chunk]) * size // int(stored.chunk_bytes[chunk]))
     places = _long(at + dictionary, step=2) + (_long(at, step=2) if dictionary else b"")
-    constant = stored.constants[stored.constant_of[chunk]]
+    constant = stored.constants[int(stored.constant_of[chunk])]
     meta = constant + _long(values) + _long(uncompressed) + _long(size) + places + _STOP
     return _long(at, step=2) + field(1, STRUCT) + meta + _STOP
 
@@ -175,19 +175,19 @@ class PageReader:
 
         Ranges ascend, and touching ones are merged. They are those of dictionary and data pages, or the whole file.
         """
-        if self._is_whole(request):
+        if self.reads_whole(request):
             return [(0, request.size_bytes)], request.size_bytes
         ranges = merge_ranges(self._plan(columns, request).all_ranges)
         return ranges, sum(length for _, length in ranges) + request.directory_bytes
 
     def bytes_of(self, request: PageRequest, columns: Sequence[str]) -> int:
         """Return the number of bytes in `ranges`, which is slower; raises the same errors."""
-        if self._is_whole(request):
+        if self.reads_whole(request):
             return request.size_bytes
         return _pages_bytes(self._directory(request)[0], request, columns) + request.directory_bytes
 
-    def _is_whole(self, request: PageRequest) -> bool:
-        """Return whether the whole file is read at once: a request takes longer than these bytes."""
+    def reads_whole(self, request: PageRequest) -> bool:
+        """Return whether a first read fetches the whole file at once: another request takes longer than its bytes."""
         return self._store.local_root is None and request.size_bytes <= sizing().whole_file_bytes
 
     def read(
@@ -263,7 +263,7 @@ class PageReader:
 
     def _read_directory(self, request: PageRequest, start: int) -> tuple[PageDirectory, bytes | None]:
         length, data = request.directory_bytes, None
-        if self._is_whole(request):
+        if self.reads_whole(request):
             data = self._store.get_range(request.path, 0, request.size_bytes)
             stored = data[start : start + length]
         else:

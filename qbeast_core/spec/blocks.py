@@ -397,18 +397,19 @@ _Boxes: TypeAlias = Annotated[bytes, BeforeValidator(unpack_boxes), Field(valida
 class Layout:
     """The bands and pages of a file."""
 
-    # How many bytes before the file's end its page directory begins, and the length of the directory.
+    # How many bytes before the file's end its page directory begins.
     tail_bytes: Annotated[int, Field(ge=8, le=_MAX_TAIL_BYTES, validation_alias="tail")]
-    directory_bytes: Annotated[int, Field(ge=8, le=_MAX_TAIL_BYTES, validation_alias="directory")]
     # Of each band: rows, rows per page (the last page may hold fewer), and smallest weight.
     bands: Annotated[tuple[tuple[_Rows, _Rows, _BandWeight], ...], Field(min_length=1)]
     # Of each dimension: the first cell of all boxes, and the cells of a step, for all steps or for each group.
     box: tuple[_Steps, ...]
     # For each dimension the first step of each page, then the last step of each page: a byte each.
     boxes: _Boxes
+    # Length of the page directory. 0: the file has an older one, and is read as a whole.
+    directory_bytes: Annotated[int, Field(ge=0, le=_MAX_TAIL_BYTES, validation_alias="directory")] = 0
     # Whether the file's last column is `_qbeast_weight`; not in tables that a JVM writes too.
     has_hidden_weights: Annotated[bool, Field(validation_alias="hidden")] = True
-    v: Literal[4] = 4
+    v: Literal[3] = 3
 
     def fits(self, rows: int, dimensions: int) -> bool:
         """Return whether the bands have the rows of a file, and each page a box."""
@@ -421,16 +422,16 @@ class Layout:
 WITHOUT_HIDDEN_WEIGHTS: Final = '"hidden":false'
 
 # What the copy of the tag in a file leaves out: the file itself gives it. Any valid values take its place.
-_OF_FILE: Final[dict[str, Any]] = {"tail": 8, "directory": 8, "box": [], "p": pack_boxes(b"")}
+_OF_FILE: Final[dict[str, Any]] = {"tail": 8, "directory": 0, "box": [], "p": pack_boxes(b"")}
 
-LAYOUT_VERSION: Final = 4
+LAYOUT_VERSION: Final = 3
 _LAYOUT: Final = TypeAdapter(Layout)
 
 
 def parse_layout(text: str) -> Layout | None:
     """Return the layout of a file; None if the tag is of an unknown version, and so to be ignored.
 
-    >>> text = '{"v":4,"tail":41234,"directory":9999,"bands":[[5,4,-9]],"box":[[0,16777216]],"p":"Y2Bg+M8AAA=="}'
+    >>> text = '{"v":3,"tail":41234,"directory":9999,"bands":[[5,4,-9]],"box":[[0,16777216]],"p":"Y2Bg+M8AAA=="}'
     >>> parse_layout(text).bands
     ((5, 4, -9),)
     >>> parse_layout('{"v":1,"rows":2048,"tail":41234,"w":"AIAAAA=="}') is None
@@ -452,7 +453,7 @@ def dump_layout(layout: Layout) -> str:
 
     >>> bands, box, boxes = ((5, 4, -9),), ((0, 16777216),), bytes([0, 8, 7, 255])
     >>> dump_layout(Layout(tail_bytes=41234, directory_bytes=9999, bands=bands, box=box, boxes=boxes))
-    '{"v":4,"tail":41234,"directory":9999,"bands":[[5,4,-9]],"box":[[0,16777216]],"p":"Y+Bg/w8A"}'
+    '{"v":3,"tail":41234,"directory":9999,"bands":[[5,4,-9]],"box":[[0,16777216]],"p":"Y+Bg/w8A"}'
     """
     stored: dict[str, Any] = {
         "v": layout.v,
@@ -472,7 +473,7 @@ def dump_shape(layout: Layout) -> str:
 
     >>> bands, box = ((5, 4, -9),), ((0, 16777216),)
     >>> dump_shape(Layout(tail_bytes=41234, directory_bytes=9999, bands=bands, box=box, boxes=bytes(4)))
-    '{"v":4,"bands":[[5,4,-9]]}'
+    '{"v":3,"bands":[[5,4,-9]]}'
     """
     stored = json.loads(dump_layout(layout))
     return json.dumps({key: stored[key] for key in stored if key not in _OF_FILE}, separators=(",", ":"))
@@ -481,7 +482,7 @@ def dump_shape(layout: Layout) -> str:
 def parse_shape(text: str) -> Layout | None:
     """Return the layout that `dump_shape` wrote, without boxes; None if it is of an unknown version.
 
-    >>> parse_shape('{"v":4,"bands":[[5,4,-9]]}').boxes
+    >>> parse_shape('{"v":3,"bands":[[5,4,-9]]}').boxes
     b''
     """
     stored = read_text(_OBJECT.validate_json, text, what=_LAYOUT_TAG)

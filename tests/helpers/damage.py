@@ -6,7 +6,7 @@ import base64
 import json
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import numpy as np
 import polars as pl
 
+from qbeast_core.io.directory import PageDirectory, dump_directory, parse_directory
 from qbeast_core.io.encode import encode_data_file
 from qbeast_core.io.footer import PageCuts
 from qbeast_core.spec.blocks import WEIGHT_COLUMN
@@ -172,6 +173,44 @@ def damaged_tail(table: Path, add: Add, _indexed: list[str]) -> None:
     path.write_bytes(bytes(data))
 
 
+def other_directory(edit: Callable[[PageDirectory], PageDirectory]) -> Damage:
+    """Replace the page directory of the file by a valid one that says something else."""
+
+    def change(table: Path, add: Add, _indexed: list[str]) -> None:
+        path, layout = table / unquote(add["path"]), json.loads(add["tags"]["qbeast.layout"])
+        data = path.read_bytes()
+        start = len(data) - layout["tail"]
+        end = start + layout["directory"]
+        found = parse_directory(data[start:end], tail_bytes=layout["tail"], size_bytes=len(data))
+        put = dump_directory(edit(found))
+        path.write_bytes(data[:start] + put + data[end:])
+        add["size"] = len(data) + len(put) - layout["directory"]
+        layout |= {"directory": len(put), "tail": layout["tail"] + len(put) - layout["directory"]}
+        add["tags"]["qbeast.layout"] = json.dumps(layout)
+
+    return change
+
+
+def changed(**numbers: int) -> Damage:
+    """Add to the first number of some arrays of the page directory."""
+
+    def edit(directory: PageDirectory) -> PageDirectory:
+        arrays = {name: getattr(directory, name).copy() for name in numbers}
+        for name, step in numbers.items():
+            arrays[name][0, 0] += step
+        return replace(directory, **arrays)
+
+    return other_directory(edit)
+
+
+def shifted_page(directory: PageDirectory) -> PageDirectory:
+    """Return a directory whose second page begins a byte later."""
+    sizes = directory.page_bytes.copy()
+    sizes[0, 0] += 1
+    sizes[0, 1] -= 1
+    return replace(directory, page_bytes=sizes)
+
+
 def deleted(table: Path, add: Add, _indexed: list[str]) -> None:
     (table / unquote(add["path"])).unlink()
 
@@ -194,7 +233,7 @@ def rewritten(
         encoded = encode_data_file(changed, weights=hidden, cuts=cuts, statistics=tuple(indexed))
         path.write_bytes(encoded.data)
         add["size"] = len(encoded.data)
-        layout["tail"] = encoded.tail_bytes
+        layout["tail"], layout["directory"] = encoded.tail_bytes, encoded.directory_bytes
         add["tags"]["qbeast.layout"] = json.dumps(layout)
 
     return change

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.helpers import damage as d
 
 INDEXED = ["a", "b", "s"]
@@ -41,6 +43,10 @@ LOG_FAULTS: dict[str, tuple[d.Damage, set[str]]] = {
     ),
     "a layout of other pages": (d.shift_band(-1, page_rows=10**6), {"layout"}),
     "a layout of more rows": (d.shift_band(0, rows=1), {"layout"}),
+    "a layout with a directory behind the end": (
+        d.layout(lambda layout: layout.update(directory=layout["tail"] + 1)),
+        {"layout"},
+    ),
     "a layout with a huge tail": (d.layout(lambda layout: layout.update(tail=10**9)), {"layout"}),
     "another first weight": (d.shift_band(0, weight=1), {"layout"}),
     "bands that do not rise": (
@@ -76,6 +82,29 @@ DATA_FAULTS: dict[str, tuple[d.Damage, set[str]]] = {
     "a later band from a lower weight on": (d.shift_band(-1, weight=-1), {"layout"}),
     "boxes of other places": (d.shift_boxes(1), {"layout"}),
     "other nulls": (d.stats(lambda stats: stats["nullCount"].update(b=7)), {"stats-nulls"}),
+    "a directory of other length": (
+        d.layout(lambda layout: layout.update(directory=layout["directory"] - 1)),
+        {"pages"},
+    ),
+    "a directory of other bytes": (d.changed(uncompressed_bytes=1), {"pages"}),
+    "a directory of other places": (d.changed(dictionary_bytes=1), {"pages"}),
+    "a directory of other pages": (d.other_directory(d.shifted_page), {"pages"}),
+    "a directory of another version": (
+        d.other_directory(lambda found: replace(found, version=found.version + 1)),
+        {"pages"},
+    ),
+    "a directory of another codec": (
+        d.other_directory(lambda found: replace(found, constants=(b"\x15\x02", *found.constants[1:]))),
+        {"pages"},
+    ),
+    "a directory of other columns": (
+        d.other_directory(
+            lambda found: replace(
+                found, schema=dict(zip(found.schema, reversed(found.schema.values()), strict=True))
+            )
+        ),
+        {"pages"},
+    ),
     "a tail of other length": (d.layout(lambda layout: layout.update(tail=layout["tail"] - 1)), {"pages"}),
 }
 """Faults in the data files."""

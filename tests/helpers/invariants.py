@@ -160,7 +160,7 @@ def _check_file(
     assert tags["qbeast.rules"] == "1"
     _check_bands(layout["bands"], weights, footer)
     _check_pages(layout, points)
-    _check_tail(layout["tail"], footer, add["size"])
+    _check_tail(layout["tail"], layout["directory"], footer, add["size"])
     placed = [
         Placed(
             revision.revision_id,
@@ -279,8 +279,9 @@ def _check_pages(layout: dict[str, Any], points: list[Column]) -> None:
         assert (cells < ends[high][page]).all()
 
 
-def _check_tail(tail_bytes: int, footer: pq.FileMetaData, size: int) -> None:
-    """Assert that the tail has no data."""
+def _check_tail(tail_bytes: int, directory_bytes: int, footer: pq.FileMetaData, size: int) -> None:
+    """Assert that the page directory lies between the data and the footer."""
+    assert tail_bytes == directory_bytes + footer.serialized_size + 8
     ends = [
         column.total_compressed_size + (column.dictionary_page_offset or column.data_page_offset)
         for group in range(footer.num_row_groups)

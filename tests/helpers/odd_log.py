@@ -92,7 +92,7 @@ def _ways(*choices: list[str | int] | str) -> st.SearchStrategy[tuple[str | int,
 
 TAGS: Final[list[str | int]] = ["blocks", "revision", "qbeast.layout", "qbeast.rules", "qbeast.keys"]
 _FIRST: Final[list[str | int]] = [0, 1]
-_OF_LAYOUT: Final[list[str | int]] = ["v", "tail", "bands", "box", "p", "hidden"]
+_OF_LAYOUT: Final[list[str | int]] = ["v", "tail", "directory", "bands", "box", "p", "hidden"]
 
 
 def tag_edits() -> st.SearchStrategy[Edit]:

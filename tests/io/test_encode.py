@@ -20,7 +20,6 @@ from qbeast_core.io.footer import (
     PagesUnavailable,
     indexes_by_group,
     parse_footer,
-    parse_tail,
     read_page_locations,
 )
 from qbeast_core.io.thrift import ThriftError, read_struct
@@ -59,9 +58,11 @@ def test_all_columns_are_cut_at_same_rows(
     frame = every_type(rows)
     chosen = choose_dictionary(frame) if dictionary else []
     file = encode(frame, page_rows=page_rows, groups=groups, dictionary=chosen, statistics=["id"])
-    expected, tail = page_cuts(rows, page_rows, groups=groups), parse_tail(file.data[-file.tail_bytes :])
-    assert tail.cuts == expected
-    assert tail.pages == sum(-(-a // b) for a, b in zip(expected.group_rows, expected.page_rows, strict=True))
+    expected, directory = page_cuts(rows, page_rows, groups=groups), file.directory
+    assert directory.cuts == expected
+    assert directory.pages == sum(
+        -(-a // b) for a, b in zip(expected.group_rows, expected.page_rows, strict=True)
+    )
     found = cuts(file.data)
     columns = len(found) // groups
     for group, (height, each) in enumerate(zip(expected.group_rows, expected.page_rows, strict=True)):
@@ -113,13 +114,12 @@ def test_nan_columns_have_no_statistics(dtype: type[pl.DataType]) -> None:
     assert chunks.column(1).statistics.max == float("inf")
 
 
-def test_tail_is_small_and_has_directory_and_footer() -> None:
+def test_directory_is_smaller_than_page_indexes() -> None:
     frame = pl.DataFrame({f"c{n}": np.random.default_rng(n).integers(0, 10**6, 20_000) for n in range(10)})
     file = encode(frame, page_rows=100)
-    footer = len(footer_bytes(file.data)) + 8
-    assert file.tail_bytes - footer < 2 * 200 * 11  # against 14 bytes for a page in an OffsetIndex
+    assert file.directory_bytes < 2 * 200 * 11  # against 14 bytes for a page in an OffsetIndex
     first_index = min(c.offset_index[0] for c in parse_footer(footer_bytes(file.data)).chunks)
-    assert len(file.data) - first_index > 3 * file.tail_bytes
+    assert len(file.data) - first_index > 6 * file.directory_bytes
 
 
 @pytest.mark.parametrize("rows", [30, 215, 1000])
@@ -133,7 +133,8 @@ def test_page_indexes_lie_by_row_group(rows: int) -> None:
     }
     pq.write_table(frame.to_arrow(), sink, max_rows_per_page=16, compression="none", **options)
     arrow = sink.getvalue()
-    parts, tail = indexes_by_group(memoryview(arrow), len(arrow) - 8 - len(footer_bytes(arrow)))
+    footer = footer_bytes(arrow)
+    parts, tail = indexes_by_group(memoryview(arrow), len(arrow) - 8 - len(footer), read_struct(footer))
     data = b"".join((*parts, tail))
     groups, old = (read_struct(footer_bytes(file)).fields[4] for file in (data, arrow))
     chunks, old_chunks = (
@@ -173,7 +174,7 @@ def test_overflowing_dictionary_is_dropped() -> None:
 
 def test_empty_frame_writes_file_without_pages() -> None:
     file = encode(every_type(10)[:0])
-    assert file.tail_bytes == 0
+    assert (file.tail_bytes, file.directory_bytes) == (0, 0)
     assert pl.read_parquet(file.data).height == 0
 
 

@@ -19,6 +19,7 @@ from qbeast_core.io.footer import PagesUnavailable
 from qbeast_core.io.pages import PageReader, PageRequest
 from qbeast_core.io.store import LocalStore
 from tests.helpers.examples import examples
+from tests.helpers.small_files import resized
 from tests.io.frames import every_type, page_cuts, weights
 
 ROWS, PAGE_ROWS = 1000, 64
@@ -55,7 +56,8 @@ def add(
     cuts = page_cuts(len(frame), page_rows, groups=groups)
     file = encode_data_file(frame, weights=weights(len(frame)), cuts=cuts, dictionary=dictionary)
     store.files[path] = file.data
-    return PageRequest(path, len(file.data), cuts, file.tail_bytes, np.array(pages, dtype=np.int64))
+    places = file.tail_bytes, file.directory_bytes
+    return PageRequest(path, len(file.data), cuts, *places, np.array(pages, dtype=np.int64))
 
 
 def rows_of(
@@ -143,9 +145,9 @@ def test_map_columns_are_read() -> None:
 @pytest.mark.parametrize("file", [0, 1])
 def test_reader_uses_only_bytes_it_names(file: int, pages: list[int], columns: list[str]) -> None:
     request = _with(REQUESTS[file], pages)
-    tail = (request.size_bytes - request.tail_bytes, request.tail_bytes)
+    directory = (request.size_bytes - request.tail_bytes, request.directory_bytes)
     ranges, size = PageReader(STORE).ranges(request, columns)
-    named = [*ranges, tail]
+    named = [*ranges, directory]
     assert size == sum(length for _, length in named)
     zeroed = bytearray(request.size_bytes)
     for start, length in named:
@@ -159,16 +161,73 @@ def test_reader_uses_only_bytes_it_names(file: int, pages: list[int], columns: l
     assert touched == size
 
 
-def test_tail_is_read_once_and_evicted() -> None:
+def test_directory_is_read_once_and_evicted() -> None:
     store = MemoryStore()
     frame = every_type(100)
     requests = [add(store, name, frame, [0]) for name in "abc"]
-    reader = PageReader(store, cached_tails=2)
-    for order, tails in (("ab", 2), ("ab", 0), ("c", 1), ("b", 0), ("a", 1)):
+    reader = PageReader(store, cached_directories=2)
+    for order, read in (("ab", 2), ("ab", 0), ("c", 1), ("b", 0), ("a", 1)):
         store.read.clear()
         reader.read([requests["abc".index(name)] for name in order], ["id"], frame.schema)
-        ends = [path for path, start, length in store.read if start + length == len(store.files[path])]
-        assert len(ends) == tails
+        starts = {request.path: request.size_bytes - request.tail_bytes for request in requests}
+        assert sum(start == starts[path] for path, start, _ in store.read) == read
+
+
+@examples(5, sweep=300)
+@given(pages=page_sets, columns=st.lists(st.sampled_from(every_type(1).columns), unique=True, min_size=1))
+@pytest.mark.parametrize("file", [0, 1])
+def test_small_objects_are_read_in_one_request(file: int, pages: list[int], columns: list[str]) -> None:
+    request, store = _with(REQUESTS[file], pages), MemoryStore(remote=True)
+    store.files = STORE.files
+    frame = FRAMES[file]
+    expected, again = PageReader(STORE).read([request], columns, frame.schema), list[object]()
+    for size, whole in ((request.size_bytes, True), (request.size_bytes - 1, False)):
+        with resized(whole_file_bytes=size):
+            store.read.clear()
+            reader = PageReader(store)
+            read = reader.read([request], columns, frame.schema)
+            named = reader.ranges(request, columns)
+            assert reader.bytes_of(request, columns) == named[1]
+        assert_frame_equal(read, expected)
+        fetched = [(start, length) for _, start, length in store.read]
+        store.read.clear()
+        assert_frame_equal(reader.read([request], columns, frame.schema), expected)
+        again.append(store.read.copy())
+        if whole:
+            assert (fetched, named) == ([(0, size)], ([(0, size)], size))
+        else:
+            directory = (request.size_bytes - request.tail_bytes, request.directory_bytes)
+            assert fetched[0] == directory
+            assert named[1] == sum(length for _, length in fetched)
+    # Directories are kept, files are not.
+    assert again == [[(request.path, *piece) for piece in fetched[1:]]] * 2
+
+
+def test_whole_files_in_memory_are_bounded_by_bytes() -> None:
+    store, frame = MemoryStore(remote=True), every_type(100).select("id", "text")
+    requests = [add(store, str(number), frame, [0]) for number in range(12)]
+    size = requests[0].size_bytes
+    whole = PageReader(store)
+    batches = list(whole.read_batches(requests, ["id"], frame.schema, max_bytes=3 * size))
+    assert [len(files) for _, files in batches] == [3, 3, 3, 3]
+    assert len(store.read) == len(requests)
+    with resized(whole_file_bytes=0):
+        batches = list(PageReader(store).read_batches(requests, ["id"], frame.schema, max_bytes=3 * size))
+    assert len(batches) < 4
+    assert len(store.read) >= 3 * len(requests)
+
+
+def test_damaged_small_object_is_whole() -> None:
+    store = MemoryStore(remote=True)
+    request = add(store, "f", every_type(100), [0])
+    damaged = bytearray(store.files["f"])
+    damaged[-request.tail_bytes + 20] ^= 1
+    store.files["f"] = bytes(damaged)
+    reader = PageReader(store)
+    assert [rows for rows, _ in reader.read_batches([request], ["id"], FRAMES[0].schema, max_bytes=9)] == [
+        None
+    ]
+    assert reader.ranges(request, ["id"]) == ([(0, len(damaged))], len(damaged))
 
 
 def test_files_of_evolved_tables_fit_the_schema() -> None:
@@ -209,7 +268,8 @@ def test_files_without_pages_are_named_in_order() -> None:
     frame = pl.DataFrame({"a": range(10)})
     requests = [add(store, name, frame.select(pl.all() + at), [0], 4) for at, name in enumerate("xyz")]
     requests.insert(1, _broken_data(store, add(store, "damaged", frame, [1], 4)))
-    store.files["y"] = store.files["y"][:-20] + b"?" + store.files["y"][-19:]
+    end = requests[2].size_bytes - requests[2].tail_bytes + requests[2].directory_bytes
+    store.files["y"] = store.files["y"][: end - 1] + b"?" + store.files["y"][end:]
     reader = PageReader(store)
     batches = list(reader.read_batches(requests, ["a"], frame.schema, max_bytes=10**6))
     rows = [pl.Series([-len(read[0].path)]) if rows is None else rows["a"] for rows, read in batches]
@@ -225,6 +285,10 @@ def test_files_without_pages_are_named_in_order() -> None:
         {"tail_bytes": 0},
         {"tail_bytes": 10**9},
         {"tail_bytes": 20},
+        {"directory_bytes": 0},
+        {"directory_bytes": 20},
+        {"directory_bytes": 10**9},
+        {"directory_bytes": -5},
         {"size_bytes": 5000},
         {"pages": [16]},
         {"pages": [-1]},
@@ -247,12 +311,13 @@ def test_file_that_differs_from_log_is_whole(changes: dict[str, object]) -> None
         assert str(caught.value).startswith("0: ")
 
 
-def test_flipped_tail_bits_give_no_row() -> None:
+def test_flipped_directory_bits_give_no_row() -> None:
     store = MemoryStore()
     request = add(store, "f", every_type(300), [1, 2])
     data, random = store.files["f"], np.random.default_rng(5)
     start = len(data) - request.tail_bytes
-    for bit in [*range(8 * start, 8 * start + 250), *random.integers(8 * start, 8 * len(data), 250)]:
+    end = start + request.directory_bytes
+    for bit in [*range(8 * start, 8 * start + 250), *random.integers(8 * start, 8 * end, 250)]:
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
         store.files["f"] = bytes(flipped)
@@ -276,7 +341,7 @@ def test_weight_column_can_be_read() -> None:
 
 
 def _with(request: PageRequest, pages: Sequence[int], **changes: object) -> PageRequest:
-    names = ("path", "size_bytes", "cuts", "tail_bytes")
+    names = ("path", "size_bytes", "cuts", "tail_bytes", "directory_bytes")
     values = {name: getattr(request, name) for name in names} | {"pages": pages} | changes
     return PageRequest(**{**values, "pages": np.array(values["pages"], dtype=np.int64)})
 

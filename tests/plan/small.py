@@ -67,7 +67,7 @@ def layout(
     """
     pages = sum(-(-rows // page_rows) for rows, page_rows, _ in bands)
     bounds = np.array(steps or [[(0, 255)] * pages] * 2, np.uint8).swapaxes(1, 2)
-    fields = {"v": 3, "tail": 100, "bands": bands, "box": [[0, 1 << 24]] * len(bounds)}
+    fields = {"v": 3, "tail": 100, "directory": 50, "bands": bands, "box": [[0, 1 << 24]] * len(bounds)}
     return json.dumps({**fields, "p": packed(bounds.tobytes()), **more})
 
 

@@ -204,6 +204,7 @@ def test_filters_of_one_match_share_boxes() -> None:
     [
         {"layout": layout(BANDS, v=1)},
         {"layout": layout(BANDS, v=4)},
+        {"layout": layout(BANDS).replace('"directory": 50, ', "")},
         {"layout": layout(BANDS[:3])},
         {"layout": layout(BANDS[::-1])},
         {"layout": layout([*BANDS[:3], (10, 10, 2**31)])},

@@ -33,8 +33,8 @@ MAGIC = 4
 
 
 def zero_what_is_not_named(table: Path, plan: qbeast.Plan) -> None:
-    """Overwrite the data files of a table but for the ranges of a plan, the tails of opened files and magic bytes."""
-    tails = {path: qbeast_layout_tail(add) for path, add in read_log(table).adds.items()}
+    """Overwrite the data files but for the ranges of a plan, the page directories of opened files and magic bytes."""
+    directories = {path: directory_place(add) for path, add in read_log(table).adds.items()}
     for file in plan.files.iter_rows(named=True):
         path = table / file["path"]
         data = path.read_bytes()
@@ -42,18 +42,21 @@ def zero_what_is_not_named(table: Path, plan: qbeast.Plan) -> None:
         if file["opened"]:
             ranges = file["ranges"]
             kept += [(0, len(data))] if ranges is None else [(r["start"], r["length"]) for r in ranges]
-            tail = tails[file["path"]]
-            kept.append((len(data) - tail, tail))
+            tail, length = directories[file["path"]]
+            by_page = file["pages_opened"] < file["pages_total"]
+            kept.append((len(data) - tail, length if by_page else tail))
         zeroed = bytearray(len(data))
         for start, length in kept:
             zeroed[start : start + length] = data[start : start + length]
         path.write_bytes(zeroed)
 
 
-def qbeast_layout_tail(add: dict[str, object]) -> int:
+def directory_place(add: dict[str, object]) -> tuple[int, int]:
+    """Return how far before the end of a file its page directory begins, and its length."""
     tags = add["tags"]
     assert isinstance(tags, dict)
-    return int(pl.Series([tags["qbeast.layout"]]).str.json_path_match("$.tail").item())
+    layout = orjson.loads(tags["qbeast.layout"])
+    return layout["tail"], layout["directory"]
 
 
 def check_plan(plan: qbeast.Plan, rows: int) -> None:

@@ -111,7 +111,7 @@ def test_file_that_pages_cannot_be_read_of_is_read_once(path: Path, tmp_path: Pa
     assert len(tasks) > 2
     (file,) = copy.glob("*.parquet")
     data = bytearray(file.read_bytes())
-    data[data.rfind(b"QBPAGES2") + 9] ^= 0xFF  # the checksum of the page directory
+    data[data.rfind(b"QBPAGES3") + 9] ^= 0xFF  # the checksum of the page directory
     file.write_bytes(data)
     assert_frame_equal(pl.concat(frame for task in tasks for frame in task.read()).sort("id"), rows)
     part = qbeast.open_table(copy).read("id < 900").sort("id")

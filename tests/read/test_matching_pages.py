@@ -13,6 +13,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
+from qbeast_core.io.remote import RemoteStore
 from qbeast_core.io.store import LocalStore
 from tests.helpers.small_files import resized
 
@@ -80,7 +81,7 @@ def tagless(path: Path, frame: pl.DataFrame) -> None:
     plain(path, frame)
     for file in sorted(path.glob("*.parquet"))[::2]:
         data = bytearray(file.read_bytes())
-        data[data.rfind(b"QBPAGES2") + 9] ^= 0xFF
+        data[data.rfind(b"QBPAGES3") + 9] ^= 0xFF
         file.write_bytes(data)
 
 
@@ -132,15 +133,51 @@ def test_other_columns_are_read_where_rows_match(
     assert 0 < sum(read) < 0.6 * plan.bytes_opened
 
 
-@pytest.mark.parametrize("small_bytes", [0, 1 << 22])
+@pytest.mark.parametrize(("small_bytes", "whole_bytes"), [(0, 0), (1 << 22, 1 << 22)])
 def test_rows_of_a_bucket_equal_those_in_memory(
-    small_bytes: int, bucket: str, s3_options: dict[str, str]
+    small_bytes: int, whole_bytes: int, bucket: str, s3_options: dict[str, str]
 ) -> None:
     uri = f"s3://{bucket}/t"
     qbeast.write_table(rows(), uri, columns=["id", "key"], cube_size=1500, storage_options=s3_options)
     table = qbeast.open_table(uri, storage_options=s3_options)
-    for where in FILTERS.values():
-        wanted = rows().filter(where).sort("id")
-        assert_frame_equal(table.read(where=where).sort("id"), wanted)
-    with resized(small_object_bytes=small_bytes):  # files that are read by page although all rows are needed
-        assert_frame_equal(table.read().sort("id"), rows())
+    with resized(whole_file_bytes=whole_bytes):
+        for where in FILTERS.values():
+            wanted = rows().filter(where).sort("id")
+            assert_frame_equal(table.read(where=where).sort("id"), wanted)
+        with resized(
+            small_object_bytes=small_bytes
+        ):  # files that are read by page although all rows are needed
+            assert_frame_equal(table.read().sort("id"), rows())
+
+
+def test_small_files_of_a_bucket_take_one_request_each(
+    bucket: str, s3_options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri, get_ranges, read = f"s3://{bucket}/small", RemoteStore.get_ranges, list[tuple[str, int]]()
+
+    def recorded(self: RemoteStore, path: str, wanted: Any) -> list[memoryview]:
+        if path.endswith(".parquet"):
+            read.append((path, sum(length for _, length in wanted)))
+        return get_ranges(self, path, wanted)
+
+    for part in rows().head(1200).iter_slices(400):
+        qbeast.write_table(part, uri, columns=["id", "key"], mode="append", storage_options=s3_options)
+    monkeypatch.setattr(RemoteStore, "get_ranges", recorded)
+    for options in ({"where": pl.col("id") == 777}, {"sample": 0.3}, {}):
+        for whole_bytes in (1 << 16, 0):
+            table = qbeast.open_table(uri, storage_options=s3_options)
+            with resized(whole_file_bytes=whole_bytes):
+                plan = table.rows(**options).explain()
+                files, first = set(plan.files.filter("opened")["path"]), len(read)
+                if whole_bytes:
+                    assert first == len(read), "a plan of whole files opens none"
+                read.clear()
+                table = qbeast.open_table(uri, storage_options=s3_options)
+                table.read(**options)
+            assert files == {path for path, _ in read} != set()
+            if whole_bytes:
+                assert len(read) == len(files)
+                assert sum(size for _, size in read) == plan.bytes_opened
+            else:
+                assert len(read) >= 2 * len(files)
+            read.clear()

@@ -21,7 +21,7 @@ from qbeast_core.spec.blocks import (
     unpack_boxes,
 )
 
-SMALLEST = '{"v":3,"tail":9,"bands":[[8,8,-5]],"box":[[0,1]],"p":"AwA="}'
+SMALLEST = '{"v":3,"tail":9,"directory":8,"bands":[[8,8,-5]],"box":[[0,1]],"p":"AwA="}'
 
 first_cells = st.integers(0, 2**32 - 1)
 equal_steps = st.tuples(first_cells, st.integers(1, 2**24))
@@ -29,6 +29,7 @@ grouped_steps = st.tuples(first_cells, *[st.integers(1, 2**28)] * 16)
 layouts = st.builds(
     Layout,
     tail_bytes=st.integers(8, 2**30),
+    directory_bytes=st.integers(0, 2**30),
     bands=st.lists(
         st.tuples(st.integers(1, 2**40), st.integers(1, 2**40), st.integers(-(2**31), 2**31 - 1)), min_size=1
     ).map(tuple),
@@ -47,7 +48,7 @@ def test_layout_round_trips(layout):
 def test_bounds_are_deflated_bytes(layout):
     stored = json.loads(dump_layout(layout))
     assert zlib.decompress(base64.b64decode(stored["p"]), wbits=-15) == layout.boxes
-    assert list(stored)[:5] == ["v", "tail", "bands", "box", "p"]
+    assert list(stored)[:6] == ["v", "tail", "directory", "bands", "box", "p"]
     assert stored.get("hidden", True) == layout.has_hidden_weights
 
 
@@ -66,7 +67,13 @@ def test_layout_of_other_version_is_ignored():
 
 def test_keys_added_to_this_version_are_ignored():
     layout = parse_layout(SMALLEST[:-1] + ',"new":[1]}')
-    assert layout == Layout(tail_bytes=9, bands=((8, 8, -5),), box=((0, 1),), boxes=b"")
+    assert layout == Layout(tail_bytes=9, directory_bytes=8, bands=((8, 8, -5),), box=((0, 1),), boxes=b"")
+
+
+def test_layout_before_directories_has_none():
+    layout = parse_layout(SMALLEST.replace('"directory":8,', ""))
+    assert layout is not None
+    assert layout.directory_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -90,6 +97,7 @@ def test_layout_fits_rows_and_dimensions(rows, dimensions, fits):
         ('{"v":true}', "v must be an integer"),
         ('{"v":3}', "tail"),
         (SMALLEST.replace('"tail":9', '"tail":7'), "tail"),
+        (SMALLEST.replace('"directory":8', '"directory":-1'), "directory"),
         (SMALLEST.replace("[[8,8,-5]]", "[]"), "bands"),
         (SMALLEST.replace("[[8,8,-5]]", "[[8,8]]"), "bands"),
         (SMALLEST.replace("[[8,8,-5]]", "[[0,8,-5]]"), "bands"),

@@ -268,6 +268,7 @@ ELSEWHERE: dict[str, str] = {
     "min_moved_bytes": "tests/write/engine",
     "max_moved_bytes": "tests/helpers",
     "small_object_bytes": "tests/read",
+    "whole_file_bytes": "tests/io",
     "max_copied_log_bytes": "tests/read/snapshot",
     "cache_share": "tests/read/snapshot",
     "deciding_share": "tests/estimate",
@@ -455,7 +456,7 @@ ALLOWED: dict[str, str] = {
     "limits beyond which input is refused or not trusted": """
         carbondata.damage._MIN_BYTES carbondata.damage._MAX_UNEVEN carbondata.files.old_file._MAX_ROWS
         carbondata.files.old_file._MAX_HEADER carbondata.metadata.json_files._MAX_BYTES
-        carbondata.pages.codecs._SNAPPY_RATIO carbondata.pages.page._MAX_LOCAL io.footer._MAX_RATIO
+        carbondata.pages.codecs._SNAPPY_RATIO carbondata.pages.page._MAX_LOCAL io.directory._MAX_RATIO
         io.location._MAX_CHARACTERS log.values._MAX_NAME_BYTES log.protocol._MAX_DIGITS
         sql.parse.MAX_BRANCHES sql.parse.MAX_CHARACTERS sql.parse.MAX_ITEMS
         table.read.changes._MAX_FILE_BYTES

@@ -288,8 +288,8 @@ def read_layout(text: str | None) -> Layout | None:
 def _check_pages(store: Store, path: str, size: int, layout: Layout) -> Iterator[Fault]:
     """Check that single pages of a file can be read where its layout tag says so."""
     shape = FileShape.of(layout)
-    if not layout.directory_bytes <= layout.tail_bytes <= size:
-        return  # a fault of the log
+    if not 0 < layout.directory_bytes <= layout.tail_bytes <= size:
+        return  # read as a whole, or a fault of the log
     try:
         place = (size - layout.tail_bytes, layout.directory_bytes)
         directory = parse_directory(

@@ -43,7 +43,7 @@ from qbeast_core.support.text import in_lines, short_name
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.scan import RowCodec
 from qbeast_core.table.index.counts import KeyCounts, count_keys
-from qbeast_core.table.read.planner import Planner, ScanPlan, all_pages, page_request
+from qbeast_core.table.read.planner import Planner, ScanPlan, all_pages, page_request, reads_all_pages
 from qbeast_core.table.read.scan import pushed_down, warn_of_sample
 from qbeast_core.tree.keys import CLUSTERED
 
@@ -63,9 +63,9 @@ class Plan(Hinted):
     `files` reads the footers of opened files. `rows_opened` and `rows_total` read the footers of files whose rows the
     log does not count.
 
-    Bytes include everything that is read from data files: pages, dictionaries, page directories and footers. A filter
-    with ``=``, ``IN`` or a prefix reads less than the plan shows: its own columns of these pages first, then the other
-    columns of pages with a match.
+    Bytes include everything that is read from data files: pages, dictionaries, and page directories or footers, or the
+    whole file if it is small and lies in an object store. A filter with ``=``, ``IN`` or a prefix reads less than the
+    plan shows: its own columns of these pages first, then the other columns of pages with a match.
     """
 
     planner: Planner
@@ -270,17 +270,26 @@ class Plan(Hinted):
         if request is None:
             return None
         try:
-            return self.planner.files.pages.ranges(request, self._stored_of(number))
+            ranges, size = self.planner.files.pages.ranges(request, self._stored_of(number))
         except PagesUnavailable:
             return None  # the read also falls back to the whole file
+        return ranges, size + self._footer_bytes(number, request)
 
     def _bytes_opened_of(self, number: int) -> int:
         """Return the number of bytes to read from an opened file, without computing its ranges."""
         request = self._request_of(number)
         if request is not None:
             with suppress(PagesUnavailable):
-                return self.planner.files.pages.bytes_of(request, self._stored_of(number))
+                size = self.planner.files.pages.bytes_of(request, self._stored_of(number))
+                return size + self._footer_bytes(number, request)
         return int(self._sizes[number])
+
+    def _footer_bytes(self, number: int, request: PageRequest) -> int:
+        """Return the bytes of the footer if a file is read through it: all of its pages are needed."""
+        by_page = len(request.pages) < request.cuts.pages or reads_all_pages(
+            self.planner, self.scan_plan, number
+        )
+        return 0 if by_page else request.tail_bytes - request.directory_bytes
 
     def _request_of(self, number: int) -> PageRequest | None:
         """Return the pages to read from an opened file. None: the whole file."""

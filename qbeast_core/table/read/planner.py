@@ -353,10 +353,7 @@ def _scan_of(planner: Planner, plan: ScanPlan, number: int, hidden: I64Array | N
     whole = file_at(snapshot, number)
     planner.store.locate(whole.path)  # raise for an invalid path here, not in a worker
     pages = page_request(snapshot, selection, number)
-    # Polars reads few files of an object store at the same time. Small files are read by page, with more requests; and
-    # all files if most pages are likely to have no match.
-    by_page = plan.matches_few or whole.size_bytes <= sizing().small_object_bytes
-    if pages is None and planner.store.local_root is None and by_page:
+    if pages is None and reads_all_pages(planner, plan, number):
         pages = all_pages(snapshot, selection.table, number)
     return replace(
         whole,
@@ -365,6 +362,16 @@ def _scan_of(planner: Planner, plan: ScanPlan, number: int, hidden: I64Array | N
         draw=selection.drawn.get(number),
         hashed=planner.other_columns(selection.table, number),
     )
+
+
+def reads_all_pages(planner: Planner, plan: ScanPlan, number: int) -> bool:
+    """Return whether a file of which all pages are needed is read by page.
+
+    Polars reads few files of an object store at the same time. Small files are read by page, with more requests; and
+    all files if most pages are likely to have no match.
+    """
+    small = planner.snapshot.file_facts[number][0] <= sizing().small_object_bytes
+    return planner.store.local_root is None and (plan.matches_few or small)
 
 
 def scan_of_rows(snapshot: Snapshot, number: int, rows: I64Array) -> FileScan:

@@ -349,17 +349,21 @@ def _matching_pages(
 ) -> list[FileScan]:
     """Return the scans of pages that have a matching row, deleted rows included, and of pages that cannot be read.
 
-    All scans are returned where a search takes longer than it saves: of few pages; and on a local disk, where some
-    pages are tried first, if many of them match.
+    All scans are returned where a search takes longer than it saves: of few pages; of files that one request fetches as
+    a whole; and on a local disk, where some pages are tried first, if many of them match.
     """
-    if _pages_in(scans) < sizing().min_searched_pages:
+    at_once, searched = list[FileScan](), list[FileScan]()
+    for scan in scans:
+        is_whole = scan.pages is not None and files.pages.reads_whole(scan.pages)
+        (at_once if is_whole else searched).append(scan)
+    if _pages_in(searched) < sizing().min_searched_pages:
         return list(scans)
     codec = RowCodec(files.columns, named_columns(predicate), schema)
     if files.store.local_root is not None:
-        tried = list(_every(_TRIED, scans))
+        tried = list(_every(_TRIED, searched))
         if _pages_in(_with_match(tried, predicate, codec, files)) > sizing().max_matching * _pages_in(tried):
             return list(scans)
-    return _with_match(scans, predicate, codec, files)
+    return at_once + _with_match(searched, predicate, codec, files)
 
 
 def _with_match(

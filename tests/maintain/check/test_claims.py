@@ -187,7 +187,9 @@ SIZES = st.integers(0, 2**62)
 )
 def test_pages_of_a_tag_are_bounded(bands: list[tuple[int, int]], size: int, boxes: int) -> None:
     listed = [[count, each, weight] for weight, (count, each) in enumerate(bands)]
-    tag = json.dumps({"v": 3, "tail": 8, "bands": listed, "box": [[0, 1]], "p": pack_boxes(bytes(boxes))})
+    tag = json.dumps(
+        {"v": 3, "tail": 8, "directory": 8, "bands": listed, "box": [[0, 1]], "p": pack_boxes(bytes(boxes))}
+    )
     total = sum(count for count, _ in bands)
     table = build_page_table(
         pl.Series([tag]), np.array([total]), np.array([True]), size_bytes=pl.Series([size], dtype=pl.Int64)
