@@ -4,10 +4,8 @@ It lies between the page indexes and the footer, where other Parquet readers ski
 
     magic "QBPAGES3" | CRC-32 of everything after it | length of the body | the body, compressed by zlib
 
-The body begins with five numbers: version of the Parquet file, row groups, top-level columns, leaf columns, and
-different constants of column chunks. `_body` has the rest. Numbers are little-endian, of 32 bits if nothing else is
-said. Those in planes have all lowest bytes first. Column chunks and their pages follow each other from byte 4 of the
-file on, so their places are sums of sizes.
+docs/format.md describes the body. Column chunks and their pages follow each other from byte 4 of the file on, so their
+places are sums of sizes.
 """
 
 from __future__ import annotations
@@ -31,8 +29,11 @@ _NUMBER: Final = struct.Struct("<I")
 _CHECKED_FROM: Final = len(_MAGIC) + _NUMBER.size
 _BODY_FROM: Final = _CHECKED_FROM + _NUMBER.size
 _COUNTS: Final = 7
+_MAX_WIDTH: Final = 8
 _MAX_RATIO: Final = 1040  # the best ratio zlib reaches
+_MAX_PAGE: Final = (1 << 31) - 1  # a page has fewer bytes in any Parquet file
 _MAX_BYTES: Final = 1 << 62
+_MAX_VERSION: Final = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +89,8 @@ class PageDirectory:
 
 def directory_of(footer: FileFooter, page_bytes: npt.NDArray[Any], cuts: PageCuts) -> PageDirectory | None:
     """Return the directory of a file; None if its chunks or their pages do not follow each other."""
-    if not footer.leaves or [group.rows for group in footer.groups] != list(cuts.group_rows):
+    rows = [group.rows for group in footer.groups]
+    if not footer.leaves or rows != list(cuts.group_rows) or footer.version > _MAX_VERSION:
         return None
     constants = dict(zip(dict.fromkeys(chunk.constant for chunk in footer.chunks), count(), strict=False))
     numbers = [
@@ -176,7 +178,7 @@ def _planes(numbers: npt.NDArray[Any]) -> bytes:
 
 
 def _width(numbers: npt.NDArray[Any]) -> int:
-    return -(-int(numbers.max()).bit_length() // 8)
+    return max(-(-int(numbers.max()).bit_length() // 8), 1)
 
 
 def parse_directory(data: bytes, *, tail_bytes: int, size_bytes: int) -> PageDirectory:
@@ -207,7 +209,7 @@ def _parse(body: _Reader, end: int) -> PageDirectory:
     cuts = cuts_of(rows.tolist(), page_rows.tolist())
     numbers = body.planes(chunk_width, (3, groups, leaves))
     page_bytes = body.planes(page_width, (leaves, cuts.pages))
-    if page_bytes.min() == 0 or page_bytes.max() > end:
+    if page_bytes.min() == 0 or page_bytes.max() > _MAX_PAGE:
         _refuse("the page directory has impossible sizes of pages")
     texts = body.texts(lengths)
     root, names = next(texts), [name.decode() for name in islice(texts, columns)]
@@ -219,7 +221,7 @@ def _parse(body: _Reader, end: int) -> PageDirectory:
         leaves=tuple(chain.from_iterable(map(repeat, names, of_columns))),
         repeated=tuple(repeated.astype(np.bool_).tolist()),
         cuts=cuts,
-        numbers=_bounded(numbers, (constants - 1, end, _MAX_BYTES)),
+        numbers=_bounded(numbers, (constants - 1, _MAX_PAGE, _MAX_BYTES)),
         page_bytes=page_bytes.astype(np.uint32),
     )
     if len(directory.schema) < columns or directory.end > end:
@@ -251,11 +253,13 @@ class _Reader:
         return np.frombuffer(self._body, "<u4", count, self._skip(4 * count))
 
     def planes(self, width: int, shape: tuple[int, ...]) -> U64Array:
-        """Return numbers of `width` bytes, up to 8."""
+        """Return numbers of `width` bytes, 1 to 8."""
+        if not 1 <= width <= _MAX_WIDTH:
+            _refuse("the page directory has numbers of no bytes or too many")
         count = prod(shape)
         at = self._skip(width * count)
         numbers = np.zeros(count, np.uint64)
-        for plane in range(min(width, 8)):
+        for plane in range(width):
             part = np.frombuffer(self._body, np.uint8, count, at + plane * count)
             numbers |= part.astype(np.uint64) << np.uint64(8 * plane)
         return numbers.reshape(shape)

@@ -20,8 +20,8 @@ class Sizing:
     # A file with fewer rows is small: optimize joins it. A write of several files makes larger ones.
     small_file_rows: int = 1 << 15
 
-    # What a file costs, in rows: each filter or sample that opens it, for its footer, and every read, for its entry in
-    # the log and its part of the plan.
+    # What a file costs, in rows: each filter or sample that opens it, for its page directory, and every read, for its
+    # entry in the log and its part of the plan.
     opened_file_rows: int = 192
     listed_file_rows: int = 40
 

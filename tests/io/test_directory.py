@@ -8,6 +8,7 @@ import tracemalloc
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
 from qbeast_core.io.directory import PageDirectory, directory_of, dump_directory, parse_directory
 from qbeast_core.io.encode import EncodedFile, choose_dictionary, encode_data_file
 from qbeast_core.io.footer import FileFooter, PageCuts, PagesUnavailable, parse_footer, read_page_locations
-from qbeast_core.io.pages import FilePart, build_mini_file
+from qbeast_core.io.pages import FilePart, PageReader, PageRequest, build_mini_file
+from qbeast_core.io.store import LocalStore
 from qbeast_core.io.thrift import (
     BINARY,
     I32,
@@ -173,6 +176,18 @@ def test_dumped_directory_is_read_again(name: str) -> None:
     assert of_footer.same_as(directory)
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_pages_of_a_file_equal_a_read_by_polars(name: str, tmp_path: Path) -> None:
+    file, store = FILES[name], LocalStore(tmp_path)
+    (tmp_path / "f").write_bytes(file.data)
+    whole, cuts = pl.read_parquet(tmp_path / "f"), file.directory.cuts
+    for pages in (range(cuts.pages), range(0, cuts.pages, 3), [cuts.pages - 1]):
+        chosen = np.array(pages, np.int64)
+        request = PageRequest("f", len(file.data), cuts, file.tail_bytes, file.directory_bytes, chosen)
+        read = PageReader(store).read([request], whole.columns, whole.schema)
+        assert_frame_equal(read, whole[cuts.rows_in(chosen)])
+
+
 def changed_chunk(**changes: Any) -> FileFooter:
     """The footer of the file with another first column chunk."""
     footer = parse_footer(FOOTER)
@@ -223,10 +238,11 @@ def packed(unpacked: bytes, *, length: int | None = None, stored: bytes | None =
 NAMES = ("version", "groups", "columns", "leaves", "constants", "chunk_width", "page_width")
 
 
-def numbered(**changes: int) -> bytes:
+def numbered(data: bytes = STORED, **changes: int) -> bytes:
     """Build a directory that begins with other numbers."""
-    numbers = dict(zip(NAMES, NUMBERS.unpack_from(body()), strict=True)) | changes
-    return packed(NUMBERS.pack(*numbers.values()) + body()[NUMBERS.size :])
+    unpacked = zlib.decompress(data[16:])
+    numbers = dict(zip(NAMES, NUMBERS.unpack_from(unpacked), strict=True)) | changes
+    return packed(NUMBERS.pack(*numbers.values()) + unpacked[NUMBERS.size :])
 
 
 def listed(at: int, *values: int) -> bytes:
@@ -300,6 +316,7 @@ DAMAGED = {
     "chunks of many bytes": lambda: numbered(chunk_width=MOST),
     "sizes of no bytes": lambda: numbered(page_width=0),
     "sizes of many bytes": lambda: numbered(page_width=MOST),
+    "pages without number of no bytes": lambda: numbered(listed(0, MOST, MOST, 1, 1), page_width=0),
     "no rows": lambda: listed(0, 0),
     "rows without number": lambda: listed(0, MOST),
     "no rows a page": lambda: listed(2, 0),
@@ -457,6 +474,7 @@ def test_any_footer_is_read_or_raises(footer: bytes) -> None:
         return
     made = directory_of(actual, FILE.directory.page_bytes, CUTS)
     assert made is None or made.leaves == actual.leaves
+    assert made is None or made.same_as(FILE.directory) == (dump_directory(made) == STORED)
 
 
 def page_header(size: int, values: int) -> bytes:

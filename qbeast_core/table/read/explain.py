@@ -60,8 +60,8 @@ _STAGED: Final = "no file is indexed yet; optimize the table, or convert it firs
 class Plan(Hinted):
     """The plan of a read. No row is read.
 
-    `files` reads the footers of opened files. `rows_opened` and `rows_total` read the footers of files whose rows the
-    log does not count.
+    `files` reads the page directories of opened files. `rows_opened` and `rows_total` read the footers of files whose
+    rows the log does not count.
 
     Bytes include everything that is read from data files: pages, dictionaries, and page directories or footers, or the
     whole file if it is small and lies in an object store. A filter with ``=``, ``IN`` or a prefix reads less than the

@@ -102,7 +102,7 @@ class DeltaSource:
 
     @cached_property
     def pages(self) -> PageReader:
-        """Reader of pages. It caches the footers of data files, which never change."""
+        """Reader of pages. It caches the page directories of data files, which never change."""
         return PageReader(self.store)
 
     @property

@@ -45,7 +45,10 @@ def rows(count: object, *, bands: int | None = None, **fields: object) -> Callab
             blocks[0]["elementCount"] += count - before
             add["tags"]["blocks"] = json.dumps(blocks)
             add["tags"]["qbeast.layout"] = change(
-                add["tags"]["qbeast.layout"], bands=[[count, bands, -(2**31)]], tail=1 << 30
+                add["tags"]["qbeast.layout"],
+                bands=[[count, bands, -(2**31)]],
+                tail=1 << 30,
+                directory=1 << 29,
             )
 
     return claim

@@ -147,6 +147,9 @@ USELESS = {
     "short tail": edit_layout(tail=40),
     "long tail": edit_layout(tail=10**12),
     "no directory": edit_layout(directory=0),
+    "layout before directories": edit_text(
+        "qbeast.layout", lambda text: text.replace('"directory"', '"older"')
+    ),
     "short directory": edit_layout(directory=40),
     "long directory": edit_layout(directory=10**12),
     "a directory longer than its tail": edit_layout(tail=400, directory=401),
