@@ -58,8 +58,6 @@ class PagesUnavailable(Exception):  # noqa: N818 - not a failure: the caller rea
 class ColumnChunk:
     """One leaf column of a row group."""
 
-    # Its top-level column.
-    column: str
     # Its dotted path, as Parquet writes it (`tags.list.element`).
     path: str
     # Whether a row may hold any number of its values (it lies in a list or map).
@@ -255,7 +253,6 @@ def _chunk(fields: dict[int, Any], column: str, repeated: bool) -> ColumnChunk: 
     data_start: int = meta[9]
     start = min(data_start, meta.get(11) or data_start)  # writers without a dictionary may store 0
     return ColumnChunk(
-        column=column,
         path=b".".join(meta[3]).decode(),
         repeated=repeated,
         constant=_constant(meta),

@@ -171,19 +171,15 @@ class PageReader:
             return pages + len(self._directories) * _COLUMNS_BYTES
 
     def ranges(self, request: PageRequest, columns: Sequence[str]) -> tuple[list[Range], int]:
-        """Return the ranges that a first `read` fetches, without the page directory, and the bytes with it.
+        """Return the ranges of dictionary and data pages that `read` needs, and their bytes with the page directory.
 
-        Ranges ascend, and touching ones are merged. They are those of dictionary and data pages, or the whole file.
+        Ranges ascend, and touching ones are merged.
         """
-        if self.reads_whole(request):
-            return [(0, request.size_bytes)], request.size_bytes
         ranges = merge_ranges(self._plan(columns, request).all_ranges)
         return ranges, sum(length for _, length in ranges) + request.directory_bytes
 
     def bytes_of(self, request: PageRequest, columns: Sequence[str]) -> int:
         """Return the number of bytes in `ranges`, which is slower; raises the same errors."""
-        if self.reads_whole(request):
-            return request.size_bytes
         return _pages_bytes(self._directory(request)[0], request, columns) + request.directory_bytes
 
     def reads_whole(self, request: PageRequest) -> bool:

@@ -658,9 +658,7 @@ def dump_copy(
     >>> from qbeast_core.spec.blocks import Layout
     >>> from qbeast_core.spec.revision import staging_revision
     >>> revision = staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500).with_id(1)
-    >>> layout = Layout(
-    ...     tail_bytes=41234, directory_bytes=9999, bands=((7, 7, -9),), box=((0, 1),), boxes=bytes(2)
-    ... )
+    >>> layout = Layout(tail_bytes=41234, bands=((7, 7, -9),), box=((0, 1),), boxes=bytes(2))
     >>> dump_copy(revision, [Block("", -9, 2147483647, 7)], layout, PLAIN)["blocks"]
     '[["",-9,7]]'
     """

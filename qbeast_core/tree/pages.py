@@ -206,7 +206,7 @@ class FileShape:
         return np.repeat(self.first_weights, self.band_rows)
 
     def layout(
-        self, cells: Sequence[U32Array], *, tail_bytes: int, directory_bytes: int, hidden_weights: bool
+        self, cells: Sequence[U32Array], *, tail_bytes: int, hidden_weights: bool, directory_bytes: int = 0
     ) -> Layout:
         """Return the layout tag of a file whose rows have these cells, one array per dimension."""
         starts, box, sides = self.page_starts(), list[tuple[int, ...]](), list[bytes]()

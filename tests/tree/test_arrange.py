@@ -99,7 +99,7 @@ def test_pages_of_a_band_have_equal_rows(file: File) -> None:
 @given(files())
 def test_boxes_of_pages_are_tight(file: File) -> None:
     arranged = [cells[file.arranged.order] for cells in file.cells]
-    layout = file.arranged.shape.layout(arranged, tail_bytes=9, directory_bytes=8, hidden_weights=True)
+    layout = file.arranged.shape.layout(arranged, tail_bytes=9, hidden_weights=True)
     assert layout.fits(len(file.weights), len(file.cells))
     boxes = page_cells(layout) if file.cells else []
     for cells, steps, (lower, upper) in zip(file.cells, layout.box, boxes, strict=True):

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 SentT = TypeVar("SentT")
 
-_UNKNOWN: Final = 8  # where the page directory lies, until the file is encoded
+_UNKNOWN_TAIL: Final = 8  # until the file is encoded
 
 _TRIED_ROWS: Final = 1 << 14
 
@@ -246,9 +246,7 @@ def _send_file(
     keys, layout, metadata = "", None, dict[str, str]()
     if weights is not None:
         keys = dump_keys(*keys_of_file(weights, is_scattered=bool(target.sample_by))) if len(weights) else ""
-        layout = shape.layout(
-            cells, tail_bytes=_UNKNOWN, directory_bytes=_UNKNOWN, hidden_weights=hides_weights
-        )
+        layout = shape.layout(cells, tail_bytes=_UNKNOWN_TAIL, hidden_weights=hides_weights)
         metadata = {} if revision is None else dump_copy(revision, file.blocks, layout, columns)
     encoded = encode_rows(
         rows,

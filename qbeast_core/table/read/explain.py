@@ -296,10 +296,9 @@ class Plan(Hinted):
         chosen = self.scan_plan.selection
         request = page_request(self.planner.snapshot, chosen, number)
         if request is None and not set(self._needed_of(number)) >= set(self.planner.snapshot.schema):
-            return all_pages(
-                self.planner.snapshot, chosen.table, number
-            )  # fewer bytes than the file, because of `columns`
-        return request
+            # Fewer bytes than the file, because of `columns`.
+            request = all_pages(self.planner.snapshot, chosen.table, number)
+        return None if request and self.planner.files.pages.reads_whole(request) else request
 
     def to_json(self) -> str:
         """Return the plan as JSON, with `files` as a list of objects."""
