@@ -414,7 +414,7 @@ def test_ranges_keep_the_limit_of_bytes(table: qbeast.Table) -> None:
     assert not actual.met
     assert estimated(table, **request, max_bytes=limit).met
     with pytest.raises(qbeast.InvalidInputError, match="too small for any sample"):
-        estimated(using(table, qbeast.Resources(memory_bytes=SMALL)), **request, max_bytes=at_once)
+        estimated(using(table, qbeast.Resources(memory_bytes=SMALL)), **request, max_bytes=at_once // 2)
 
 
 @pytest.mark.parametrize("start", [0.0, 0.1])
