@@ -89,8 +89,7 @@ class PageDirectory:
 
 def directory_of(footer: FileFooter, page_bytes: npt.NDArray[Any], cuts: PageCuts) -> PageDirectory | None:
     """Return the directory of a file; None if its chunks or their pages do not follow each other."""
-    rows = [group.rows for group in footer.groups]
-    if not footer.leaves or rows != list(cuts.group_rows) or footer.version > _MAX_VERSION:
+    if not footer.leaves or footer.group_rows != cuts.group_rows or footer.version > _MAX_VERSION:
         return None
     constants = dict(zip(dict.fromkeys(chunk.constant for chunk in footer.chunks), count(), strict=False))
     numbers = [
@@ -102,7 +101,7 @@ def directory_of(footer: FileFooter, page_bytes: npt.NDArray[Any], cuts: PageCut
         root=footer.root,
         schema=footer.schema,
         leaves=footer.leaves,
-        repeated=tuple(chunk.repeated for chunk in footer.groups[0].chunks),
+        repeated=tuple(chunk.repeated for chunk in footer.groups[0]),
         cuts=cuts,
         constants=tuple(constants),
         numbers=np.array(numbers, np.int64).T.reshape(3, len(footer.groups), len(footer.leaves)),

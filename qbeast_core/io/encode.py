@@ -295,7 +295,7 @@ def _page_sizes(file: memoryview, footer: FileFooter, cuts: PageCuts) -> tuple[I
     misaligned, first, each, done = set[str](), 0, cuts.page_rows[0], 0
     for group, pages in zip(footer.groups, cuts.group_pages, strict=True):
         expected = np.arange(pages, dtype=np.int64) * each
-        for row, chunk in zip(sizes[:, first : first + pages], group.chunks, strict=True):
+        for row, chunk in zip(sizes[:, first : first + pages], group, strict=True):
             start, length = chunk.offset_index or (0, 0)
             if locations is None:
                 offsets, page_bytes, first_rows = read_page_locations(bytes(file[start : start + length]))

@@ -77,15 +77,6 @@ class ColumnChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class RowGroup:
-    """One row group."""
-
-    rows: int
-    # The leaf columns, in file order.
-    chunks: tuple[ColumnChunk, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class FileFooter:
     """The footer of a Parquet file."""
 
@@ -96,12 +87,14 @@ class FileFooter:
     schema: dict[str, tuple[bytes, ...]]
     # Top-level column of each leaf, in file order.
     leaves: tuple[str, ...]
-    groups: tuple[RowGroup, ...]
+    # Of each row group: its rows, and its column chunks in the order of `leaves`.
+    group_rows: tuple[int, ...]
+    groups: tuple[tuple[ColumnChunk, ...], ...]
 
     @property
     def chunks(self) -> list[ColumnChunk]:
         """The column chunks of all row groups."""
-        return [chunk for group in self.groups for chunk in group.chunks]
+        return [chunk for group in self.groups for chunk in group]
 
 
 def parse_footer(data: bytes, thrift: ThriftStruct | None = None) -> FileFooter:
@@ -181,23 +174,21 @@ def _parse_footer(data: bytes, thrift: ThriftStruct) -> FileFooter:
         root=elements[0].fields[4],
         schema=schema,
         leaves=tuple(column for column, _ in leaves),
-        groups=tuple(_row_group(group.fields, leaves) for group in groups),
+        group_rows=tuple(group.fields[3] for group in groups),
+        groups=tuple(_chunks(group.fields[1], leaves) for group in groups),
     )
 
 
-def _row_group(fields: dict[int, Any], leaves: list[tuple[str, bool]]) -> RowGroup:
-    columns: list[ThriftStruct] = fields[1]
+def _chunks(columns: list[ThriftStruct], leaves: list[tuple[str, bool]]) -> tuple[ColumnChunk, ...]:
     if len(columns) != len(leaves):
         reason = f"{len(columns)} column chunks do not fit {len(leaves)} leaf columns"
         raise PagesUnavailable(reason)
-    return RowGroup(
-        fields[3], tuple(_chunk(c.fields, *leaf) for c, leaf in zip(columns, leaves, strict=True))
-    )
+    return tuple(_chunk(c.fields, *leaf) for c, leaf in zip(columns, leaves, strict=True))
 
 
 def _checked(footer: FileFooter) -> FileFooter:
     """Raise if a number is out of range: later arithmetic relies on them."""
-    numbers: list[Any] = [footer.version, *(group.rows for group in footer.groups)]
+    numbers: list[Any] = [footer.version, *footer.group_rows]
     for chunk in footer.chunks:
         numbers += [chunk.start, chunk.data_start - chunk.start, chunk.uncompressed, chunk.size - 1]
         numbers += (*(chunk.offset_index or ()), *(chunk.column_index or ()))

@@ -191,9 +191,8 @@ def test_pages_of_a_file_equal_a_read_by_polars(name: str, tmp_path: Path) -> No
 def changed_chunk(**changes: Any) -> FileFooter:
     """The footer of the file with another first column chunk."""
     footer = parse_footer(FOOTER)
-    first = footer.groups[0]
-    chunks = (replace(first.chunks[0], **changes), *first.chunks[1:])
-    return replace(footer, groups=(replace(first, chunks=chunks), *footer.groups[1:]))
+    first, *others = footer.groups[0]
+    return replace(footer, groups=((replace(first, **changes), *others), *footer.groups[1:]))
 
 
 def test_gaps_between_chunks_have_no_directory() -> None:

@@ -334,7 +334,7 @@ def _unlike_page_index(store: Store, path: str, footer: FileFooter, directory: P
     for number, group in enumerate(footer.groups):
         pages = np.flatnonzero(directory.page_groups == number)
         rows_in_group = first_rows[pages] - first_rows[pages[0]]
-        for chunk, starts, sizes in zip(group.chunks, page_starts, directory.page_bytes, strict=True):
+        for chunk, starts, sizes in zip(group, page_starts, directory.page_bytes, strict=True):
             if chunk.offset_index is None:
                 return chunk.path
             try:
