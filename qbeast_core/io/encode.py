@@ -94,6 +94,9 @@ _DICTIONARY_BYTES: Final = 64 << 10
 _NO_PAGE_LIMIT: Final = (1 << 31) - 1
 _ALL_ROWS: Final = 1 << 40
 _ZSTD_LEVEL: Final = 1
+# Decimals of up to these digits are stored as integers of 32 and of 64 bits.
+_SHORT_DIGITS: Final = 9
+_LONG_DIGITS: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +225,23 @@ def _to_arrow(frame: pl.DataFrame) -> Any:
     """Convert a frame. Flat strings become views without a copy; pyarrow cannot write views inside structs."""
     views, copies = pl.CompatLevel.newest(), pl.CompatLevel.oldest()
     columns = {c.name: c.to_arrow(compat_level=copies if c.dtype.is_nested() else views) for c in frame}
-    return pa.table(columns)
+    return pa.table({name: _as_stored_integers(column) for name, column in columns.items()})
+
+
+def _as_stored_integers(array: Any) -> Any:
+    """Return decimals of few digits in the width that files have; others as they are. The writer narrows them slowly."""
+    kind = array.type
+    if not pa.types.is_decimal128(kind) or kind.precision > _LONG_DIGITS:
+        return array
+    mask, words = array.buffers()
+    low = np.frombuffer(words or b"", np.int64)[::2][array.offset : array.offset + len(array)]
+    is_short = kind.precision <= _SHORT_DIGITS
+    narrow = pa.decimal32 if is_short else pa.decimal64
+    values = low.astype(np.int32 if is_short else np.int64)  # copies
+    mask = array.is_valid().buffers()[1] if array.null_count else None
+    return pa.Array.from_buffers(
+        narrow(kind.precision, kind.scale), len(array), [mask, pa.py_buffer(values)], array.null_count
+    )
 
 
 def _encode(
@@ -270,7 +289,7 @@ def _compression(table: Any, codec: str, levels: Mapping[str, int]) -> dict[str,
 
 def _encoding(kind: Any) -> str | None:
     integers = pa.types.is_integer(kind) or pa.types.is_temporal(kind)
-    if integers or (pa.types.is_decimal(kind) and kind.precision <= 18):
+    if integers or (pa.types.is_decimal(kind) and kind.precision <= _LONG_DIGITS):
         return "DELTA_BINARY_PACKED"
     return None  # PLAIN: older Sparks misread strings in the delta encodings
 

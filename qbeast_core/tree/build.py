@@ -495,7 +495,7 @@ class TreeBuilder:
             cubes=cubes.at(used),
             thresholds=self.final_thresholds(counts > 0)[used],
             counts=counts[used],
-            row_cube=number[self.row_cube],
+            row_cube=number.take(self.row_cube),
         )
 
     def final_thresholds(self, used: BoolArray) -> I32Array:
@@ -554,16 +554,16 @@ class Round:
 
         def chunk(start: int, stop: int) -> None:
             rows = slice(start, stop) if self.active is None else self.active[start:stop]
-            node, weight = self.row_node[start:stop], weights[rows]
+            node, weight = self.row_node[start:stop].astype(np.intp), weights[rows]
             # Thresholds never decrease along a branch (format 8.4), so a weight exceeds the thresholds of
             # the first levels only. Their number is the level that takes the row.
             level = np.zeros(stop - start, np.int32)
             for threshold in thresholds:
-                level += weight > threshold[node]
+                level += weight > threshold.take(node)
             level *= len(self.nodes)
             level += node
             before = row_cube[rows]
-            row_cube[rows] = np.where(before < 0, cubes[level], before)
+            row_cube[rows] = np.where(before < 0, cubes.take(level), before)
 
         map_chunks(chunk, len(self.row_node))
 
@@ -594,7 +594,7 @@ def _count_round(
         key = node[start:stop].astype(np.int64)
         key <<= dimensions * levels
         for j, column in enumerate(cells):
-            key |= spread[(column[rows] >> shift) & mask] << (dimensions - 1 - j)
+            key |= spread.take((column[rows] >> shift) & mask) << (dimensions - 1 - j)
         keys[start:stop] = key
 
     map_chunks(chunk, len(node))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -12,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from qbeast_core.space.cubes import Cubes, encode_cubes
-from qbeast_core.space.values import F64Array, I32Array, I64Array, distinct
+from qbeast_core.space.values import F64Array, I32Array, I64Array, U32Array, distinct
 from qbeast_core.spec.blocks import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
@@ -52,7 +53,7 @@ def rows_by_file(assignment: Assignment, packed: PackedFiles, weights: I32Array)
     file_of_cube = file_of_block[first_block].astype(file_of_row.dtype)
 
     def assign(start: int, stop: int) -> None:
-        file_of_row[start:stop] = file_of_cube[assignment.row_cube[start:stop]]
+        file_of_row[start:stop] = file_of_cube.take(assignment.row_cube[start:stop])
 
     map_chunks(assign, rows)
     shared = np.flatnonzero(np.bincount(packed.block_cube, minlength=len(first_block)) > 1)
@@ -218,6 +219,8 @@ class IndexPlan:
     assignment: Assignment
     packed: PackedFiles
     rows_by_file: RowNumbers
+    # Cells of all rows, one array per dimension. Empty: they are not kept, and computed again for each file.
+    cells: Sequence[U32Array] = ()
 
     @property
     def file_count(self) -> int:
@@ -228,16 +231,20 @@ class IndexPlan:
         """Return the rows of one file, ascending."""
         return self.rows_by_file[self.packed.file_starts[number] : self.packed.file_starts[number + 1]]
 
+    def cells_of(self, number: int) -> list[U32Array]:
+        """Return the cells of the rows of one file. Empty if they are not kept."""
+        return [column.take(self.rows_of(number)) for column in self.cells]
+
     def file(self, number: int) -> tuple[RowNumbers, I32Array, tuple[Block, ...]]:
         """Return the rows of one file, 0 <= `number` < `file_count`, ascending, their weights, and its blocks."""
         packed, rows = self.packed, self.rows_of(number)
-        weights = self.weights[rows]
+        weights = self.weights.take(rows)
         blocks = slice(*packed.file_first_block[number : number + 2].tolist())
         cubes, starts = packed.block_cube[blocks], packed.block_starts[blocks]
         counts = np.diff(starts, append=packed.file_starts[number + 1])
         place = np.zeros(len(self.assignment.counts), np.int32)
         place[cubes] = np.arange(len(cubes))
-        lowest = lowest_by_node(weights, place[self.assignment.row_cube[rows]], len(cubes))
+        lowest = lowest_by_node(weights, place.take(self.assignment.row_cube.take(rows)), len(cubes))
         columns = (column.tolist() for column in (cubes, lowest, self.assignment.thresholds[cubes], counts))
         return (
             rows,
@@ -261,10 +268,15 @@ def plan_index(
     existing: ExistingTree | None,
     file_rows: int,
     trees: I64Array | None = None,
+    keeps_cells: bool = False,
 ) -> IndexPlan:
-    """Plan the files for the rows of `frame`. `trees` are the numbers of the rows' trees, see `assign_rows`."""
+    """Plan the files for the rows of `frame`. `trees` are the numbers of the rows' trees, see `assign_rows`.
+
+    `keeps_cells`: keep the cells of all rows until the files are written.
+    """
+    cells = grid_columns(frame, revision)
     assignment = assign_rows(
-        grid_columns(frame, revision),
+        cells,
         weights,
         cube_size=revision.desired_cube_size,
         existing=existing,
@@ -273,7 +285,7 @@ def plan_index(
     )
     packed = pack_cubes(assignment.cubes, assignment.counts, existing, file_rows=file_rows)
     by_file = rows_by_file(assignment, packed, weights)
-    return IndexPlan(revision, weights, assignment, packed, by_file)
+    return IndexPlan(revision, weights, assignment, packed, by_file, cells if keeps_cells else ())
 
 
 def smallest_block_rows(cube_size: int) -> int:

@@ -309,7 +309,7 @@ def group_keys(key: I64Array, key_count: int) -> tuple[I64Array, I64Array, I32Ar
         keys = np.flatnonzero(counts)
         lookup = np.zeros(key_count, np.int32)
         lookup[keys] = np.arange(len(keys), dtype=np.int32)
-        return keys, counts[keys], lookup[key]
+        return keys, counts[keys], lookup.take(key)
     keys, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
     return keys, counts, inverse.astype(np.int32)
 

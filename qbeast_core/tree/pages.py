@@ -64,7 +64,7 @@ def ranks(cells: U32Array) -> Ranks:
     """
     buckets, counts = _buckets(cells)
     before = ((np.cumsum(counts) - counts) << _BITS) // max(len(cells), 1)
-    shares: Ranks = before.astype(np.uint16)[buckets]
+    shares: Ranks = before.astype(np.uint16).take(buckets)
     return shares
 
 
@@ -111,15 +111,15 @@ def kd_order(columns: Sequence[Ranks], page_rows: int, importance: Sequence[floa
             importance,
         )
     # The order within a page is free: that of the input often compresses best.
-    order |= (np.arange(len(order)) // page_rows) << _ROW_BITS
-    order.sort()
-    order &= _ROW
+    whole = len(order) // page_rows * page_rows
+    order[:whole].reshape(-1, page_rows).sort(axis=1)
+    order[whole:].sort()
     return order
 
 
 def _split(rows: I64Array, middle: int, columns: Sequence[Ranks], importance: Sequence[float]) -> bool:
     """Move the first rows along the widest dimension to the front. Return False if all rows are at one place."""
-    parts = [column[rows] for column in columns]
+    parts = [column.take(rows) for column in columns]
     extents = [
         (int(part.max()) - int(part.min())) * weight for part, weight in zip(parts, importance, strict=True)
     ]
@@ -145,7 +145,9 @@ def _split_small(
     while True:
         sizes = np.diff(starts, append=len(rows))
         pages = -(-sizes // page_rows)
-        parts = [column[rows] for column in columns]
+        if pages.max() <= 1:
+            return
+        parts = [column.take(rows) for column in columns]
         extents = np.array(
             [
                 (np.maximum.reduceat(part, starts) - np.minimum.reduceat(part, starts)) * float(weight)
@@ -374,7 +376,7 @@ def _by_place(
     if not columns:
         return rows
     equal = importance or (1.0,) * len(columns)
-    return rows[kd_order([column[rows] for column in columns], page_rows, equal)]
+    return rows.take(kd_order([column.take(rows) for column in columns], page_rows, equal))
 
 
 def _by_key(rows: I64Array, weights: I32Array) -> I64Array:

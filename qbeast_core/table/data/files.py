@@ -226,6 +226,8 @@ class NewFile:
     blocks: tuple[Block, ...] = ()
     # Values of columns of codes, by name.
     values: dict[str, pl.Series] = field(default_factory=dict[str, pl.Series])
+    # Cells of the rows, one array per dimension, if they are known.
+    cells: Sequence[U32Array] = ()
 
 
 def store_file(file: NewFile, settings: FileSettings, *, operation: str = "") -> AddFile:
@@ -287,13 +289,13 @@ def _arranged(
     if weights is None or not rows.height:
         shape = FileShape.plain(settings.grain.page_rows_of(rows.height), rows.height)
         return rows, weights, _within(shape, rows), []
-    cells = [] if revision is None else grid_columns(rows, revision)
+    cells = list(file.cells) or ([] if revision is None else grid_columns(rows, revision))
     names = [] if revision is None else map(target.columns.stored_name, revision.columns)
     importance = [target.importance.get(name, 1.0) for name in names]
     grain = settings.grain.limited(page_rows_within(rows, round(settings.grain.page_rows)))
     placed = arrange(weights, cells, grain, importance=importance, is_scattered=bool(target.sample_by))
     shape, order = placed.shape, placed.order
-    weights, columns = weights[order], rows.get_columns()[::-1]
+    weights, columns = weights.take(order), rows.get_columns()[::-1]
     # The type by which Polars takes rows: converted once, and not for each column.
     places = pl.Series(order.astype(np.uint32))
     del rows
@@ -301,7 +303,7 @@ def _arranged(
     rows = pl.DataFrame([columns.pop()[places] for _ in range(len(columns))])
     if target.shape.sample_column is not None:
         rows = rows.with_columns(pl.Series(target.shape.sample_column, sample_values(weights)))
-    return rows, weights, _within(shape, rows), [column[order] for column in cells]
+    return rows, weights, _within(shape, rows), [column.take(order) for column in cells]
 
 
 def _tags(keys: str, layout: Layout | None, file: EncodedFile) -> dict[str, str]:
@@ -393,7 +395,8 @@ def _write_one(
     source: CodedRows, plan: IndexPlan, number: int, path: str, *, put: _Sender, settings: FileSettings
 ) -> tuple[AddFile, Future[None]]:
     (numbers, weights, blocks), values = plan.file(number), dict[str, pl.Series]()
-    file = NewFile(source.take(numbers, values), weights, plan.revision, blocks, values)
+    cells = plan.cells_of(number)
+    file = NewFile(source.take(numbers, values), weights, plan.revision, blocks, values, cells)
     return _send_file(file, settings, path, put)
 
 
