@@ -201,9 +201,8 @@ def _with_values(table: Any, values: Mapping[str, pl.Series]) -> Any:
     """Return the same table with columns of codes and their values as dictionary columns."""
     for name, dictionary in values.items():
         codes = table.column(name).combine_chunks()
-        column = pa.DictionaryArray.from_arrays(
-            codes, dictionary.to_arrow(compat_level=pl.CompatLevel.oldest())
-        )
+        stored = _as_stored_integers(dictionary.to_arrow(compat_level=pl.CompatLevel.oldest()))
+        column = pa.DictionaryArray.from_arrays(codes, stored)
         table = table.set_column(table.column_names.index(name), name, column)
     return table
 
@@ -622,6 +621,20 @@ def used_values(places: pl.Series, values: pl.Series) -> tuple[pl.Series, pl.Ser
     if places.null_count():
         codes = codes.set(places.is_null(), None)
     return codes, values.filter(pl.Series(used))
+
+
+def outer_texts(frame: pl.DataFrame) -> dict[str, pl.Series]:
+    """Return of each column of texts the rows that may have its first and its last value; of few rows, nothing.
+
+    The first four bytes of a text lie in an array of Arrow, so they are compared in a tenth of the time.
+    """
+    found: dict[str, pl.Series] = {}
+    for column in frame.get_columns() if frame.height > sizing().chunk_rows else ():
+        if column.dtype == pl.String and column.null_count() < len(column):
+            texts = column.drop_nulls()
+            heads = np.concatenate([words.view(">u4")[:, 1] for words, _ in _words(texts)]).astype(np.uint32)
+            found[column.name] = texts.filter(pl.Series((heads == heads.min()) | (heads == heads.max())))
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
