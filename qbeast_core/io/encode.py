@@ -228,7 +228,7 @@ def _to_arrow(frame: pl.DataFrame) -> Any:
 
 
 def _as_stored_integers(array: Any) -> Any:
-    """Return decimals of few digits in the width that files have; others as they are. The writer narrows them slowly."""
+    """Return decimals of few digits as narrow as files store them, others as they are: the writer is slow to do it."""
     kind = array.type
     if not pa.types.is_decimal128(kind) or kind.precision > _LONG_DIGITS:
         return array

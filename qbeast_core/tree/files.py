@@ -10,7 +10,6 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.space.values import F64Array, I32Array, I64Array, U32Array, distinct
@@ -18,7 +17,7 @@ from qbeast_core.spec.blocks import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.build import Assignment, ExistingTree, assign_rows
-from qbeast_core.tree.grid import CubeNumbers, grid_columns, lowest_by_node, map_chunks
+from qbeast_core.tree.grid import CubeNumbers, lowest_by_node, map_chunks
 
 _FILE_MEMORY_BYTES: Final = 64 << 20
 _MAX_FILE_BYTES: Final = 256 << 20
@@ -261,7 +260,7 @@ class IndexPlan:
 
 
 def plan_index(
-    frame: pl.DataFrame,
+    cells: list[U32Array],
     revision: Revision,
     weights: I32Array,
     *,
@@ -270,11 +269,10 @@ def plan_index(
     trees: I64Array | None = None,
     keeps_cells: bool = False,
 ) -> IndexPlan:
-    """Plan the files for the rows of `frame`. `trees` are the numbers of the rows' trees, see `assign_rows`.
+    """Plan the files for rows with these cells and weights. `trees` are the numbers of their trees, see `assign_rows`.
 
-    `keeps_cells`: keep the cells of all rows until the files are written.
+    `keeps_cells`: the plan keeps the cells until the files are written.
     """
-    cells = grid_columns(frame, revision)
     assignment = assign_rows(
         cells,
         weights,

@@ -351,21 +351,23 @@ def write_data_files(
     ):
         send = _Sender(store, senders, most=writers)
         write = partial(_write_one, source, plan, put=send, settings=settings)
-        jobs = [pool.submit(write, number, path) for number, path in enumerate(paths)]
+        # The smallest file last: then all writers end at about the same time.
+        largest_first = np.argsort(-np.diff(plan.packed.file_starts), kind="stable").tolist()
+        jobs = {number: pool.submit(write, number, paths[number]) for number in largest_first}
         try:
-            for job in as_completed(jobs):
+            for job in as_completed(jobs.values()):
                 job.result()[1].result()
                 done += 1
                 if progress is not None:
                     progress(Progress("write", done, plan.file_count, source.height))
         except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
-            for job in jobs:
+            for job in jobs.values():
                 job.cancel()
             pool.shutdown(wait=True)
             senders.shutdown(wait=True)
             delete_files(store, send.paths)
             raise
-    return [job.result()[0] for job in jobs]
+    return [jobs[number].result()[0] for number in range(plan.file_count)]
 
 
 def delete_data_files(store: Store, files: Iterable[AddFile | CdcFile]) -> None:

@@ -425,7 +425,7 @@ class AppendTask:
         weights = frame_weights(frame, revision.hashed)
         partitions = partitions_of(self.tree).with_rows(frame.select(self.target.columns.partitions))
         plan = plan_index(
-            frame,
+            grid_columns(frame, revision),
             revision,
             weights,
             existing=self.tree,

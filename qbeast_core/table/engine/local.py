@@ -44,7 +44,7 @@ from qbeast_core.table.engine.sources import FilesSource, FrameSource, OneShotSo
 from qbeast_core.table.engine.spill import Spill, SpillFolder, spill_rows, spool
 from qbeast_core.tree.build import ExistingTree, partitions_of
 from qbeast_core.tree.files import IndexPlan, plan_index, rows_per_file
-from qbeast_core.tree.grid import frame_weights, thread_pool
+from qbeast_core.tree.grid import frame_weights, grid_columns, thread_pool
 from qbeast_core.tree.keys import KeySketch, KeyTotal, design_effect
 from qbeast_core.tree.summary import IndexSummary, summarise, with_stored_values
 
@@ -131,12 +131,13 @@ class _MemoryRows:
         partitions = partitions_of(tree).with_rows(of_partitions)
         report(self.progress, Progress("plan", rows=keys.height))
         weights = frame_weights(keys, revision.hashed)
+        cells = grid_columns(keys, revision)
         row_bytes = rows.estimated_size() / max(rows.height, 1)
         with thread_pool(2, rows=keys.height, calls=2) as pool:  # while this thread plans
             counted = pool.submit(design_effect, weights)
             coded = pool.submit(self._coded, revision)
             plan = plan_index(
-                keys,
+                cells,
                 revision,
                 weights,
                 existing=tree,
