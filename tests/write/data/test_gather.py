@@ -9,11 +9,24 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbeast_core.io.encode import outer_texts
 from qbeast_core.io.location import Location
+from qbeast_core.log.actions import file_stats
 from qbeast_core.log.columns import PLAIN
-from qbeast_core.table.data.files import CodedRows, FileSettings, FileTarget, RowShape, RowTaker
+from qbeast_core.table.data.files import (
+    CodedRows,
+    FileSettings,
+    FileTarget,
+    RowShape,
+    RowTaker,
+    write_data_files,
+)
+from qbeast_core.tree.files import plan_index
+from qbeast_core.tree.grid import frame_weights, grid_columns
 from tests.helpers.examples import examples
+from tests.helpers.small_files import resized, small_files
 from tests.helpers.strategies import VALUES, frames_of
+from tests.plan import small
 
 SCHEMA = {f"c{number}": dtype for number, dtype in enumerate(VALUES)}
 
@@ -34,9 +47,9 @@ def test_gathered_rows_equal_polars(data):
     assert taken.equals(frame[pl.Series(rows, dtype=pl.UInt32)])
 
 
-def target(frame: pl.DataFrame) -> FileTarget:
+def target(frame: pl.DataFrame, folder: str = "folder") -> FileTarget:
     return FileTarget(
-        location=Location.of("folder"),
+        location=Location.of(folder),
         shape=RowShape("{}", frame.schema, merge=False),
         configuration={},
         dialect="documented",
@@ -80,3 +93,31 @@ def test_low_cardinality_columns_are_gathered_by_position():
         assert values.keys() == ({"price"} if first == 40_000 else {"kind", "price"})
         for name, some in values.items():
             assert set(some) == set(plain[name].drop_nulls())
+
+
+def test_kept_cells_change_no_byte_of_files(tmp_path):
+    """The slow way computes the cells of each file again."""
+    rng = np.random.default_rng(1)
+    frame = pl.DataFrame({"x": rng.integers(0, 100, 2_000), "s": rng.integers(0, 500, 2_000).astype(str)})
+    frame = frame.with_columns(pl.when(pl.col("x") % 7 > 0).then(pl.col("x")), row=rng.random(2_000))
+    revision = small.revision()
+    weights, cells = frame_weights(frame, revision.hashed), grid_columns(frame, revision)
+    written = []
+    with small_files():
+        for keeps in (False, True):
+            plan = plan_index(cells, revision, weights, existing=None, file_rows=300, keeps_cells=keeps)
+            settings = FileSettings.of(target(frame, str(tmp_path)), frame, ("x", "s"))
+            adds = write_data_files(CodedRows(frame, settings), plan, settings=settings)
+            written.append([((tmp_path / add.path).read_bytes(), add.stats, add.tags) for add in adds])
+            assert len(adds) > 3
+            assert bool(plan.cells_of(0)) is keeps
+    assert written[0] == written[1]
+
+
+@examples(20, sweep=600)
+@given(frames_of({"text": pl.String(), "number": pl.Int64()}))
+def test_bounds_of_texts_are_those_of_all(frame):
+    with resized(chunk_rows=0):
+        few = outer_texts(frame)
+    assert file_stats(frame, few=few) == file_stats(frame)
+    assert outer_texts(frame) == {}
