@@ -89,7 +89,7 @@ def _variant(array: Any) -> Any:
 
 
 # Every page read fetches the dictionary too; larger dictionaries are dropped.
-_DICTIONARY_BYTES: Final = 64 << 10
+_DICTIONARY_BYTES: Final = 128 << 10
 # Only rows cut pages: a cut by bytes in one column would break the alignment of pages.
 _NO_PAGE_LIMIT: Final = (1 << 31) - 1
 _ALL_ROWS: Final = 1 << 40
@@ -354,6 +354,11 @@ _MAX_NUMBERS: Final = 256  # above it, DELTA_BINARY_PACKED is as small and needs
 _MAX_VALUES: Final = 1_024
 _MAX_BYTES: Final = 16 << 10  # every page read fetches the dictionary too
 _MIN_REPEATS: Final = 8
+# The same for texts of which a trial shows that a dictionary saves bytes. All rows have more values than those tried,
+# so the values of these are much smaller than the largest dictionary.
+_MAX_TRIED_VALUES: Final = 4_096
+_MAX_TRIED_BYTES: Final = 48 << 10
+_MIN_TRIED_REPEATS: Final = 4
 
 _MIN_SAVED_SHARE: Final = 0.05
 _VALUE_BYTES: Final = 64 << 10  # the start of a text or binary value is enough for a trial
@@ -377,6 +382,42 @@ def choose_dictionary(frame: pl.DataFrame) -> list[str]:
         leaf for column in sample.get_columns() for leaf in _sampled_leaves(column.name, _sample(column))
     )
     return [path for path, leaf in leaves if _repeats(leaf)]
+
+
+def choose_larger_dictionaries(
+    rows: pl.DataFrame, *, page_rows: int, dictionary: Sequence[str], codec: str = "zstd"
+) -> list[str]:
+    """Return other columns of texts that a dictionary of a few thousand values makes smaller, measured on some rows.
+
+    A read of few pages fetches the whole dictionary, so it counts twice: a read of half of the pages becomes smaller.
+
+    >>> rows = pl.DataFrame({"path": [f"/shop/item-{row * row % 2_003}" for row in range(8_192)]})
+    >>> choose_larger_dictionaries(rows, page_rows=512, dictionary=[])
+    ['path']
+    """
+    names: list[str] = []
+    for part in (column.to_frame() for column in rows.get_columns() if column.name not in dictionary):
+        if not _may_gain(part.to_series()):
+            continue
+        cuts, sizes = PageCuts((part.height,), (page_rows,)), list[int]()
+        for coded in ([], part.columns):
+            trial = encode_data_file(part, weights=None, cuts=cuts, dictionary=coded, codec=codec)
+            chunk = pq.read_metadata(pa.BufferReader(trial.data)).row_group(0).column(0)
+            fetched = (
+                chunk.data_page_offset - chunk.dictionary_page_offset if chunk.has_dictionary_page else 0
+            )
+            sizes.append(chunk.total_compressed_size + fetched)
+        if sizes[1] < sizes[0]:
+            names += part.columns
+    return names
+
+
+def _may_gain(texts: pl.Series) -> bool:
+    if texts.dtype != pl.String or texts.estimated_size() > sizing().sample_bytes:
+        return False
+    values = texts.unique()
+    most = min((len(texts) - texts.null_count()) // _MIN_TRIED_REPEATS, _MAX_TRIED_VALUES)
+    return len(values) <= most and int((values.str.len_bytes() + _PREFIX_BYTES).sum()) <= _MAX_TRIED_BYTES
 
 
 def choose_uncompressed(

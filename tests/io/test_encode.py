@@ -15,7 +15,12 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.encode import EncodedFile, choose_dictionary, encode_data_file
+from qbeast_core.io.encode import (
+    EncodedFile,
+    choose_dictionary,
+    choose_larger_dictionaries,
+    encode_data_file,
+)
 from qbeast_core.io.footer import (
     PagesUnavailable,
     indexes_by_group,
@@ -164,7 +169,7 @@ def test_page_indexes_lie_by_row_group(rows: int) -> None:
 
 
 def test_overflowing_dictionary_is_dropped() -> None:
-    frame = pl.DataFrame({"a": [f"{n:09d}" for n in range(20_000)], "b": ["x", "y"] * 10_000})
+    frame = pl.DataFrame({"a": [f"{n:08d}" for n in range(20_000)], "b": ["x", "y"] * 10_000})
     file = encode(frame, page_rows=2048, dictionary=["a", "b"])
     assert file.tail_bytes
     assert all(first_rows == list(range(0, 20_000, 2048)) for first_rows in cuts(file.data))
@@ -214,6 +219,32 @@ def test_dictionaries_go_to_columns_with_few_values() -> None:
     assert choose_dictionary(frame[:0]) == []
     wide = pl.DataFrame({"n": np.arange(20_000) % 300, "t": [f"{n % 100:0200d}" for n in range(20_000)]})
     assert choose_dictionary(wide) == []  # delta encoding is as good; too many bytes
+
+
+def test_larger_dictionaries_make_arrows_files_smaller_too() -> None:
+    random = np.random.default_rng(2)
+    places, few = np.minimum(random.zipf(1.3, 16_384), 3_000), random.integers(0, 3_000, 16_384)
+    texts = {
+        "path": [f"/shop/{place % 37}/item-{place}" for place in places],
+        "agent": [f"Mozilla/5.0 (X11; Linux x86_64) Engine/{place % 900}" for place in places],
+        "short": few.astype(str),
+        "repeated": np.sort(few).astype(str),  # compresses well as it is
+        "large": [f"{number:040d}" for number in few],  # too many bytes
+        "unique": [f"{number:040d}" for number in random.permutation(16_384)],
+        "chosen": [f"kind {number:030d}" for number in few % 7],
+    }
+    frame = pl.DataFrame({**texts, "number": few})
+    chosen = choose_larger_dictionaries(frame, page_rows=512, dictionary=["chosen"])
+    assert chosen == ["path", "agent", "short"]
+    for name in chosen:
+        sizes = []
+        for coded in (False, True):
+            sink, pages = io.BytesIO(), {"max_rows_per_page": 512, "data_page_size": 1 << 30}
+            pq.write_table(
+                frame.select(name).to_arrow(), sink, compression="zstd", use_dictionary=coded, **pages
+            )
+            sizes.append(len(sink.getvalue()))
+        assert sizes[1] < 0.8 * sizes[0]
 
 
 def test_offset_index_lists_all_pages() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,8 +53,10 @@ def add(
     pages: Sequence[int],
     page_rows: int = PAGE_ROWS,
     groups: int = 1,
+    dictionary: Sequence[str] | None = None,
 ) -> PageRequest:
-    dictionary = choose_dictionary(frame) if isinstance(frame, pl.DataFrame) else []
+    if dictionary is None:
+        dictionary = choose_dictionary(frame) if isinstance(frame, pl.DataFrame) else []
     cuts = page_cuts(len(frame), page_rows, groups=groups)
     file = encode_data_file(frame, weights=weights(len(frame)), cuts=cuts, dictionary=dictionary)
     store.files[path] = file.data
@@ -99,6 +103,16 @@ def test_pages_of_any_columns_equal_plain_read(
     for request in (*requests, _with(REQUESTS[0], pages=list(range(PAGES)))):
         reader = PageReader(STORE)
         assert reader.bytes_of(request, columns) == reader.ranges(request, columns)[1]
+
+
+def test_pages_after_an_overflow_of_the_dictionary_are_read() -> None:
+    """The writer checks the size of a dictionary every 1,024 rows, here between pages, which stay aligned."""
+    frame, store = pl.DataFrame({"text": [f"{row:08d}" for row in range(16_384)]}), MemoryStore()
+    pages = [0, 20, 25, 31]
+    request = add(store, "f", frame, pages, 512, dictionary=["text"])
+    chunk = pq.read_metadata(io.BytesIO(store.files["f"])).row_group(0).column(0)
+    assert {"PLAIN", "RLE_DICTIONARY"} <= set(chunk.encodings)
+    assert_frame_equal(PageReader(store).read([request], ["text"], frame.schema), rows_of(frame, pages, 512))
 
 
 @examples(6, sweep=600)

@@ -18,6 +18,7 @@ from qbeast_core.errors import StorageError
 from qbeast_core.io.encode import (
     EncodedFile,
     choose_dictionary,
+    choose_larger_dictionaries,
     choose_uncompressed,
     outer_texts,
     page_rows_within,
@@ -200,6 +201,9 @@ def choose_encodings(
     if large and codec != "none":
         page_rows = round(grain.page_rows)
         sample = _like_pages(frame, page_rows)
+        dictionary += choose_larger_dictionaries(
+            sample, page_rows=page_rows, dictionary=dictionary, codec=codec
+        )
         stored = choose_uncompressed(sample, page_rows=page_rows, dictionary=dictionary, codec=codec)
         levels |= dict.fromkeys(stored, 0)
     return dictionary, levels
