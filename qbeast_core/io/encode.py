@@ -417,7 +417,7 @@ def _may_gain(texts: pl.Series) -> bool:
         return False
     values = texts.unique()
     most = min((len(texts) - texts.null_count()) // _MIN_TRIED_REPEATS, _MAX_TRIED_VALUES)
-    return len(values) <= most and int((values.str.len_bytes() + _PREFIX_BYTES).sum()) <= _MAX_TRIED_BYTES
+    return len(values) <= most and int(_value_bytes(values).sum()) <= _MAX_TRIED_BYTES
 
 
 def choose_uncompressed(

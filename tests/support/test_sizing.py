@@ -472,7 +472,7 @@ ALLOWED: dict[str, str] = {
         tree.pages._TIMES tree.grid._DENSE_KEYS_PER_ROW tree.files._UPPER_SHARE
         tree.files._WRITE_SHARE tree.fit._KS_95""",
     "as many rows, values or files as tests have": """
-        io.encode._MAX_BYTES io.encode._VALUE_BYTES io.encode._MAX_FEW_VALUES
+        io.encode._MAX_BYTES io.encode._MAX_TRIED_BYTES io.encode._VALUE_BYTES io.encode._MAX_FEW_VALUES
         plan.nodes._FEW plan.predicate._MAX_ALTERNATIVES sampling.confidence.MIN_KEYS
         space.coordinates._BUCKETS space.hashes._FEW_ROWS table.advise.hint._FEW_PAGES
         table.advise.hint._VERY_FEW_PAGES table.commit._MAX_COMMITS

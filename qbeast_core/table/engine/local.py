@@ -50,7 +50,6 @@ from qbeast_core.tree.summary import IndexSummary, summarise, with_stored_values
 
 _ALL_BYTES: Final = 1 << 62
 
-_CELL_BYTES: Final = 4
 # Cells of rows stay in memory while files are written if they take at most this share of the rows.
 _CELLS_SHARE: Final = 1 / 4
 
@@ -143,7 +142,7 @@ class _MemoryRows:
                 existing=tree,
                 file_rows=rows_per_file(row_bytes, max(self.target.table_rows, rows.height)),
                 trees=partitions.numbers(of_partitions),
-                keeps_cells=_CELL_BYTES * len(revision.columns) <= _CELLS_SHARE * row_bytes,
+                keeps_cells=sum(column.nbytes for column in cells) <= _CELLS_SHARE * rows.estimated_size(),
             )
             effect = counted.result()
             settings, source = coded.result()
