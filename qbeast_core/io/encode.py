@@ -667,7 +667,7 @@ def used_values(places: pl.Series, values: pl.Series) -> tuple[pl.Series, pl.Ser
 def outer_texts(frame: pl.DataFrame) -> dict[str, pl.Series]:
     """Return of each column of texts the rows that may have its first and its last value; of few rows, nothing.
 
-    The first four bytes of a text lie in an array of Arrow, so they are compared in a tenth of the time.
+    The first four bytes of each text lie in one array of Arrow, and numbers are compared faster than texts.
     """
     found: dict[str, pl.Series] = {}
     for column in frame.get_columns() if frame.height > sizing().chunk_rows else ():
