@@ -17,12 +17,10 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from decimal import Decimal
 from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
@@ -31,7 +29,7 @@ import polars as pl
 from pydantic import TypeAdapter
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, Protocol, stats_columns
+from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, Protocol
 from qbeast_core.log.columns import StoredColumns, stored_revision
 from qbeast_core.log.deletion_vectors import FileKey, file_key, parse_vector, without_nulls
 from qbeast_core.log.values import NEVER_MS, LiveFiles
@@ -49,7 +47,6 @@ from qbeast_core.spec.blocks import (
     unpack_blocks,
 )
 from qbeast_core.spec.revision import Revision
-from qbeast_core.support.sizing import sizing
 
 # Column -> tag key of the fields that become `blocks`. The tag `state` stays: it marks files of old layouts.
 FLAT_KEYS: Final[Mapping[str, str]] = {
@@ -508,126 +505,6 @@ def _plain(parsed: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(value, int | str) or (isinstance(value, float) and math.isfinite(value)):
             values[key] = value
     return values
-
-
-_STATISTICS: Final = {"min": "minValues", "max": "maxValues", "null_count": "nullCount"}
-_OWN_TAGS: Final = frozenset({"revision", "blocks", "layout", "rules", "keys"})
-_PARSERS: Final[Mapping[Any, Callable[[Any], object]]] = {
-    pl.Date: date.fromisoformat,
-    pl.Datetime: datetime.fromisoformat,
-    pl.Decimal: Decimal,
-    pl.String: str,
-    pl.Boolean: bool,
-}
-_FAULTS: Final = (ValueError, TypeError, ArithmeticError, AttributeError, KeyError, pl.exceptions.PolarsError)
-
-
-# Types of columns with a minimum and a maximum, beside decimals.
-_BOUNDED: Final = (
-    *(pl.Int8(), pl.Int16(), pl.Int32(), pl.Int64(), pl.Float32(), pl.Float64(), pl.String(), pl.Boolean()),
-    *(pl.Date(), pl.Datetime("us"), pl.Datetime("us", "UTC")),
-)
-
-
-def has_plain_statistics(schema: pl.Schema, configuration: Mapping[str, str]) -> bool:
-    """Return whether all of these columns have statistics, of types that `no_files` knows.
-
-    >>> types = (pl.Int8(), pl.Binary(), pl.List(pl.Int8()))
-    >>> [has_plain_statistics(pl.Schema({"x": dtype}), {}) for dtype in types]
-    [True, True, False]
-    """
-    known = (dtype in (*_BOUNDED, pl.Binary()) or dtype.is_decimal() for dtype in schema.values())
-    return all(known) and len(stats_columns(schema, configuration)) == len(schema)
-
-
-def no_files(schema: pl.Schema) -> pl.DataFrame:
-    """Return the live files of a new table with these columns, see `has_plain_statistics`.
-
-    >>> no_files(pl.Schema({"x": pl.Int8(), "raw": pl.Binary()})).schema["min"]
-    Struct({'x': Int8})
-    """
-    number = pl.Int64()
-    ends = {name: dtype for name, dtype in schema.items() if dtype != pl.Binary()}
-    return pl.DataFrame(
-        schema={
-            "path": pl.String(),
-            **dict.fromkeys(("size_bytes", "modification_time", "num_records"), number),
-            "null_count": pl.Struct(dict.fromkeys(schema, number)),
-            **dict.fromkeys(("min", "max"), pl.Struct(ends)),
-            "revision": number,
-            **{name: _READ[name] for name in TAG_COLUMNS[2:]},
-            **dict.fromkeys(("has_deletion_vector", "miscounted"), pl.Boolean()),
-        }
-    )
-
-
-def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | None:
-    """Return live files and those that a commit adds, which come last; None: only the log has them.
-
-    >>> row = {"path": "a", "size_bytes": 5, "modification_time": 0, "num_records": 1, "null_count": {"x": 0},
-    ...     "min": {"x": 1}, "max": {"x": 1}, "deletion_vector": None, "has_deletion_vector": False,
-    ...     "miscounted": False, **dict.fromkeys(TAG_KEYS), **dict.fromkeys(FIELD_KEYS)}
-    >>> files = pl.DataFrame([row], schema_overrides={"revision": pl.Int64})
-    >>> stats = '{"numRecords":2,"minValues":{"x":3},"maxValues":{"x":4},"nullCount":{"x":0}}'
-    >>> add = AddFile(path="b", size=7, modification_time=9, stats=stats, tags={"revision": "1"})
-    >>> with_adds(files, [add]).select("path", "num_records", "max", "revision").rows()
-    [('a', 1, {'x': 1}, None), ('b', 2, {'x': 4}, 1)]
-    >>> with_adds(files, [add.model_copy(update={"path": "a"})]) is None
-    True
-    """
-    schema = files.schema
-    try:
-        rows = [_row(add, schema) for add in adds]
-        if any(row.keys() != schema.keys() for row in rows):
-            return None  # files have columns that are not derived here
-        new = pl.DataFrame({name: [row[name] for row in rows] for name in schema}, schema=schema)
-        is_listed = files["path"].is_in(new["path"].implode()).any()  # added again, with new tags for example
-        return None if is_listed else _joined(files, new)
-    except _FAULTS:
-        return None
-
-
-def _joined(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """Return rows and a few more at the end; a large frame is not copied each time for them."""
-    grown = old.vstack(new)
-    is_small = grown.estimated_size() < sizing().small_frame_bytes
-    return grown.rechunk() if is_small or grown.n_chunks() > sizing().max_chunks else grown
-
-
-def _row(add: AddFile, schema: pl.Schema) -> dict[str, Any]:
-    stats: dict[str, Any] = json.loads(add.stats or "", parse_float=Decimal)
-    tags, count = add.tags or {}, stats["numRecords"]
-    texts = {name: tags.get(key) for name, key in TAG_KEYS.items()}
-    foreign = any(text is not None and name not in _OWN_TAGS for name, text in texts.items())
-    foreign = foreign or re.search(SPELLED_DIFFERENTLY, add.path) is not None
-    if foreign or add.deletion_vector is not None or not 0 <= count <= MAX_ROWS:
-        raise ValueError(add.path)
-    typed = {name: _value(stats.get(key), schema[name]) for name, key in _STATISTICS.items()}
-    return {
-        "path": add.path,
-        "size_bytes": add.size,
-        "modification_time": add.modification_time,
-        "num_records": count,
-        **typed,
-        **texts,
-        "revision": None if texts["revision"] is None else int(texts["revision"]),
-        **{name: getattr(add, name) for name in FIELD_KEYS},
-        "deletion_vector": None,
-        "has_deletion_vector": False,
-        "miscounted": False,
-    }
-
-
-def _value(value: Any, dtype: Any) -> Any:
-    """Return a value of statistics in its column's type; a missing one is null."""
-    if value is None:
-        return None
-    if isinstance(dtype, pl.Struct):
-        fields: Mapping[str, Any] = value
-        return {name: _value(fields.get(name), inner) for name, inner in dtype.to_schema().items()}
-    if dtype.is_float():
-        return float(value)
-    return int(value) if dtype.is_integer() else _PARSERS[dtype.base_type()](value)
 
 
 # Tag of files that follow the exact rules for coordinates (format 4), and its value.

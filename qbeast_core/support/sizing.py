@@ -107,6 +107,13 @@ class Sizing:
     # From this many groups on, parts of sums are merged as they arrive: each may have all groups.
     min_merged_groups: int = 1 << 16
 
+    # Maximum number of texts that are joined in Python. More are exported with pyarrow, which takes longer to load.
+    few_texts: int = 1_000
+
+    # Maximum number and bytes of the commits of a local log that is read without `deltalake`.
+    max_short_commits: int = 100
+    max_short_bytes: int = 1 << 20
+
     # Maximum number of frames of a query: with a thousand it takes half a second, with five thousand 17.
     max_query_parts: int = 64
 

@@ -36,6 +36,7 @@ from qbeast_core.log.actions import (
     dump_commit,
     parse_commit,
 )
+from qbeast_core.log.commits import has_plain_statistics, no_files, with_adds
 from qbeast_core.log.protocol import (
     Brings,
     WriteIntent,
@@ -46,7 +47,6 @@ from qbeast_core.log.protocol import (
     in_commit_timestamps,
 )
 from qbeast_core.log.rebase import PRESERVED, Rebased, rebase
-from qbeast_core.log.replay import has_plain_statistics, no_files, with_adds
 from qbeast_core.log.values import FileChangePlanner
 from qbeast_core.plan.blocks import NO_REVISION, BlockTable
 from qbeast_core.plan.decode_tags import build_block_table, fits_schema, index_of_blocks

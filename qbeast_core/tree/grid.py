@@ -183,11 +183,21 @@ def text_column(series: pl.Series) -> StringColumn:
     >>> len(text_column(pl.Series(["", "wg"])))
     2
     """
+    if len(series) <= sizing().few_texts:
+        return _few_texts(series)
     array = _one_chunk(series)
     _, offsets, data = array.buffers()
     start, stop = array.offset, array.offset + len(array) + 1
     bounds = np.frombuffer(offsets or bytes(8), dtype=np.int64)[start:stop]
     return StringColumn(np.frombuffer(data or b"", dtype=np.uint8), bounds, _nulls(series))
+
+
+def _few_texts(series: pl.Series) -> StringColumn:
+    """Convert a short column as `text_column` does, without pyarrow, which takes longer to load."""
+    values = [value.encode() if isinstance(value, str) else value or b"" for value in series.to_list()]
+    bounds = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=bounds[1:])
+    return StringColumn(np.frombuffer(b"".join(values), dtype=np.uint8), bounds, _nulls(series))
 
 
 def _kind_of(dtype: pl.DataType) -> NumberKind | None:

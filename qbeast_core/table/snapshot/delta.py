@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 import polars as pl
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
-from deltalake.exceptions import TableNotFoundError as NoDeltaTableError
 
 from qbeast_core.errors import (
     InvalidMetadataError,
@@ -30,7 +27,9 @@ from qbeast_core.io.location import Location
 from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store, entries_of, is_folder, reason_of_failure
 from qbeast_core.log.actions import Metadata, Protocol
+from qbeast_core.log.commits import version_of_commits
 from qbeast_core.log.protocol import NAMED_READER, NAMED_WRITER, check_readable, cure_of
+from qbeast_core.log.replay import LogState
 from qbeast_core.support.process import FORKED
 from qbeast_core.support.text import MAX_QUOTED, for_people, write_call
 from qbeast_core.table.data.schema import LOG_DIRECTORY, found_instead, log_instead
@@ -42,10 +41,14 @@ from qbeast_core.table.snapshot.log_files import (
     checkpoint_faults,
     commit_path,
     copy_log,
+    short_log,
     sound_copies,
     text_rewriter,
     warn_of_faults,
 )
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 _STATS: Final = ("min", "max", "null_count")
 _NOTHING: Final = pl.Struct([])
@@ -78,6 +81,8 @@ class DeltaVersion:
     files: pl.DataFrame
     metadata: Metadata
     protocol: Protocol
+    # Whether the files have their tags, see `files_with_tags`.
+    is_tagged: bool = False
 
 
 @dataclass(frozen=True, eq=False)  # no slots: the page reader is cached
@@ -98,7 +103,9 @@ class DeltaSource:
     @cached_property
     def table(self) -> DeltaTable:
         """The table, at its newest version when it was opened."""
-        return _open_newest(self.location) if self.opened is None else self.opened
+        if self.opened is not None:
+            return self.opened
+        return _open_newest(self.location) if self.copy is None else _open(self.copy.path)
 
     @cached_property
     def pages(self) -> PageReader:
@@ -154,6 +161,26 @@ class DeltaSource:
             yield self.table
 
 
+def open_short(
+    location: Location, *, version: int | None = None
+) -> tuple[DeltaSource, DeltaVersion, LogState] | None:
+    """Open a local table with a short log, by default its newest version. None: `open_delta` has to."""
+    store = location.store
+    log = None if store.local_root is None else short_log(store, store.local_root, version)
+    return None if log is None else _short_version(DeltaSource(location), log)
+
+
+def _short_version(source: DeltaSource, log: LogState) -> tuple[DeltaSource, DeltaVersion, LogState] | None:
+    read = version_of_commits(log.commits)
+    if read is None:
+        return None
+    metadata, protocol, files = read
+    with suppress(QbeastError):  # `open_delta` raises it again
+        check_readable(protocol, metadata, path=log.uri)
+        return source, DeltaVersion(log.version, files, metadata, protocol, is_tagged=True), log
+    return None
+
+
 def open_delta(location: Location, *, version: int | None = None) -> tuple[DeltaSource, DeltaVersion]:
     """Open a table, by default its newest version."""
     store = location.store
@@ -187,7 +214,7 @@ def _open_without_broken(
     for copy in sound_copies(store, version, rewrite):
         is_cut = False
         with suppress(InvalidMetadataError, StorageError, TableNotFoundError), delta_errors(store.uri):
-            table = DeltaTable(copy.path)
+            table = _open(copy.path)
             opened = DeltaSource(location, table, copy), _known(store.uri, table)
             warn_of_faults(store)
             return opened
@@ -223,10 +250,14 @@ def delta_errors(uri: str) -> Generator[None]:
         yield
     except QbeastError:
         raise
-    except (NoDeltaTableError, DeltaError, OSError, ValueError) as error:
-        raise _translated(uri, error) from shown_cause(error)
-    except BaseException as error:  # for panics only; the class is not public, so it is matched by name
-        if type(error).__name__ != "PanicException":
+    except BaseException as error:
+        from deltalake.exceptions import DeltaError  # noqa: PLC0415 - slow to load
+
+        # The class of panics is not public, so it is matched by name.
+        if (
+            not isinstance(error, DeltaError | OSError | ValueError)
+            and type(error).__name__ != "PanicException"
+        ):
             raise
         raise _translated(uri, error) from shown_cause(error)
 
@@ -248,12 +279,18 @@ def _open_copy(location: Location) -> tuple[DeltaSource, DeltaVersion] | None:
     return DeltaSource(location, table, copy), known
 
 
+def _open(uri: str, options: Mapping[str, str] | None = None, version: int | None = None) -> DeltaTable:
+    from deltalake import DeltaTable  # noqa: PLC0415 - slow to load, and short logs are read without
+
+    return DeltaTable(uri, version=version, storage_options=dict(options or {}) or None)
+
+
 def _open_newest(location: Location) -> DeltaTable:
-    return DeltaTable(location.uri, storage_options=dict(location.storage_options) or None)
+    return _open(location.uri, location.storage_options)
 
 
 def _open_version(location: Location, version: int) -> DeltaTable:
-    store, options = location.store, dict(location.storage_options) or None
+    store = location.store
     newest: int | None = None
     cause: QbeastError | None = None
     if not _has_commit(store, version):  # deltalake would request each version up to it
@@ -261,7 +298,7 @@ def _open_version(location: Location, version: int) -> DeltaTable:
     if version >= 0 and (newest is None or version <= newest):
         try:
             with delta_errors(store.uri):
-                return DeltaTable(store.uri, version=version, storage_options=options)
+                return _open(store.uri, location.storage_options, version)
         except (InvalidMetadataError, StorageError) as error:
             cause = error
     if newest is None:  # raises if the table cannot be read at all
@@ -336,6 +373,8 @@ def _not_found(uri: str, reason: str) -> str:
 
 
 def _translated(uri: str, error: BaseException) -> QbeastError:
+    from deltalake.exceptions import TableNotFoundError as NoDeltaTableError  # noqa: PLC0415 - as above
+
     text = str(error).split("\n   0:", maxsplit=1)[0].strip()  # without the stack trace
     if isinstance(error, NoDeltaTableError):
         return TableNotFoundError(_not_found(uri, text), path=uri)

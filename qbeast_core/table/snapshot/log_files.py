@@ -8,6 +8,7 @@ checkpoints, and has the texts of partition values that `deltalake` parses.
 from __future__ import annotations
 
 import io
+import os
 import re
 import warnings
 import weakref
@@ -147,6 +148,42 @@ def _timed(store: Store) -> list[tuple[int, CommitInfo | None, int]]:
     )
     times = commit_times([(info, entries[n].modified_ms) for n, info in zip(numbers, infos, strict=True)])
     return list(zip(numbers, infos, times, strict=True))
+
+
+# Other files of a log without checkpoints: checksums, and the folder that a copy of a log has.
+_UNREAD: Final = re.compile(r"\..*|\d{20}\.crc|_sidecars")
+
+
+def short_log(store: LogFiles, root: Path, version: int | None) -> LogState | None:
+    """Read a log in a local folder if it has a few small commits from version 0 on. None: it has more, or other files.
+
+    `version` is the last version; None: the newest. A symbolic link counts as another file.
+    """
+    sizes: dict[str, int] = {}
+    with suppress(OSError), os.scandir(root / LOG_DIRECTORY) as entries:
+        for entry in entries:
+            if COMMIT.fullmatch(f"{LOG_DIRECTORY}/{entry.name}") and entry.is_file(follow_symlinks=False):
+                sizes[entry.name] = entry.stat().st_size
+            elif entry.is_symlink() or not _UNREAD.fullmatch(entry.name):
+                return None
+    newest = len(sizes) - 1 if version is None else version
+    names = [f"{number:020d}.json" for number in range(newest + 1)]
+    is_short = 0 < len(names) <= sizing().max_short_commits
+    if not is_short or not sizes.keys() >= set(names) or int(max(sizes)[:-5]) >= len(sizes):
+        return None
+    if sum(sizes[name] for name in names) > sizing().max_short_bytes:
+        return None
+    with suppress(OSError, InvalidMetadataError):
+        commits = tuple((root / LOG_DIRECTORY / name).read_bytes() for name in names)
+        info = _info_of(commits[-1], newest)
+        return LogState(
+            uri=store.uri,
+            version=newest,
+            commits=commits,
+            commit_info=info,
+            fingerprint=fingerprint(store, newest),
+        )
+    return None
 
 
 def _newest_version(store: Store, version: int | None) -> int:

@@ -30,6 +30,7 @@ from qbeast_core.io.machine import memory_of_machine
 from qbeast_core.io.store import Store, status_of
 from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, Protocol
 from qbeast_core.log.columns import StoredColumns, config_by_name, sample_column_of, with_fields
+from qbeast_core.log.commits import no_files
 from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.log.rebase import (
     RowIdColumns,
@@ -48,7 +49,6 @@ from qbeast_core.log.replay import (
     files_with_tags,
     needs_removes,
     newest_adds,
-    no_files,
     whole_files,
     without_copies,
 )
@@ -68,7 +68,7 @@ from qbeast_core.support.process import LOG, caller_stacklevel, new_id, now_ms, 
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.scan import TableFiles
 from qbeast_core.table.data.schema import visible_columns
-from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta
+from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta, open_short
 from qbeast_core.table.snapshot.hidden_rows import HiddenRows, VectorCache, logged_counts
 from qbeast_core.table.snapshot.log_files import commit_path, fingerprint, read_log, version_at
 
@@ -381,6 +381,9 @@ def load_snapshot(
     refuse_forked(location.uri)
     if timestamp is not None:
         number = _version_at(location, timestamp)
+    short = open_short(location, version=number)
+    if short is not None:
+        return _kept(_snapshot(*short), version)
     missing: FileNotFoundError | None = None
     for _ in range(2):  # try again if another process cleans up the log meanwhile
         source, known = open_delta(location, version=number)
@@ -391,12 +394,16 @@ def load_snapshot(
         except FileNotFoundError as error:
             missing = error
             continue
-        snapshot = _snapshot(source, known, log)
-        if version is None:
-            keep(snapshot)
-        return snapshot
+        return _kept(_snapshot(source, known, log), version)
     message = f"a file of the log of {location.uri} is missing: {missing}."
     raise StorageError(message, path=location.uri) from missing
+
+
+def _kept(snapshot: Snapshot, version: object) -> Snapshot:
+    """Return a loaded snapshot; cache it if it is the newest."""
+    if version is None:
+        keep(snapshot)
+    return snapshot
 
 
 def newest_snapshot(
@@ -490,8 +497,9 @@ def _snapshot(
         columns = StoredColumns.of(known.metadata, known.protocol.writer_features)
         config = config_by_name(known.metadata.configuration, columns)
     LOG.debug("opened version %d of %s: %d files", known.version, log.uri, known.files.height)
-    listed = sound_bounds(statistics_by_name(known.files, columns), columns)
-    tagged = files_with_tags(listed, log, known=None if before is None else before.logged_files)
+    tagged = sound_bounds(statistics_by_name(known.files, columns), columns)
+    if not known.is_tagged:
+        tagged = files_with_tags(tagged, log, known=None if before is None else before.logged_files)
     if source.copy is None and source.store.local_root is None:
         _refuse_other_log(tagged, log)
     files, copies = without_copies(tagged)
