@@ -17,7 +17,6 @@ from qbeast_core.support.hints import read_hint
 from qbeast_core.support.process import Resources, refuse_forked, require
 from qbeast_core.table.data.expressions import evaluating, filter_of
 from qbeast_core.table.data.frames import arrow_stream, batches_within, query_batches
-from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.planner import TASK_BYTES, Planner, ScanPlan, sampled_by, scan_tasks
 from qbeast_core.table.read.scan import (
     SAMPLING_WEIGHT,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.estimate.question import Function
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.estimate.sum_task import Expressions
+    from qbeast_core.table.read.explain import Plan
     from qbeast_core.table.read.torch_dataset import TorchDataset
 
 
@@ -536,6 +536,8 @@ class Read:
         (100000, True)
         """
         self.request.refuse("explain", "by")
+        from qbeast_core.table.read.explain import explain
+
         plan = explain(self._planner, self._condition, self._sample, self._names)
         return replace(plan, adviser=_hint_of)
 

@@ -49,7 +49,6 @@ from qbeast_core.table.data.expressions import (
     filter_of,
 )
 from qbeast_core.table.index.counts import counts_of, latest_revision, refuse_unindexed
-from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.snapshot.log_files import read_history
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, newest_snapshot, refresh
@@ -211,7 +210,11 @@ class Table:
 
     def _left(self) -> str:
         """Return how many rows are indexed by other columns, after a reindex."""
-        rows = Index(self._snapshot).rows_of_other_columns if self._snapshot.config.has_other_columns else 0
+        if not self._snapshot.config.has_other_columns:
+            return ""
+        from qbeast_core.table.index.live_index import Index
+
+        rows = Index(self._snapshot).rows_of_other_columns
         return f"; {rows:,} rows by other columns, until optimize moves them" if rows else ""
 
     def _repr_html_(self) -> str:
@@ -454,6 +457,8 @@ class Table:
             `path`, `revision_id`, `cube` (text form, the root is empty), `depth`, `min_weight`, `max_weight`,
             `element_count` (with rows that a deletion vector hides), `replicated`.
         """
+        from qbeast_core.table.index.live_index import Index
+
         refuse_unindexed(self._snapshot)
         return Index(self._snapshot).listed()
 
@@ -676,6 +681,7 @@ class Table:
         >>> found.rows, found.cubes, found.height, found.min_height, found.fan_out
         (20000, 7, 3, 3, 2.0)
         """
+        from qbeast_core.table.index.live_index import Index
         from qbeast_core.table.inspect.metrics import build_metrics
 
         if not self._snapshot.config.is_left_unindexed:

@@ -67,6 +67,7 @@ class _Action(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="allow",
+        defer_build=True,  # most processes use few of them
         alias_generator=to_camel,
         validate_by_name=True,
         validate_by_alias=True,

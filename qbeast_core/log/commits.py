@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
@@ -120,9 +120,10 @@ def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | No
     try:
         if any(add.deletion_vector is not None for add in adds):
             return None
-        new = _frame([add.model_dump(exclude_none=True) for add in adds], schema)
-        if new is None:
+        rows = _rows((add.model_dump(exclude_none=True) for add in adds), schema)
+        if any(list(row) != list(schema) for row in rows):
             return None  # files have columns that are not derived here
+        new = _frame(rows, schema)
         is_listed = files["path"].is_in(new["path"].implode()).any()  # added again, with new tags for example
         return None if is_listed else _joined(files, new)
     except _FAULTS:
@@ -136,12 +137,13 @@ def _joined(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     return grown.rechunk() if is_small or grown.n_chunks() > sizing().max_chunks else grown
 
 
-def _frame(adds: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> pl.DataFrame | None:
-    """Return adds as live files; None: the columns are others. Raise one of `_FAULTS` for what is unusual."""
+def _rows(adds: Iterable[Mapping[str, Any]], schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return adds as rows of live files. Raise one of `_FAULTS` for what is unusual."""
     readers = {kind: _reader(schema[kind]) for kind in _STATISTICS}
-    rows = [_row(add, readers) for add in adds]
-    if any(list(row) != list(schema) for row in rows):
-        return None
+    return [_row(add, readers) for add in adds]
+
+
+def _frame(rows: Sequence[dict[str, Any]], schema: Mapping[str, Any]) -> pl.DataFrame:
     return pl.DataFrame([tuple(row.values()) for row in rows], schema=schema, orient="row")
 
 
@@ -169,7 +171,7 @@ def _row(add: Mapping[str, Any], readers: Mapping[str, _Reader]) -> dict[str, An
 
 def _statistics(text: str | None) -> tuple[Mapping[str, Any], int | None]:
     """Return the statistics of a file, and its number of rows; None: it has none."""
-    if not text:
+    if text is None:
         return {}, None
     stats: Any = json.loads(text, parse_float=Decimal, object_pairs_hook=_once)
     count = stats["numRecords"]
@@ -237,7 +239,9 @@ def _whole_reader(end: int) -> _Reader:
 
 def _struct_reader(readers: Mapping[str, _Reader]) -> _Reader:
     def read(value: Any) -> dict[str, Any] | None:
-        return None if value is None else {name: inner(value.get(name)) for name, inner in readers.items()}
+        if value is None or not readers:
+            return None
+        return {name: inner(value.get(name)) for name, inner in readers.items()}
 
     return read
 
@@ -281,57 +285,72 @@ def _date(value: Any) -> date | None:
 
 _Action: TypeAlias = Mapping[str, Any]
 
-# The fields of each kind of action with their types in JSON.
-_VECTOR: Final[Mapping[str, tuple[type, ...]]] = {
-    "storageType": (str,),
-    "pathOrInlineDv": (str,),
-    "offset": _WHOLE,
-    "sizeInBytes": (int,),
-    "cardinality": (int,),
+
+def _one_of(*types: type) -> Callable[[Any], bool]:
+    return lambda value: type(value) in types
+
+
+def _texts(value: Any) -> bool:
+    return value is None or (type(value) is dict and all(type(text) in _TEXT for text in value.values()))
+
+
+def _names(value: Any) -> bool:
+    return value is None or (type(value) is list and all(type(name) is str for name in value))
+
+
+def _whole_texts(value: Any) -> bool:
+    return type(value) is dict and all(type(text) is str for text in value.values())
+
+
+def _parquet(value: Any) -> bool:
+    return value.get("provider") == "parquet" and _whole_texts(value.get("options", {}))
+
+
+def _vector(value: Any) -> bool:
+    return value is None or all(is_known(value.get(name)) for name, is_known in _VECTOR.items())
+
+
+# The fields of each kind of action, with checks of their values.
+_VECTOR: Final[Mapping[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("storageType", "pathOrInlineDv"), _one_of(str)),
+    **dict.fromkeys(("sizeInBytes", "cardinality"), _one_of(int)),
+    "offset": _one_of(*_WHOLE),
 }
-_FILE: Final[Mapping[str, tuple[type, ...]]] = {
-    "path": (str,),
-    "dataChange": (bool,),
-    "tags": _OBJECT,
-    "deletionVector": _OBJECT,
-    "stats": _TEXT,
-    "baseRowId": _WHOLE,
-    "defaultRowCommitVersion": _WHOLE,
+_FILE: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "path": _one_of(str),
+    "dataChange": _one_of(bool),
+    "tags": _texts,
+    "partitionValues": _texts,
+    "deletionVector": _vector,
+    "stats": _one_of(*_TEXT),
+    **dict.fromkeys(("baseRowId", "defaultRowCommitVersion"), _one_of(*_WHOLE)),
 }
-_FIELDS: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
+_FIELDS: Final[Mapping[str, Mapping[str, Callable[[Any], bool]]]] = {
     "add": {
         **_FILE,
-        "partitionValues": (dict,),
-        "size": (int,),
-        "modificationTime": (int,),
-        "clusteringProvider": _TEXT,
+        **dict.fromkeys(("size", "modificationTime"), _one_of(int)),
+        "clusteringProvider": _one_of(*_TEXT),
     },
     "remove": {
         **_FILE,
-        "partitionValues": _OBJECT,
-        "size": _WHOLE,
-        "deletionTimestamp": _WHOLE,
-        "extendedFileMetadata": _FLAG,
+        **dict.fromkeys(("size", "deletionTimestamp"), _one_of(*_WHOLE)),
+        "extendedFileMetadata": _one_of(*_FLAG),
     },
     "metaData": {
-        "id": (str,),
-        "name": _TEXT,
-        "description": _TEXT,
-        "format": (dict,),
-        "schemaString": (str,),
-        "partitionColumns": (list,),
-        "configuration": (dict,),
-        "createdTime": _WHOLE,
+        **dict.fromkeys(("id", "schemaString"), _one_of(str)),
+        **dict.fromkeys(("name", "description"), _one_of(*_TEXT)),
+        "format": _parquet,
+        "partitionColumns": _names,
+        "configuration": _whole_texts,
+        "createdTime": _one_of(*_WHOLE),
     },
     "protocol": {
-        "minReaderVersion": (int,),
-        "minWriterVersion": (int,),
-        "readerFeatures": (list, type(None)),
-        "writerFeatures": (list, type(None)),
+        **dict.fromkeys(("minReaderVersion", "minWriterVersion"), _one_of(int)),
+        **dict.fromkeys(("readerFeatures", "writerFeatures"), _names),
     },
+    "txn": {"appId": _one_of(str), "version": _one_of(int), "lastUpdated": _one_of(*_WHOLE)},
+    "domainMetadata": {**dict.fromkeys(("domain", "configuration"), _one_of(str)), "removed": _one_of(bool)},
     "commitInfo": {},
-    "txn": {"appId": (str,), "version": (int,), "lastUpdated": _WHOLE},
-    "domainMetadata": {"domain": (str,), "configuration": (str,), "removed": (bool,)},
     "cdc": {},
 }
 # Features that change nothing in how the log is read, beside deletion vectors.
@@ -341,7 +360,7 @@ _WRITER_FEATURES: Final = _READER_FEATURES | {
     *("identityColumns", "invariants", "rowTracking"),
 }
 _TYPE_NAMES: Final = frozenset(
-    {
+    [
         "byte",
         "short",
         "integer",
@@ -353,7 +372,7 @@ _TYPE_NAMES: Final = frozenset(
         "boolean",
         "date",
         "timestamp",
-    }
+    ]
 )
 
 
@@ -373,16 +392,18 @@ def version_of_commits(commits: Sequence[bytes]) -> tuple[Metadata, Protocol, pl
         metadata, protocol = (_last(replayed, kind) for kind in ("metaData", "protocol"))
         features = _features(protocol)
         schema_string = _schema_string(metadata, features)
-        adds = _live(replayed)
+        live, adds = _replay(replayed)
         _expect("deletionVectors" in features or not any(add.get("deletionVector") for add in adds))
-        schema, configuration = schema_from_delta(schema_string), metadata["configuration"]
-        _expect(schema and has_plain_statistics(schema, configuration))
-        files = _frame(adds, _frame_schema(schema))
+        schema = schema_from_delta(schema_string)
+        _expect(has_plain_statistics(schema, metadata["configuration"]))
+        columns = _frame_schema(schema)
+        rows = _rows(adds, columns)  # `deltalake` reads the statistics of all files
+        files = _frame([rows[number] for number in live], columns)
     except _FAULTS:
         return None
     named = {key: metadata.get(key) for key in ("id", "name", "description", "createdTime", "configuration")}
     known = Metadata.model_validate({**named, "schemaString": schema_string})
-    return None if files is None else (known, _protocol(protocol), files)
+    return known, _protocol(protocol), files
 
 
 def _actions(body: bytes) -> list[tuple[str, _Action]]:
@@ -392,8 +413,9 @@ def _actions(body: bytes) -> list[tuple[str, _Action]]:
         action: dict[str, Any] = orjson.loads(line)
         _expect(len(orjson.dumps(action)) == len(line))  # no repeated keys
         ((kind, value),) = action.items()
-        _expect(all(type(value.get(name)) in types for name, types in _FIELDS[kind].items()))
+        _expect(all(is_known(value.get(name)) for name, is_known in _FIELDS[kind].items()))
         actions.append((kind, value))
+    _expect(actions)  # an empty file is damage
     return actions
 
 
@@ -436,10 +458,7 @@ def _protocol(action: _Action) -> Protocol:
 
 def _schema_string(metadata: _Action, features: frozenset[str]) -> str:
     """Return the schema of a table as `deltalake` writes it. Raise for mapping, partitions and unusual parts."""
-    configuration: Mapping[str, Any] = metadata["configuration"]
-    _expect(all(type(text) is str for text in configuration.values()))
-    _expect(MAPPING_MODE not in configuration and not metadata["partitionColumns"])
-    _expect(metadata["format"].get("provider") == "parquet")
+    _expect(MAPPING_MODE not in metadata["configuration"] and not metadata["partitionColumns"])
     schema = json.loads(metadata["schemaString"], object_pairs_hook=_once)
     return orjson.dumps(_plain_type(schema, features)).decode()
 
@@ -454,10 +473,8 @@ def _plain_type(dtype: Any, features: frozenset[str]) -> Any:
     parts = {key: value for key, value in dtype.items() if key not in {"type", "fields"}}
     match dtype["type"]:
         case "struct":
-            _expect(
-                not parts
-                and len({field["name"].lower() for field in dtype["fields"]}) == len(dtype["fields"])
-            )
+            names = {field["name"].lower() for field in dtype["fields"]}
+            _expect(names and not parts and len(names) == len(dtype["fields"]))
             return {"type": "struct", "fields": [_plain_field(field, features) for field in dtype["fields"]]}
         case "array":
             element = _plain_type(parts.pop("elementType"), features)
@@ -482,24 +499,25 @@ def _plain_field(field: Mapping[str, Any], features: frozenset[str]) -> dict[str
     }  # fmt: skip
 
 
-def _live(replayed: Sequence[list[tuple[str, _Action]]]) -> list[_Action]:
-    """Return the adds of the live files in the order of `deltalake`: the newest commit first."""
-    live: list[_Action] = []
+def _replay(replayed: Sequence[list[tuple[str, _Action]]]) -> tuple[list[int], list[_Action]]:
+    """Return all adds in the order of `deltalake`, the newest commit first, after the numbers of the live ones."""
+    live: dict[str, int] = {}
+    adds: list[_Action] = []
     seen: set[FileKey] = set()
     for commit in reversed(replayed):
         files = [(kind, _key(action), action) for kind, action in commit if kind in ("add", "remove")]
         keys = {key for _, key, _ in files}
         _expect(len(keys) == len(files))
-        live += [action for kind, key, action in files if kind == "add" and key not in seen]
+        for _, key, add in (file for file in files if file[0] == "add"):
+            if key not in seen:
+                _expect(key[0] not in live)
+                live[key[0]] = len(adds)
+            adds.append(add)
         seen |= keys
-    _expect(len({add["path"] for add in live}) == len(live))
-    return live
+    return list(live.values()), adds
 
 
 def _key(file: _Action) -> FileKey:
-    """Return the identity of a file. Raise if it has partition values, tags of other types, or another vector."""
-    tags, vector = file.get("tags") or {}, file.get("deletionVector")
-    _expect(not file.get("partitionValues") and all(type(text) in _TEXT for text in tags.values()))
-    _expect(vector is None or all(type(vector.get(name)) in types for name, types in _VECTOR.items()))
-    _expect(re.search(SPELLED_DIFFERENTLY, file["path"]) is None)
-    return file_key(file["path"], vector)
+    """Return the identity of a file. Raise if it has partition values, or others may write its path differently."""
+    _expect(not file.get("partitionValues") and re.search(SPELLED_DIFFERENTLY, file["path"]) is None)
+    return file_key(file["path"], file.get("deletionVector"))

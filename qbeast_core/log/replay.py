@@ -21,6 +21,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import cache
 from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
@@ -57,7 +58,6 @@ FLAT_KEYS: Final[Mapping[str, str]] = {
 }
 
 COPIED_STATES: Final = ("REPLICATED", "ANNOUNCED")
-_FLAT_BLOCK: Final = TypeAdapter(Block)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,6 +139,11 @@ def _trusted_blocks(file: Mapping[str, Any]) -> list[Block]:
     return [] if contradicts or any(block.min_weight > block.max_weight for block in blocks) else blocks
 
 
+@cache
+def _flat_blocks() -> TypeAdapter[Block]:
+    return TypeAdapter(Block)
+
+
 def block_from_flat_tags(tags: Mapping[str, str]) -> Block:
     """Return the block of a file from its flat tags. Raise if they cannot be read.
 
@@ -148,7 +153,9 @@ def block_from_flat_tags(tags: Mapping[str, str]) -> Block:
     """
     fields = {**tags, "replicated": str(tags.get("state") in COPIED_STATES)}
     text = json.dumps(dict(tags))
-    block: Block = read_text(lambda _: _FLAT_BLOCK.validate_strings(fields), text, what="a file's tags")
+    block: Block = read_text(
+        lambda _: _flat_blocks().validate_strings(fields), text, what="a file's tags"
+    )
     return block
 
 

@@ -15,7 +15,7 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
@@ -425,7 +425,11 @@ WITHOUT_HIDDEN_WEIGHTS: Final = '"hidden":false'
 _OF_FILE: Final[dict[str, Any]] = {"tail": 8, "directory": 0, "box": [], "p": pack_boxes(b"")}
 
 LAYOUT_VERSION: Final = 3
-_LAYOUT: Final = TypeAdapter(Layout)
+
+
+@cache
+def _layouts() -> TypeAdapter[Layout]:  # the type of a dataclass cannot be deferred
+    return TypeAdapter(Layout)
 
 
 def parse_layout(text: str) -> Layout | None:
@@ -442,7 +446,7 @@ def parse_layout(text: str) -> Layout | None:
     if not isinstance(version, int) or isinstance(version, bool):
         raise invalid_metadata(_LAYOUT_TAG, text, ["v must be an integer"])
     return (
-        read_text(partial(_LAYOUT.validate_json, strict=True), text, what=_LAYOUT_TAG)
+        read_text(partial(_layouts().validate_json, strict=True), text, what=_LAYOUT_TAG)
         if version == LAYOUT_VERSION
         else None
     )

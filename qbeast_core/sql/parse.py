@@ -6,16 +6,15 @@ Each text is parsed only once, here. All evaluation works on the tree.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, Final
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.parser import Parser
 from sqlglot.parsers.duckdb import DuckDBParser
-from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from qbeast_core.sql.values import MAX_NUMBER, invalid_sql
@@ -175,12 +174,17 @@ class _QbeastDuckDB(DuckDB):
     Parser = _Parser
 
 
-class _SparkParser(_Marking, SparkParser):
-    pass
+@cache
+def _spark() -> Dialect:
+    from sqlglot.dialects.spark import Spark  # noqa: PLC0415 - slow to load, and few tables need it
 
+    class Marking(_Marking, Spark.Parser):
+        pass
 
-class _QbeastSpark(Spark):
-    Parser = _SparkParser
+    class QbeastSpark(Spark):
+        Parser = Marking
+
+    return QbeastSpark()
 
 
 def parse_condition(text: str, columns: Collection[str]) -> exp.Expr:
@@ -194,7 +198,7 @@ def parse_condition(text: str, columns: Collection[str]) -> exp.Expr:
 
 def parse_spark(text: str, columns: Collection[str]) -> exp.Expr:
     """Parse an expression of Spark SQL; callers give its nodes the meaning of DuckDB and check them."""
-    return _parse(text, columns, exp.Condition, _QbeastSpark())
+    return _parse(text, columns, exp.Condition, _spark())
 
 
 def parse_list(text: str, columns: Collection[str]) -> list[exp.Expr]:

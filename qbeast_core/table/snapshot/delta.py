@@ -270,7 +270,7 @@ def _open_copy(location: Location) -> tuple[DeltaSource, DeltaVersion] | None:
         if copy is None:
             return None
         with delta_errors(store.uri):
-            table = DeltaTable(copy.path)
+            table = _open(copy.path)
             known = _known(store.uri, table)
     except (InvalidMetadataError, StorageError, TableNotFoundError, OSError):
         return None

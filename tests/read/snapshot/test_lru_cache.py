@@ -55,7 +55,7 @@ def test_bound_is_a_share_of_memory() -> None:
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 def test_table_larger_than_cache_is_written_and_read(tmp_path: Path) -> None:
     rows, path = pl.DataFrame({"id": range(100)}), tmp_path / "t"
-    with resized(cache_share=0.0), counted() as requests:
+    with resized(cache_share=0.0, max_short_commits=0), counted() as requests:
         for _ in range(3):
             qbeast.write_table(rows, path, columns=["id"], mode="append")
         assert qbeast.read_table(path).height == 300
