@@ -153,9 +153,7 @@ def block_from_flat_tags(tags: Mapping[str, str]) -> Block:
     """
     fields = {**tags, "replicated": str(tags.get("state") in COPIED_STATES)}
     text = json.dumps(dict(tags))
-    block: Block = read_text(
-        lambda _: _flat_blocks().validate_strings(fields), text, what="a file's tags"
-    )
+    block: Block = read_text(lambda _: _flat_blocks().validate_strings(fields), text, what="a file's tags")
     return block
 
 

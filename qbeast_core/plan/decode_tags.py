@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
+import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidMetadataError
@@ -127,6 +128,9 @@ def build_block_table(
     >>> table.unusable.rows(), table.min_weight.tolist(), table.spaces
     ([(0, 'unknown revision')], [-2147483648], ())
     """
+    few = _few_blocks(files, revisions, schema, rehashed)
+    if few is not None:
+        return few
     tagged_blocks, unread = _decode_tags(files)
     fitting = {
         number: revision for number, revision in revisions.items() if fits_schema(revision, schema, rehashed)
@@ -193,6 +197,60 @@ def index_of_blocks(files: pl.DataFrame, blocks: Sequence[Sequence[Block]], revi
         corrupt_files=none,
         ours=~none,
     )
+
+
+def _few_blocks(
+    files: pl.DataFrame,
+    revisions: Mapping[int, Revision],
+    schema: pl.Schema,
+    rehashed: Mapping[str, str] | None,
+) -> BlockTable | None:
+    """Return the index table of files of this library with few blocks of one revision, decoded without queries.
+
+    None: there are more, or a tag is unusual.
+    """
+    texts = files["blocks"]
+    if not files.height or texts.null_count() or texts.str.len_bytes().sum() > sizing().few_tag_bytes:
+        return None
+    numbers, rules = files["revision"].unique().to_list(), files["rules"].to_list()
+    revision = revisions.get(numbers[0]) if len(numbers) == 1 else None
+    if revision is None or revision.revision_id != numbers[0]:
+        return None
+    if any(rule != "1" for rule in rules) or not fits_schema(revision, schema, rehashed):
+        return None
+    miscounted = files["miscounted"] if "miscounted" in files.columns else pl.Series([False])
+    if miscounted.any():
+        return None
+    try:
+        blocks = [
+            _plain_blocks(text, rows)
+            for text, rows in zip(texts.to_list(), files["num_records"], strict=True)
+        ]
+        return index_of_blocks(files, blocks, revision)
+    except (InvalidMetadataError, ValueError, TypeError, LookupError, AttributeError):
+        return None
+
+
+def _plain_blocks(text: str, rows: int | None) -> list[Block]:
+    """Return the blocks of a tag as this library writes it. Raise for others, and for those that contradict `rows`."""
+    stored: list[dict[str, Any]] = orjson.loads(text)
+    blocks: list[Block] = []
+    for block in stored:
+        cube, low, high = (
+            block["cube" if "cube" in block else "cubeId"],
+            block["minWeight"],
+            block["maxWeight"],
+        )
+        count, replicated = block["elementCount"], block.get("replicated", False)
+        is_typed = type(cube) is str and type(low) is type(high) is type(count) is int
+        is_plain = len(block) == _MIN_KEYS + ("replicated" in block) and type(replicated) is bool
+        if not (is_typed and is_plain and MIN_WEIGHT <= low <= high <= MAX_WEIGHT and 0 <= count <= MAX_ROWS):
+            raise ValueError(text)
+        blocks.append(Block(cube, low, high, count, replicated))
+    is_whole = len(orjson.dumps(stored)) == len(text)  # no key is repeated
+    if not blocks or not is_whole or rows not in {None, sum(block.element_count for block in blocks)}:
+        raise ValueError(text)
+    return blocks
 
 
 def characters_per_level(revision: Revision) -> int:

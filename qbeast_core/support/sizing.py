@@ -95,6 +95,9 @@ class Sizing:
     many_files: int = 5_000
     max_needed: float = 0.25
 
+    # Maximum bytes of the `blocks` tags of files that are decoded in Python. More are decoded in queries.
+    few_tag_bytes: int = 1 << 17
+
     # Files whose tags are decoded by one thread.
     slice_files: int = 2_500
 

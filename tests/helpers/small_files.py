@@ -39,6 +39,7 @@ TINY: dict[str, Any] = {
     "max_copied_log_bytes": 0,
     "max_chunks": 1,
     "small_frame_bytes": 0,
+    "few_tag_bytes": 0,
     "few_texts": 0,
     "max_short_commits": 0,
     "max_short_bytes": 0,

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
 from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.spec.revision import staging_revision
+from tests.helpers.examples import examples
+from tests.helpers.odd_log import ODD
+from tests.helpers.small_files import resized
 from tests.plan.small import LEAF, SCHEMA, block, file, files_frame, revision, table
 
 ALL = (-(2**31), LEAF)
@@ -98,3 +106,74 @@ def test_no_files_make_an_empty_table() -> None:
     actual = build_block_table(files_frame([]), {1: revision()}, SCHEMA)
     assert len(actual) == 0
     assert isinstance(actual.files, pl.DataFrame)
+
+
+@st.composite
+def tagged(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw a file with some blocks; half of the files are as we write them."""
+    cubes = st.sampled_from(["", "g", "w", "gw", "Q"])
+    weights = st.tuples(st.integers(-9, 0), st.sampled_from([0, 5, LEAF]))
+    blocks = [
+        block(draw(cubes), draw(st.integers(0, 9)), draw(weights)) for _ in range(draw(st.integers(1, 4)))
+    ]
+    for each in blocks[1:]:
+        each["replicated"] = draw(st.booleans())
+    whole = file(*blocks)
+    odd = draw(
+        st.sampled_from(
+            [
+                None,
+                None,
+                None,
+                "key",
+                "more",
+                "cubeId",
+                "both",
+                "twice",
+                "rows",
+                "rules",
+                "revision",
+                "miscounted",
+            ]
+        )
+    )
+    match odd:
+        case "key":
+            blocks[0][draw(st.sampled_from([*blocks[0]]))] = draw(st.sampled_from([*ODD, "!", "gg"]))
+        case "more":
+            blocks[0]["more"] = draw(st.sampled_from(ODD))
+        case "cubeId" | "both":
+            blocks[-1]["cubeId"] = blocks[-1]["cube"] if odd == "both" else blocks[-1].pop("cube")
+        case "rows" | "rules" | "revision":
+            key = {"rows": "num_records"}.get(odd, odd)
+            whole[key] = draw(
+                st.sampled_from([None, "1" if odd == "rules" else 1, "2" if odd == "rules" else 2])
+            )
+        case "miscounted":
+            whole["miscounted"] = True
+        case _:
+            pass
+    text = json.dumps(blocks, separators=(",", ":"))
+    return whole | {"blocks": text.replace("}", ',"minWeight":0}', 1) if odd == "twice" else text}
+
+
+@examples(12, sweep=2000)
+@given(files=st.lists(tagged(), max_size=4))
+def test_few_blocks_are_decoded_as_many_are(files: list[dict[str, Any]]) -> None:
+    frame = files_frame(files)
+    few = build_block_table(frame, {1: revision()}, SCHEMA)
+    with resized(few_tag_bytes=0):
+        many = build_block_table(frame, {1: revision()}, SCHEMA)
+    assert_frame_equal(few.blocks, many.blocks)
+    assert_frame_equal(few.unusable, many.unusable)
+    for name in ("contradicted", "corrupt_files", "ours"):
+        assert getattr(few, name).tolist() == getattr(many, name).tolist(), name
+    assert len(few.spaces) == len(many.spaces)
+    for mine, theirs in zip(few.spaces, many.spaces, strict=True):
+        assert (mine.revision, mine.foreign) == (theirs.revision, theirs.foreign)
+        sides = zip(
+            (mine.blocks, *mine.lower, *mine.upper),
+            (theirs.blocks, *theirs.lower, *theirs.upper),
+            strict=True,
+        )
+        assert all(np.array_equal(one, other) for one, other in sides)
