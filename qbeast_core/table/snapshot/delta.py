@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
@@ -269,6 +270,10 @@ def _open_copy(location: Location) -> tuple[DeltaSource, DeltaVersion] | None:
         copy = copy_log(store)
         if copy is None:
             return None
+        log = short_log(copy, Path(copy.path), None)
+        short = None if log is None else _short_version(DeltaSource(location, None, copy), log)
+        if short is not None:
+            return short[:2]
         with delta_errors(store.uri):
             table = _open(copy.path)
             known = _known(store.uri, table)
