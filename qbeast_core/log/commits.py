@@ -32,8 +32,6 @@ _FAULTS: Final = (
 
 # Types of JSON.
 _TEXT: Final = (str, type(None))
-_OBJECT: Final = (dict, type(None))
-_WHOLE: Final = (int, type(None))
 _FLAG: Final = (bool, type(None))
 
 # --- columns ------------------------------------------------------------------------------------------------------
@@ -290,6 +288,14 @@ def _one_of(*types: type) -> Callable[[Any], bool]:
     return lambda value: type(value) in types
 
 
+def _whole(value: Any) -> bool:
+    return type(value) is int and -(2**63) <= value < 2**63
+
+
+def _optional_whole(value: Any) -> bool:
+    return value is None or _whole(value)
+
+
 def _texts(value: Any) -> bool:
     return value is None or (type(value) is dict and all(type(text) in _TEXT for text in value.values()))
 
@@ -313,8 +319,8 @@ def _vector(value: Any) -> bool:
 # The fields of each kind of action, with checks of their values.
 _VECTOR: Final[Mapping[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("storageType", "pathOrInlineDv"), _one_of(str)),
-    **dict.fromkeys(("sizeInBytes", "cardinality"), _one_of(int)),
-    "offset": _one_of(*_WHOLE),
+    **dict.fromkeys(("sizeInBytes", "cardinality"), _whole),
+    "offset": _optional_whole,
 }
 _FILE: Final[Mapping[str, Callable[[Any], bool]]] = {
     "path": _one_of(str),
@@ -323,17 +329,17 @@ _FILE: Final[Mapping[str, Callable[[Any], bool]]] = {
     "partitionValues": _texts,
     "deletionVector": _vector,
     "stats": _one_of(*_TEXT),
-    **dict.fromkeys(("baseRowId", "defaultRowCommitVersion"), _one_of(*_WHOLE)),
+    **dict.fromkeys(("baseRowId", "defaultRowCommitVersion"), _optional_whole),
 }
 _FIELDS: Final[Mapping[str, Mapping[str, Callable[[Any], bool]]]] = {
     "add": {
         **_FILE,
-        **dict.fromkeys(("size", "modificationTime"), _one_of(int)),
+        **dict.fromkeys(("size", "modificationTime"), _whole),
         "clusteringProvider": _one_of(*_TEXT),
     },
     "remove": {
         **_FILE,
-        **dict.fromkeys(("size", "deletionTimestamp"), _one_of(*_WHOLE)),
+        **dict.fromkeys(("size", "deletionTimestamp"), _optional_whole),
         "extendedFileMetadata": _one_of(*_FLAG),
     },
     "metaData": {
@@ -342,13 +348,13 @@ _FIELDS: Final[Mapping[str, Mapping[str, Callable[[Any], bool]]]] = {
         "format": _parquet,
         "partitionColumns": _names,
         "configuration": _whole_texts,
-        "createdTime": _one_of(*_WHOLE),
+        "createdTime": _optional_whole,
     },
     "protocol": {
-        **dict.fromkeys(("minReaderVersion", "minWriterVersion"), _one_of(int)),
+        **dict.fromkeys(("minReaderVersion", "minWriterVersion"), _whole),
         **dict.fromkeys(("readerFeatures", "writerFeatures"), _names),
     },
-    "txn": {"appId": _one_of(str), "version": _one_of(int), "lastUpdated": _one_of(*_WHOLE)},
+    "txn": {"appId": _one_of(str), "version": _whole, "lastUpdated": _optional_whole},
     "domainMetadata": {**dict.fromkeys(("domain", "configuration"), _one_of(str)), "removed": _one_of(bool)},
     "commitInfo": {},
     "cdc": {},
@@ -360,19 +366,10 @@ _WRITER_FEATURES: Final = _READER_FEATURES | {
     *("identityColumns", "invariants", "rowTracking"),
 }
 _TYPE_NAMES: Final = frozenset(
-    [
-        "byte",
-        "short",
-        "integer",
-        "long",
-        "float",
-        "double",
-        "string",
-        "binary",
-        "boolean",
-        "date",
-        "timestamp",
-    ]
+    (
+        *("byte", "short", "integer", "long", "float", "double"),
+        *("string", "binary", "boolean", "date", "timestamp"),
+    )
 )
 
 
@@ -489,7 +486,7 @@ def _plain_type(dtype: Any, features: frozenset[str]) -> Any:
 
 
 def _plain_field(field: Mapping[str, Any], features: frozenset[str]) -> dict[str, Any]:
-    _expect(field.keys() == {"name", "type", "nullable", "metadata"} and type(field["nullable"]) is bool)
+    _expect(set(field) == {"name", "type", "nullable", "metadata"} and type(field["nullable"]) is bool)
     notes: Mapping[str, Any] = field["metadata"]
     _expect(all(type(note) in (str, int, bool) for note in notes.values()))
     _expect(not any(name.startswith("delta.columnMapping") for name in notes))

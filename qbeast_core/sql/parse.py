@@ -177,8 +177,9 @@ class _QbeastDuckDB(DuckDB):
 @cache
 def _spark() -> Dialect:
     from sqlglot.dialects.spark import Spark  # noqa: PLC0415 - slow to load, and few tables need it
+    from sqlglot.parsers.spark import SparkParser  # noqa: PLC0415 - as above
 
-    class Marking(_Marking, Spark.Parser):
+    class Marking(_Marking, SparkParser):
         pass
 
     class QbeastSpark(Spark):

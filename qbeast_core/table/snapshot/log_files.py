@@ -157,33 +157,42 @@ _UNREAD: Final = re.compile(r"\..*|\d{20}\.crc|_sidecars")
 def short_log(store: LogFiles, root: Path, version: int | None) -> LogState | None:
     """Read a log in a local folder if it has a few small commits from version 0 on. None: it has more, or other files.
 
-    `version` is the last version; None: the newest. A symbolic link counts as another file.
+    `version` is the last version; None: the newest.
     """
-    sizes: dict[str, int] = {}
-    with suppress(OSError), os.scandir(root / LOG_DIRECTORY) as entries:
-        for entry in entries:
-            if COMMIT.fullmatch(f"{LOG_DIRECTORY}/{entry.name}") and entry.is_file(follow_symlinks=False):
-                sizes[entry.name] = entry.stat().st_size
-            elif entry.is_symlink() or not _UNREAD.fullmatch(entry.name):
-                return None
-    newest = len(sizes) - 1 if version is None else version
-    names = [f"{number:020d}.json" for number in range(newest + 1)]
-    is_short = 0 < len(names) <= sizing().max_short_commits
-    if not is_short or not sizes.keys() >= set(names) or int(max(sizes)[:-5]) >= len(sizes):
-        return None
-    if sum(sizes[name] for name in names) > sizing().max_short_bytes:
-        return None
-    with suppress(OSError, InvalidMetadataError):
-        commits = tuple((root / LOG_DIRECTORY / name).read_bytes() for name in names)
-        info = _info_of(commits[-1], newest)
+    folder = root / LOG_DIRECTORY
+    try:
+        sizes = _plain_commits(folder)
+        names = sorted(sizes or ())[: None if version is None else version + 1]
+        is_whole = bool(names) and int(max(sizes or ())[:-5]) == len(sizes or ()) - 1
+        if sizes is None or not is_whole or (version is not None and len(names) != version + 1):
+            return None
+        is_small = sum(sizes[name] for name in names) <= sizing().max_short_bytes
+        if len(names) > sizing().max_short_commits or not is_small:
+            return None
+        commits = tuple((folder / name).read_bytes() for name in names)
+        newest = len(names) - 1
         return LogState(
             uri=store.uri,
             version=newest,
             commits=commits,
-            commit_info=info,
+            commit_info=_info_of(commits[-1], newest),
             fingerprint=fingerprint(store, newest),
         )
-    return None
+    except (OSError, InvalidMetadataError):
+        return None
+
+
+def _plain_commits(folder: Path) -> dict[str, int] | None:
+    """Return the sizes of the commits of a log by name. None: it has links or other files."""
+    sizes: dict[str, int] = {}
+    if folder.is_symlink():
+        return None
+    for entry in os.scandir(folder):
+        if COMMIT.fullmatch(f"{LOG_DIRECTORY}/{entry.name}") and entry.is_file(follow_symlinks=False):
+            sizes[entry.name] = entry.stat().st_size
+        elif entry.is_symlink() or not _UNREAD.fullmatch(entry.name):
+            return None
+    return sizes
 
 
 def _newest_version(store: Store, version: int | None) -> int:
