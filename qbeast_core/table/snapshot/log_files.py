@@ -162,15 +162,16 @@ def short_log(store: LogFiles, root: Path, version: int | None) -> LogState | No
     folder = root / LOG_DIRECTORY
     try:
         sizes = _plain_commits(folder)
-        names = sorted(sizes or ())[: None if version is None else version + 1]
-        is_whole = bool(names) and int(max(sizes or ())[:-5]) == len(sizes or ()) - 1
-        if sizes is None or not is_whole or (version is not None and len(names) != version + 1):
+        if not sizes or int(max(sizes)[:-5]) != len(sizes) - 1:
             return None
-        is_small = sum(sizes[name] for name in names) <= sizing().max_short_bytes
-        if len(names) > sizing().max_short_commits or not is_small:
+        names = sorted(sizes)[: len(sizes) if version is None else version + 1]
+        is_short = 0 < len(names) <= sizing().max_short_commits
+        if not is_short or sum(map(sizes.__getitem__, names)) > sizing().max_short_bytes:
+            return None
+        newest = len(names) - 1
+        if newest != (newest if version is None else version):
             return None
         commits = tuple((folder / name).read_bytes() for name in names)
-        newest = len(names) - 1
         return LogState(
             uri=store.uri,
             version=newest,
@@ -187,11 +188,12 @@ def _plain_commits(folder: Path) -> dict[str, int] | None:
     sizes: dict[str, int] = {}
     if folder.is_symlink():
         return None
-    for entry in os.scandir(folder):
-        if COMMIT.fullmatch(f"{LOG_DIRECTORY}/{entry.name}") and entry.is_file(follow_symlinks=False):
-            sizes[entry.name] = entry.stat().st_size
-        elif entry.is_symlink() or not _UNREAD.fullmatch(entry.name):
-            return None
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if COMMIT.fullmatch(f"{LOG_DIRECTORY}/{entry.name}") and entry.is_file(follow_symlinks=False):
+                sizes[entry.name] = entry.stat().st_size
+            elif entry.is_symlink() or not _UNREAD.fullmatch(entry.name):
+                return None
     return sizes
 
 
