@@ -1,4 +1,4 @@
-"""The live files from the texts of commits, in the frame that `deltalake` gives with the tags, without `deltalake`.
+"""The live files from the texts of commits, in the frame that `deltalake` gives with the tags, without it.
 
 Whatever is unusual in a commit is left to `deltalake`, so that its verdicts and errors count.
 """

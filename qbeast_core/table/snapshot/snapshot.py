@@ -1,4 +1,4 @@
-"""A table at one version: the live files that `deltalake` lists, with their index tags."""
+"""A table at one version: its live files with their index tags."""
 
 from __future__ import annotations
 
