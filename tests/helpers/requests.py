@@ -13,6 +13,7 @@ from polars.expr.string import ExprStringNameSpace
 
 from qbeast_core.io.store import LocalStore
 from qbeast_core.table.data.schema import LOG_DIRECTORY
+from tests.helpers.small_files import resized
 
 __all__ = ["Request", "counted", "decoded_tags", "of_data", "of_log", "read_bytes"]
 
@@ -82,5 +83,5 @@ def decoded_tags() -> Generator[list[None]]:
             calls.append(None)
         return decode(self, dtype, *rest, **options)
 
-    with mock.patch.object(ExprStringNameSpace, "json_decode", recorded):
+    with mock.patch.object(ExprStringNameSpace, "json_decode", recorded), resized(few_tag_bytes=0):
         yield calls
