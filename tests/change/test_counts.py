@@ -28,6 +28,7 @@ from qbeast_core.table.index import live_index as state_module
 from qbeast_core.table.read import tasks as scan_task
 from qbeast_core.table.rewrite import optimize as optimize_module
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
+from qbeast_core.table.snapshot import delta as delta_module
 from qbeast_core.table.snapshot import snapshot as snapshot_module
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.options import WriteOptions
@@ -71,6 +72,7 @@ def counting() -> Generator[Counter[str]]:
         ("live trees", state_module, "existing_tree"),
         ("row trees", memory, "plan_index"),
         ("row trees", distributed, "draw_outline"),
+        ("logs", delta_module, "short_log"),
         ("logs", snapshot_module, "read_log"),
         ("logs", commit_module, "read_log"),
         ("checks", change_module, "check_writable"),
