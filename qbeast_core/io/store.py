@@ -170,12 +170,14 @@ def merge_ranges(ranges: Sequence[Range], *, gap_bytes: int = 0) -> list[Range]:
     [(4, 17)]
     """
     merged: list[Range] = []
+    first = end = -gap_bytes - 1
     for start, length in ranges:
-        if merged and start - sum(merged[-1]) <= gap_bytes:
-            first = merged[-1][0]
+        if start - end <= gap_bytes:
             merged[-1] = (first, start + length - first)
         else:
             merged.append((start, length))
+            first = start
+        end = start + length
     return merged
 
 
@@ -183,6 +185,8 @@ def split_blocks(
     merged: Sequence[Range], blocks: Sequence[memoryview], ranges: Sequence[Range]
 ) -> list[memoryview]:
     """Cut the blocks read for ``merge_ranges(ranges)`` into the ranges, without copying."""
+    if len(merged) == len(ranges):  # none touches another
+        return list(blocks)
     parts: list[memoryview] = []
     pairs = zip(merged, blocks, strict=True)
     (first, size), block = (0, -1), memoryview(b"")
@@ -402,8 +406,11 @@ def _refuse_short(file: int, path: str, end: int) -> None:
 
 
 def _read(file: int, path: str, start: int, length: int) -> memoryview:
-    os.lseek(file, start, os.SEEK_SET)  # the descriptor is not shared; Windows has no `pread`
-    block = os.read(file, min(length, _MAX_READ_BYTES))
+    if sys.platform == "win32":  # it has no `pread`; the descriptor is not shared
+        os.lseek(file, start, os.SEEK_SET)
+        block = os.read(file, min(length, _MAX_READ_BYTES))
+    else:
+        block = os.pread(file, min(length, _MAX_READ_BYTES), start)
     while len(block) < length:
         more = os.read(file, min(length - len(block), _MAX_READ_BYTES))
         if not more:

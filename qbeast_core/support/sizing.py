@@ -120,6 +120,9 @@ class Sizing:
     # Maximum number of frames of a query: with a thousand it takes half a second, with five thousand 17.
     max_query_parts: int = 64
 
+    # Maximum bytes of removed and added rows that are kept to find equal ones: more are read again.
+    kept_change_bytes: int = 64 << 20
+
     # Changed rows of a task that writes files of the change data feed.
     feed_task_rows: int = 1 << 20
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -32,15 +33,18 @@ from qbeast_core.log.actions import (
     row_count,
 )
 from qbeast_core.log.protocol import has_change_feed
-from qbeast_core.log.replay import newest_settings
+from qbeast_core.log.replay import RULES, TAG_KEYS, newest_settings
 from qbeast_core.log.values import removes_of
+from qbeast_core.plan.blocks import PageTable, build_page_table
 from qbeast_core.plan.nodes import named_columns
 from qbeast_core.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.values import I64Array
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.support.frames import own_column
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.scan import FileScan, TableFiles
 from qbeast_core.table.data.schema import CHANGE_TYPE, FEED_COLUMNS
+from qbeast_core.table.read.planner import only_rows
 from qbeast_core.table.read.scan import first_rows, lazy_frame
 from qbeast_core.table.read.tasks import RowFilter, read_scans
 from qbeast_core.table.snapshot.hidden_rows import deleted_rows
@@ -62,16 +66,38 @@ def net_rows(
 ) -> Iterator[SignedRows]:
     """Yield removed and added rows without pairs of equal rows.
 
-    `read` yields the same rows in the same order at each call: it is called twice for each part of the rows, which are
-    divided by their hash so that the hashes of about `rows_at_once` rows are in memory. Rows are equal if two hashes of
-    64 bits are.
+    `read` yields the same rows in the same order at each call: once if they fit into memory together, else twice for
+    each part of the rows, which are divided by their hash so that the hashes of about `rows_at_once` rows are in
+    memory. Rows are equal if two hashes of 64 bits are.
     """
+    rows = _ReadAgain(read)
     part, parts = 0, 1
     while part < parts:
-        places, parts = _left_over(read, part, parts, rows_at_once)
+        places, parts = _left_over(rows, part, parts, rows_at_once)
         if len(places):
-            yield from _rows_at(read, places)
+            yield from _rows_at(rows, places)
         part += 1
+
+
+class _ReadAgain:
+    """Rows that can be read again: few are kept, without the buffers of the frames that they are parts of."""
+
+    def __init__(self, read: Callable[[], Iterator[SignedRows]]) -> None:
+        self._read = read
+        self._kept: list[tuple[int, bytes]] | None = None
+
+    def __call__(self) -> Iterator[SignedRows]:
+        if self._kept is not None:
+            for sign, stored in self._kept:
+                yield sign, pl.DataFrame.deserialize(io.BytesIO(stored))
+            return
+        kept, left = list[tuple[int, bytes]](), sizing().kept_change_bytes
+        for sign, rows in self._read():
+            if left >= 0:
+                left -= int(rows.estimated_size())
+                kept = [*kept, (sign, rows.serialize())] if left >= 0 else []
+            yield sign, rows
+        self._kept = kept if left >= 0 else None
 
 
 def _left_over(
@@ -221,32 +247,34 @@ class ChangeReader:
     def _changed(self, commit: CommitChanges, names: Sequence[str]) -> Iterator[pl.DataFrame]:
         scans = self._signed_scans(commit)
         every = list(self.schema)
-        signed = net_rows(lambda: self._read(scans, every)) if commit.compares else self._read(scans, names)
+        signed = net_rows(partial(self._read, scans, every)) if commit.compares else self._read(scans, names)
         for sign, rows in signed:
             yield rows.select(*names, pl.lit(_KINDS[sign]).alias(CHANGE_TYPE))
 
-    def _read(self, scans: Sequence[tuple[int, FileScan]], names: Sequence[str]) -> Iterator[SignedRows]:
+    def _read(self, scans: Mapping[int, Sequence[FileScan]], names: Sequence[str]) -> Iterator[SignedRows]:
         keep = _all_rows(self.schema, names)
-        for sign, scan in scans:
-            for frame in read_scans([scan], keep, self.files):
+        for sign, of_sign in scans.items():
+            for frame in read_scans(of_sign, keep, self.files):
                 yield sign, frame
 
-    def _signed_scans(self, commit: CommitChanges) -> list[tuple[int, FileScan]]:
+    def _signed_scans(self, commit: CommitChanges) -> dict[int, list[FileScan]]:
         """Return the rows of removed files (-1) and of added files (1)."""
-        hidden = _hidden(commit.rewritten, self.files)
+        hidden = _hidden(commit, self.files)
         numbers = {(file.path, type(file)): number for number, file in enumerate(commit.rewritten)}
-        signed: list[tuple[int, FileScan]] = []
+        pages = _pages_of(commit)
+        signed: dict[int, list[FileScan]] = {-1: [], 1: []}
         for number, file in enumerate(commit.rewritten):
             sign, other = (-1, AddFile) if isinstance(file, RemoveFile) else (1, RemoveFile)
             scan, twin = self._scan(file), numbers.get((file.path, other))
             if twin is None:
-                signed.append((sign, replace(scan, hidden=hidden.get(number))))
+                signed[sign].append(replace(scan, hidden=hidden.get(number)))
                 continue
             # The file stays with another vector: the rows that only the other vector hides are removed, or added.
             none = np.zeros(0, np.int64)
             only = np.setdiff1d(hidden.get(twin, none), hidden.get(number, none), assume_unique=True)
             if len(only):
-                signed.append((sign, replace(scan, only=only)))
+                added = max(number, twin) - len(commit.removes)
+                signed[sign].append(only_rows(scan, pages, added, only))
         return signed
 
     def _scan(self, file: CdcFile | AddFile | RemoveFile) -> FileScan:
@@ -272,6 +300,10 @@ class ChangeTask:
         yield from self.reader.read(self.commit, self.columns)
 
 
+# Columns of live files: tags that show which pages a file has.
+_PAGE_TAGS: Final = ("rules", "layout")
+
+
 def _all_rows(schema: pl.Schema, names: Sequence[str]) -> RowFilter:
     return RowFilter(tuple(names), schema, (), ALL_WEIGHTS)
 
@@ -285,16 +317,17 @@ class _Files:
     store: Store
 
 
-def _hidden(actions: Sequence[RemoveFile | AddFile], files: TableFiles) -> Mapping[int, I64Array]:
-    """Return the rows that deletion vectors hide, by the position of the file."""
+def _hidden(commit: CommitChanges, files: TableFiles) -> Mapping[int, I64Array]:
+    """Return the rows that deletion vectors hide, by the position of the file in `rewritten`."""
     vectors = [
         None if file.deletion_vector is None else orjson.dumps(dict(file.deletion_vector)).decode()
-        for file in actions
+        for file in commit.rewritten
     ]
+    counts = {add.path: row_count(add.stats) for add in commit.adds}
     listed = pl.DataFrame(
         {
-            "path": [file.path for file in actions],
-            "num_records": [row_count(file.stats) if isinstance(file, AddFile) else None for file in actions],
+            "path": [file.path for file in commit.rewritten],
+            "num_records": [counts.get(file.path) for file in commit.rewritten],
             "deletion_vector": vectors,
             "has_deletion_vector": [vector is not None for vector in vectors],
         },
@@ -307,6 +340,21 @@ def _hidden(actions: Sequence[RemoveFile | AddFile], files: TableFiles) -> Mappi
     )
     numbers = listed["has_deletion_vector"].arg_true().to_list()
     return deleted_rows(_Files(listed, files.location.uri, files.store), numbers)
+
+
+def _pages_of(commit: CommitChanges) -> PageTable:
+    """Return the pages of added files that were in the table before, as far as they are known."""
+    removed = {file.path for file in commit.removes}
+    tags, sizes = [add.tags or {} for add in commit.adds], commit.sizes
+    stays = [add.path in removed for add in commit.adds]
+    is_ours = [of_file.get(TAG_KEYS["rules"]) == RULES for of_file in tags]
+    counts = [row_count(add.stats) for add in commit.adds]
+    return build_page_table(
+        pl.Series([of_file.get(TAG_KEYS["layout"]) for of_file in tags], dtype=pl.String),
+        np.array([-1 if count is None else count for count in counts], np.int64),
+        np.logical_and(stays, is_ours),
+        size_bytes=pl.Series([sizes[add.path] for add in commit.adds], dtype=pl.Int64),
+    )
 
 
 # A version number, or a time as `qbeast.open_table` takes it.
@@ -508,16 +556,15 @@ def _cheaper(old: Snapshot, new: Snapshot) -> tuple[list[CommitChanges], int]:
 
 def _different_files(old: Snapshot, new: Snapshot) -> CommitChanges:
     """Return the files that only one version has, as if one commit had removed and added them."""
-    removes, adds = (
-        removes_of(_files_without(version, other), version.columns, data_change=True)
-        for version, other in ((old, new), (new, old))
-    )
+    removed, added = _files_without(old, new), _files_without(new, old)
+    adds = removes_of(added, new.columns, data_change=True)
+    facts = added.select("num_records", *(pl.col(name).cast(pl.String) for name in _PAGE_TAGS)).iter_rows()
     return CommitChanges(
         version=new.version,
         timestamp_ms=new.timestamp_ms,
         operation=None,
-        removes=removes,
-        adds=tuple(map(_as_add, adds)),
+        removes=removes_of(removed, old.columns, data_change=True),
+        adds=tuple(_as_add(add, rows, tags) for add, (rows, *tags) in zip(adds, facts, strict=True)),
     )
 
 
@@ -528,13 +575,15 @@ def _files_without(version: Snapshot, other: Snapshot) -> pl.DataFrame:
     )
 
 
-def _as_add(file: RemoveFile) -> AddFile:
+def _as_add(file: RemoveFile, rows: int | None, tags: Sequence[str | None]) -> AddFile:
     return AddFile(
         path=file.path,
         size=file.size or 0,
         modification_time=0,
         partition_values=file.partition_values or {},
         deletion_vector=file.deletion_vector,
+        stats=None if rows is None else orjson.dumps({"numRecords": rows}).decode(),
+        tags={TAG_KEYS[name]: text for name, text in zip(_PAGE_TAGS, tags, strict=True) if text is not None},
     )
 
 

@@ -25,7 +25,7 @@ from qbeast_core.errors import (
 from qbeast_core.io.footer import cuts_of
 from qbeast_core.io.pages import PageRequest
 from qbeast_core.io.store import Store
-from qbeast_core.plan.blocks import BlockTable
+from qbeast_core.plan.blocks import BlockTable, PageTable
 from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.plan.nodes import Node, Unknown, matches_few
 from qbeast_core.plan.predicate import understand
@@ -375,13 +375,20 @@ def reads_all_pages(planner: Planner, plan: ScanPlan, number: int) -> bool:
 
 
 def scan_of_rows(snapshot: Snapshot, number: int, rows: I64Array) -> FileScan:
-    """Return some rows of a live file, by their ascending indexes: the pages that hold them, if its pages are known."""
-    table = snapshot.blocks
+    """Return some rows of a live file, by their ascending indexes."""
+    return only_rows(file_at(snapshot, number), snapshot.blocks.pages, number, rows)
+
+
+def only_rows(scan: FileScan, table: PageTable, number: int, rows: I64Array) -> FileScan:
+    """Return some rows of a file, by their ascending indexes: the pages that hold them, if its pages are known.
+
+    `number` is that of the file in the table of pages.
+    """
     pages = None
     if _page_count(table, number) and len(rows):
-        found = distinct(table.pages.pages_of(number, rows)) - table.pages.first_page[number]
-        pages = _pages_of(snapshot, table, number, found)
-    return replace(file_at(snapshot, number), pages=pages, only=rows)
+        found = distinct(table.pages_of(number, rows)) - table.first_page[number]
+        pages = _pages_of(scan, table, number, found)
+    return replace(scan, pages=pages, only=rows)
 
 
 def file_at(snapshot: Snapshot, number: int) -> FileScan:
@@ -403,26 +410,27 @@ def page_request(snapshot: Snapshot, selection: Selection, number: int) -> PageR
     is_whole = selection.pages_opened[number] == selection.pages_total[number]  # also without a layout
     if is_whole and number not in selection.drawn:
         return None
-    return _pages_of(snapshot, selection.table, number, selection.pages(number))
+    return _pages_of(file_at(snapshot, number), selection.table.pages, number, selection.pages(number))
 
 
 def all_pages(snapshot: Snapshot, blocks: BlockTable, number: int) -> PageRequest | None:
     """Return all pages of a file. None: its pages are not known."""
-    total = _page_count(blocks, number)
-    return _pages_of(snapshot, blocks, number, np.arange(total, dtype=np.int64)) if total else None
+    total = _page_count(blocks.pages, number)
+    if not total:
+        return None
+    return _pages_of(file_at(snapshot, number), blocks.pages, number, np.arange(total, dtype=np.int64))
 
 
-def _page_count(blocks: BlockTable, number: int) -> int:
-    first, end = blocks.pages.first_page[number : number + 2].tolist()
+def _page_count(table: PageTable, number: int) -> int:
+    first, end = table.first_page[number : number + 2].tolist()
     return int(end - first)
 
 
-def _pages_of(snapshot: Snapshot, blocks: BlockTable, number: int, pages: I64Array) -> PageRequest:
-    table = blocks.pages
+def _pages_of(scan: FileScan, table: PageTable, number: int, pages: I64Array) -> PageRequest:
     bands = slice(*table.first_band[number : number + 2].tolist())
     return PageRequest(
-        path=snapshot.data_paths[number],
-        size_bytes=snapshot.file_facts[number][0],
+        path=scan.path,
+        size_bytes=scan.size_bytes,
         cuts=cuts_of(table.band_rows[bands], table.band_page_rows[bands]),
         tail_bytes=int(table.tail_bytes[number]),
         directory_bytes=int(table.directory_bytes[number]),
