@@ -276,6 +276,7 @@ ELSEWHERE: dict[str, str] = {
     "max_copied_log_bytes": "tests/read/snapshot",
     "cache_share": "tests/read/snapshot",
     "deciding_share": "tests/estimate",
+    "kept_change_bytes": "tests/change",
     "feed_file_bytes": "tests/change",
     "feed_task_rows": "tests/spark",
     "filled_share": "tests/training",

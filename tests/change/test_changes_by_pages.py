@@ -1,0 +1,184 @@
+"""Changes that are read by page equal those of whole files, and those that Polars finds between two versions."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import qbeast
+from tests.helpers.changes import spread
+from tests.helpers.examples import examples
+from tests.helpers.small_files import resized
+from tests.helpers.strategies import ROW
+from tests.helpers.tables import folder, small_files
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
+LOST, GAINED = ["delete", "update_preimage"], ["insert", "update_postimage"]
+COMMIT = ["_commit_version", "_commit_timestamp"]
+
+
+def rows_of(count: int, start: int = 0) -> pl.DataFrame:
+    """Return rows with nulls, NaN, a list and a struct."""
+    return spread(count, start).with_columns(
+        g=pl.col(ROW) % 3,
+        tags=pl.concat_list(pl.col("a"), pl.lit(None, pl.Int64)),
+        deep=pl.struct("s", pl.col("f").alias("n")),
+    )
+
+
+ROWS, NEW = rows_of(60), rows_of(9, 100)
+COPIES = ROWS.filter(pl.col(ROW) % 5 == 0)
+
+
+def restore(table: qbeast.Table) -> None:
+    """Go back by one version: rows that vectors hid are there again."""
+    if table.version > 2:
+        table.restore(table.version - 1)
+
+
+STEPS: dict[str, Callable[[qbeast.Table], Any]] = {
+    "delete": lambda table: table.delete("a < 60"),
+    "delete more": lambda table: table.delete(pl.col("f").is_nan() | (pl.col(ROW) % 4 == 0)),
+    "update": lambda table: table.update("s IS NULL", {"a": "a + 1000"}),
+    "update to the same": lambda table: table.update("a > 100", {"a": "a"}),
+    "merge": lambda table: table.merge(NEW.unique(ROW), ROW, delete_if=f"{ROW} % 2 = 0"),
+    "append": lambda table: qbeast.write_table(NEW, table.uri, mode="append"),
+    "replace": lambda table: qbeast.write_table(
+        NEW.filter(g=2), table.uri, mode="overwrite", where="g = 2 AND a < 200"
+    ),
+    "optimize": lambda table: table.optimize(full=True),
+    "restore": restore,
+    "add a column": lambda table: qbeast.write_table(
+        NEW[:2].with_columns(z=1), table.uri, mode="append", schema_mode="merge"
+    ),
+}
+
+
+def without_pages(path: Path) -> Path:
+    """Return a copy of a table whose log does not name the pages of files: these are read whole."""
+    copy = copytree(path, path.with_name("copy"))
+    for commit in (copy / "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for action in actions:
+            for file in (action.get("add"), action.get("remove")):
+                if file is not None and file.get("tags"):
+                    file["tags"].pop("qbeast.layout", None)
+        commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    return copy
+
+
+def in_order(rows: pl.DataFrame) -> list[str]:
+    return sorted(map(repr, rows.drop("_commit_timestamp", strict=False).iter_rows()))
+
+
+def counted(rows: pl.DataFrame) -> Counter[str]:
+    return Counter(map(repr, rows.iter_rows()))
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(3000)
+@examples(3, sweep=100, parent=RELAXED)
+@given(
+    steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=4),
+    copies=st.booleans(),
+    partitions=st.booleans(),
+    renamed=st.booleans(),
+    kept_bytes=st.sampled_from([0, 3_000, 1 << 20]),
+)
+def test_pages_and_whole_files_hold_equal_changes(
+    steps: list[str],
+    copies: bool,  # noqa: FBT001 -- drawn
+    partitions: bool,  # noqa: FBT001 -- drawn
+    renamed: bool,  # noqa: FBT001 -- drawn
+    kept_bytes: int,
+) -> None:
+    with folder() as path, small_files():
+        options: dict[str, Any] = {"partition_by": ["g"]} if partitions else {}
+        rows = pl.concat([ROWS, COPIES]) if copies else ROWS
+        check_life(path, rows, steps, renamed=renamed, kept_bytes=kept_bytes, **options)
+
+
+def test_growing_vectors_lose_no_change(tmp_path: Path) -> None:
+    with small_files():
+        check_life(tmp_path / "t", ROWS[:24], ["delete", "update"], kept_bytes=0)
+
+
+def check_life(
+    path: Path,
+    rows: pl.DataFrame,
+    steps: Sequence[str],
+    *,
+    kept_bytes: int,
+    renamed: bool = False,
+    **options: Any,
+) -> None:
+    """Write a table with deletion vectors and change it; compare its changes with two other ways to find them."""
+    qbeast.write_table(rows, path, columns=[ROW, "a"], cube_size=10, deletion_vectors=True, **options)
+    if renamed:  # names in files differ from those in the table
+        qbeast.open_table(path).rename_column("a", "b", upgrade_protocol=True)
+        qbeast.open_table(path).rename_column("b", "a")
+    first = qbeast.open_table(path).version
+    for step in steps:
+        STEPS[step](qbeast.open_table(path))
+    table, whole = qbeast.open_table(path), qbeast.open_table(without_pages(path))
+    with resized(kept_change_bytes=kept_bytes):
+        changes, net = table.changes(since=first).collect(), diff_of(table, first)
+    assert in_order(changes) == in_order(whole.changes(since=first).collect())
+    for version in range(first + 1, table.version + 1):
+        check(changes.filter(_commit_version=version).drop(COMMIT), table, version - 1, version)
+    whole_net = diff_of(whole, first)
+    assert (net is None) == (whole_net is None)
+    if net is not None and whole_net is not None:
+        assert in_order(net) == in_order(whole_net)
+        check(net, table, first, table.version)
+
+
+def diff_of(table: qbeast.Table, version: int) -> pl.DataFrame | None:
+    """Return the net changes from a version; None: some changed rows have the same key."""
+    try:
+        return table.diff(version, key=ROW).collect()
+    except qbeast.InvalidInputError as error:
+        assert "does not identify rows" in str(error)  # noqa: PT017 -- depends on the steps
+        return None
+
+
+def check(changes: pl.DataFrame, table: qbeast.Table, old: int, new: int) -> None:
+    """Assert that changes are exactly the rows in which two versions differ."""
+    before, after = (
+        counted(
+            pl.concat([table.read().clear(), qbeast.read_table(table.uri, version=version)], how="diagonal")
+        )
+        for version in (old, new)
+    )
+    lost, gained = (
+        counted(changes.filter(pl.col("_change_type").is_in(kinds)).drop("_change_type"))
+        for kinds in (LOST, GAINED)
+    )
+    assert lost.total() + gained.total() == changes.height
+    assert (lost, gained) == (before - after, after - before)
+
+
+def test_other_pages_are_not_read(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"id": range(40_000)}).with_columns(x=pl.col("id") * 0.5)
+    qbeast.write_table(rows, tmp_path, columns=["id"], cube_size=2000, deletion_vectors=True)
+    table = qbeast.open_table(tmp_path)
+    table.delete("id = 77")
+    (file,) = tmp_path.glob("*.parquet")
+    with file.open("r+b") as stored:  # the first page, where row 77 is not
+        stored.seek(4)
+        stored.write(bytes(200))
+    with pytest.raises(qbeast.StorageError):
+        qbeast.read_table(tmp_path)
+    table = qbeast.open_table(tmp_path)
+    for changes in (table.changes(since=0), table.diff(0, key="id")):
+        assert changes.select("id", "_change_type").collect().rows() == [(77, "delete")]
