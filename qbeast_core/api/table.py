@@ -590,7 +590,8 @@ class Table:
             One row per commit: `version`, `timestamp` (UTC), `operation`, `source` (``"feed"``: files of the change
             data feed; ``"files"``: all rows of some files, or those of a pair of deletion vectors; ``"compared
             files"``: removed and added files, whose equal rows cancel out; ``"none"``: no row changed), `files` and
-            `bytes`, the number and size of these files. Of feeds and of whole files, only the needed columns are read.
+            `bytes`, the number and size of these files. Of feeds and of whole files, only the needed columns are read;
+            of a pair of deletion vectors, only the pages with their rows.
 
         Raises
         ------

@@ -246,9 +246,10 @@ class ChangeReader:
 
     def _changed(self, commit: CommitChanges, names: Sequence[str]) -> Iterator[pl.DataFrame]:
         scans = self._signed_scans(commit)
-        every = list(self.schema)
-        signed = net_rows(partial(self._read, scans, every)) if commit.compares else self._read(scans, names)
-        for sign, rows in signed:
+        # If no row is removed, or none is added, none cancels out.
+        compares = commit.compares and all(scans.values())
+        read = partial(self._read, scans, list(self.schema) if compares else names)
+        for sign, rows in net_rows(read) if compares else read():
             yield rows.select(*names, pl.lit(_KINDS[sign]).alias(CHANGE_TYPE))
 
     def _read(self, scans: Mapping[int, Sequence[FileScan]], names: Sequence[str]) -> Iterator[SignedRows]:
