@@ -116,8 +116,6 @@ def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | No
     """
     schema = files.schema
     try:
-        if any(add.deletion_vector is not None for add in adds):
-            return None
         rows = _rows((add.model_dump(exclude_none=True) for add in adds), schema)
         if any(list(row) != list(schema) for row in rows):
             return None  # files have columns that are not derived here

@@ -27,6 +27,7 @@ from qbeast_core.io.store import Entry, Store
 from qbeast_core.log.actions import (
     Action,
     AddFile,
+    CdcFile,
     CommitInfo,
     DomainMetadata,
     Metadata,
@@ -47,6 +48,7 @@ from qbeast_core.log.protocol import (
     in_commit_timestamps,
 )
 from qbeast_core.log.rebase import PRESERVED, Rebased, rebase
+from qbeast_core.log.replay import RULES, RULES_TAG, needs_removes
 from qbeast_core.log.values import FileChangePlanner
 from qbeast_core.plan.blocks import NO_REVISION, BlockTable
 from qbeast_core.plan.decode_tags import build_block_table, fits_schema, index_of_blocks
@@ -333,9 +335,9 @@ def _after(store: Store, head: Snapshot, rebased: Rebased, info: CommitInfo) -> 
     """
     version = head.version + 1
     try:
-        # The version after an append, or a creation, follows from the one before, without reading the log.
+        # The version after a change of files, or a creation, follows from the one before, without reading the log.
         before = _created(head, rebased) if head.is_new else head
-        newest = None if before is None else _after_append(before, rebased.actions, info)
+        newest = None if before is None else _after_changes(before, rebased.actions, info)
         newest = newest or (load_snapshot(head.location) if head.is_new else refresh(head))
     except QbeastError as error:
         message = f"version {version} of {store.uri} is committed, but cannot be loaded now: {error}"
@@ -444,16 +446,26 @@ def _created(head: Snapshot, rebased: Rebased) -> Snapshot | None:
     return replace(created, files=no_files(created.schema))
 
 
-def _after_append(head: Snapshot, actions: Sequence[Action], info: CommitInfo) -> Snapshot | None:
-    """Return the version after `head` if the commit only adds files. None: it must be loaded."""
-    kinds = AddFile | Txn | DomainMetadata | (Protocol | Metadata if head.is_new else Txn)
+def _after_changes(head: Snapshot, actions: Sequence[Action], info: CommitInfo) -> Snapshot | None:
+    """Return the version after `head` if the commit only adds and removes files. None: it must be loaded."""
+    kinds = (
+        AddFile | RemoveFile | CdcFile | Txn | DomainMetadata | (Protocol | Metadata if head.is_new else Txn)
+    )
     if not head.columns.is_plain or any(not isinstance(action, kinds) for action in actions):
         return None
     adds = [action for action in actions if isinstance(action, AddFile)]
+    removed = [action.path for action in actions if isinstance(action, RemoveFile)]
     domains = {
         action.domain: action.configuration for action in actions if isinstance(action, DomainMetadata)
     }
-    files = with_adds(head.files, adds)
+    kept = head.files.filter(~pl.col("path").is_in(removed)) if removed else head.files
+    if removed:
+        # Files of copies, paths that others may write differently, and statistics of other writers need the log.
+        is_plain = not head.copies and not needs_removes(head.files)
+        are_ours = all((add.tags or {}).get(RULES_TAG) == RULES for add in adds)
+        if not is_plain or not are_ours or head.files.height - kept.height != len(removed):
+            return None
+    files = with_adds(kept, adds)
     if files is None:
         return None
     version = head.version + 1
@@ -463,10 +475,11 @@ def _after_append(head: Snapshot, actions: Sequence[Action], info: CommitInfo) -
         version=version,
         timestamp_ms=timestamp_of(info),
         files=files,
+        vectors=head.vectors.for_files(files) if removed else head.vectors,
         fingerprint=fingerprint(head.source.store, version),
         domains={**head.domains, **domains},
     )
-    if head.decoded_blocks is not None:
+    if head.decoded_blocks is not None and not removed:
         vars(newest)["blocks"] = _index(head, head.decoded_blocks, files, adds)
     keep(newest)
     return newest
