@@ -117,26 +117,26 @@ OPERATIONS: dict[str, Callable[[Path, Engine], None]] = {
 
 
 WANTED = {
-    "delete": (1, 1, 0, 0, 0, 2, 2),
-    "update of another column": (1, 1, 0, 0, 0, 2, 2),
-    "update inside the range": (1, 1, 1, 1, 1, 2, 2),
+    "delete": (1, 1, 0, 0, 0, 2, 1),
+    "update of another column": (1, 1, 0, 0, 0, 2, 1),
+    "update inside the range": (1, 1, 1, 1, 1, 2, 1),
     "update outside the range": (1, 1, 1, 1, 2, 2, 2),
-    "merge inside the range": (1, 1, 1, 1, 1, 2, 2),
+    "merge inside the range": (1, 1, 1, 1, 1, 2, 1),
     "merge outside the range": (1, 1, 1, 1, 2, 2, 2),
-    "optimize": (0, 1, 0, 1, 1, 2, 2),
+    "optimize": (0, 1, 0, 1, 1, 2, 1),
     "append": (0, 0, 1, 1, 1, 1, 0),
 }
 
 # Workers read files for each pass: one to summarise the rows, one to place those of each revision. A merge tries to
 # change files in place first. Rows that are added are summarised apart, to see that no file is read for them.
 WANTED_OF_WORKERS = {
-    "delete": (1, 1, 0, 0, 0, 2, 2),
-    "update of another column": (1, 1, 0, 0, 0, 2, 2),
-    "update inside the range": (1, 2, 1, 1, 1, 2, 2),
+    "delete": (1, 1, 0, 0, 0, 2, 1),
+    "update of another column": (1, 1, 0, 0, 0, 2, 1),
+    "update inside the range": (1, 2, 1, 1, 1, 2, 1),
     "update outside the range": (1, 3, 1, 1, 2, 2, 2),
-    "merge inside the range": (1, 3, 1, 1, 1, 2, 2),
+    "merge inside the range": (1, 3, 1, 1, 1, 2, 1),
     "merge outside the range": (1, 3, 2, 1, 2, 2, 2),
-    "optimize": (0, 2, 1, 1, 1, 2, 2),
+    "optimize": (0, 2, 1, 1, 1, 2, 1),
     "append": (0, 0, 1, 1, 1, 1, 0),
 }
 

@@ -95,7 +95,10 @@ class _ReadAgain:
         for sign, rows in self._read():
             if left >= 0:
                 left -= int(rows.estimated_size())
-                kept = [*kept, (sign, rows.serialize())] if left >= 0 else []
+                if left >= 0:
+                    kept.append((sign, rows.serialize()))
+                else:
+                    kept.clear()
             yield sign, rows
         self._kept = kept if left >= 0 else None
 
