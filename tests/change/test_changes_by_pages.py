@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from tests.helpers.changes import spread
 from tests.helpers.examples import examples
 from tests.helpers.small_files import resized
+from tests.helpers.steps_of_life import NEW, ROWS, STEPS
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import folder, small_files
 
@@ -27,43 +27,7 @@ LOST, GAINED = ["delete", "update_preimage"], ["insert", "update_postimage"]
 COMMIT = ["_commit_version", "_commit_timestamp"]
 
 
-def rows_of(count: int, start: int = 0) -> pl.DataFrame:
-    """Return rows with nulls, NaN, a list and a struct."""
-    return spread(count, start).with_columns(
-        g=pl.col(ROW) % 3,
-        tags=pl.concat_list(pl.col("a"), pl.lit(None, pl.Int64)),
-        deep=pl.struct("s", pl.col("f").alias("n")),
-    )
-
-
-ROWS, NEW = rows_of(60), rows_of(9, 100)
 COPIES = ROWS.filter(pl.col(ROW) % 5 == 0)
-
-
-def restore(table: qbeast.Table) -> None:
-    """Go back by one version: rows that vectors hid are there again."""
-    if table.version > 3:
-        table.restore(table.version - 1)
-
-
-def new_rows(table: qbeast.Table) -> pl.DataFrame:
-    """Return new rows with the columns of a table."""
-    return pl.concat([table.read().clear(), NEW], how="diagonal")
-
-
-STEPS: dict[str, Callable[[qbeast.Table], Any]] = {
-    "delete": lambda table: table.delete("a < 60"),
-    "delete more": lambda table: table.delete(pl.col("f").is_nan() | (pl.col(ROW) % 4 == 0)),
-    "update": lambda table: table.update("s IS NULL", {"a": "a + 1000"}),
-    "update to the same": lambda table: table.update("a > 100", {"a": "a"}),
-    "merge": lambda table: table.merge(new_rows(table), ROW, delete_if=f"{ROW} % 2 = 0"),
-    "append": lambda table: qbeast.write_table(new_rows(table), table.uri, mode="append"),
-    "replace": lambda table: qbeast.write_table(
-        new_rows(table).filter(g=2), table.uri, mode="overwrite", where="g = 2"
-    ),
-    "optimize": lambda table: table.optimize(full=True),
-    "restore": restore,
-}
 
 
 def without_pages(path: Path) -> Path:

@@ -11,8 +11,8 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from tests.change.test_changes_by_pages import ROWS, STEPS
 from tests.helpers.examples import examples
+from tests.helpers.steps_of_life import ROWS, STEPS
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import folder, small_files
 
