@@ -19,16 +19,16 @@ from tests.helpers.conditions import Conditions, rows_of_many_kinds
 
 ROWS = 1_000_000
 SAMPLE = 0.3
-CONDITIONS = 300
+CONDITIONS = 200
 # Conditions that match more rows read few columns: else a test reads the whole table.
-MANY = 50_000
+MANY = 25_000
 # The first conditions are those that failed once, or are likely to be typed.
 TYPED = [
     "x = 5 OR x = 6",
     "x IN (5, 6) AND x > 3",
     "y = 7 AND id BETWEEN 5 AND 800000",
     "y = 5 AND y < 10",
-    "text LIKE 'user 77%' AND text LIKE '%9'",
+    "text LIKE 'user 771%' AND text LIKE '%9'",
 ]
 
 
