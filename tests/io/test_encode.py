@@ -227,7 +227,7 @@ def test_larger_dictionaries_make_arrows_files_smaller_too() -> None:
     texts = {
         "path": [f"/shop/{place % 37}/item-{place}" for place in places],
         "agent": [f"Mozilla/5.0 (X11; Linux x86_64) Engine/{place % 900}" for place in places],
-        "short": few.astype(str),
+        "short": few.astype(str),  # the dictionary saves bytes of a whole read, and costs a small one more
         "repeated": np.sort(few).astype(str),  # compresses well as it is
         "large": [f"{number:040d}" for number in few],  # too many bytes
         "unique": [f"{number:040d}" for number in random.permutation(16_384)],
@@ -235,7 +235,7 @@ def test_larger_dictionaries_make_arrows_files_smaller_too() -> None:
     }
     frame = pl.DataFrame({**texts, "number": few})
     chosen = choose_larger_dictionaries(frame, page_rows=512, dictionary=["chosen"])
-    assert chosen == ["path", "agent", "short"]
+    assert chosen == ["path", "agent"]
     for name in chosen:
         sizes = []
         for coded in (False, True):
