@@ -43,6 +43,7 @@ DEAR = {
         "other-engines.md",
         "how-it-works.md",
         "guide.md",
+        "filters.md",
     ),
     *("larger-than-memory.md", "moving-from-carbondata.md", "keeping-a-table.md", "recipes.md"),
 }

@@ -19,9 +19,9 @@ from tests.helpers.conditions import Conditions, rows_of_many_kinds
 
 ROWS = 1_000_000
 SAMPLE = 0.3
-CONDITIONS = 200
+CONDITIONS = 150
 # Conditions that match more rows read few columns: else a test reads the whole table.
-MANY = 25_000
+MANY = 15_000
 # The first conditions are those that failed once, or are likely to be typed.
 TYPED = [
     "x = 5 OR x = 6",

@@ -47,10 +47,8 @@ KEEPS_INDEX = {
     *(
         name
         for name, (_, codes) in (LOG_FAULTS | DATA_FAULTS).items()
-        if codes <= {"layout", "layout-unreadable"}
+        if codes <= {"layout", "layout-unreadable", "pages"}
     ),
-    "a damaged page directory",
-    "a tail of other length",
 }
 
 
