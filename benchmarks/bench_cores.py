@@ -28,19 +28,18 @@ MANY = (4, 8, 16)
 def run() -> list[Figure]:
     frame = bench_write.frame_file()
     seconds: dict[tuple[str, int], list[float]] = {}
-    writes = {"qbeast": bench_write.write_qbeast, "write_deltalake": bench_write.write_plain}
     with tempfile.TemporaryDirectory(dir=data.CACHE) as scratch:
         for turn in range(ROUNDS):
             for cores in (1, 2):
-                for name, write in writes.items():
+                for name, (prepare, write) in bench_write.WRITES.items():
                     to = Path(scratch) / f"{name}-{cores}-{turn}"
                     with on_cores(cores):
-                        child = measure.in_child(write, frame, to, prepare=bench_write.prepare)
+                        child = measure.in_child(write, frame, to, prepare=prepare)
                     shutil.rmtree(to)
                     seconds.setdefault((name, cores), []).append(child.seconds)
     taken = {key: median(values) for key, values in seconds.items()}
     for cores in MANY:
-        taken |= {(name, cores): estimated(taken, name, cores) for name in writes}
+        taken |= {(name, cores): estimated(taken, name, cores) for name in bench_write.WRITES}
     return [
         Figure(
             f"write over write_deltalake, {cores} core(s){', estimated' if cores in MANY else ''}",
