@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+import sys
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from queue import Full, Queue
-from threading import Event, Lock, Thread, current_thread
+from threading import Condition, Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
@@ -278,8 +278,10 @@ def is_spark_frame(data: object) -> TypeIs[SparkFrame]:
     return any(module.startswith("pyspark.sql.") and name == "DataFrame" for module, name in names)
 
 
-_LOOK_SECONDS: Final = 0.1
 _JOIN_SECONDS: Final = 2.0
+
+# Takes a frame, and returns whether no more are wanted.
+_Put: TypeAlias = Callable[[pl.DataFrame | None], bool]
 
 _FIRST_ROWS: Final = 1 << 14
 _GROWTH: Final = 32  # of one slice after the other
@@ -417,37 +419,91 @@ def query_batches(lazy: pl.LazyFrame, *, batch_rows: int | None = None) -> Gener
     >>> [batch.height for batch in query_batches(pl.LazyFrame({"a": range(5)}), batch_rows=2)]
     [2, 2, 1]
     """
-    batches: Queue[pl.DataFrame | None] = Queue(1)
-    stopped = Event()
-    failures: list[BaseException] = []
+    yield from _handed_over(
+        lambda put: lazy.sink_batches(put, chunk_size=batch_rows, maintain_order=True), size_bytes=0
+    )
 
-    def put(batch: pl.DataFrame | None) -> bool:
-        while not stopped.is_set():
-            try:
-                batches.put(batch, timeout=_LOOK_SECONDS)
-            except Full:
-                continue
-            return False
-        return True
+
+def ahead(frames: Generator[pl.DataFrame], *, size_bytes: int) -> Generator[pl.DataFrame]:
+    """Yield frames that a thread makes while the caller uses earlier ones. At least one waits, or `size_bytes` of them.
+
+    >>> [frame.height for frame in ahead((pl.DataFrame({"a": range(n)}) for n in (1, 2)), size_bytes=0)]
+    [1, 2]
+    """
+
+    def make(put: _Put) -> None:
+        with closing(frames):
+            any(map(put, frames))
+
+    yield from _handed_over(make, size_bytes=size_bytes)
+
+
+def _handed_over(make: Callable[[_Put], object], *, size_bytes: int) -> Generator[pl.DataFrame]:
+    """Yield what a thread makes, or raise its error. A caller that stops ends the thread."""
+    waiting = _Waiting(size_bytes)
+    failures: list[BaseException] = []
 
     def run() -> None:
         try:
-            lazy.sink_batches(put, chunk_size=batch_rows, maintain_order=True)
+            make(waiting.put)
         except BaseException as error:  # noqa: BLE001 -- a panic is not an `Exception`; raised below
             failures.append(error)
         finally:
-            put(None)  # the end
+            waiting.put(None)  # the end
 
     thread = Thread(target=run, daemon=True)
     thread.start()
     try:
-        while (batch := batches.get()) is not None:
-            if batch.height:
-                yield batch
+        while (frame := waiting.get()) is not None:
+            if frame.height:
+                yield frame
         if failures:
             raise failures[0]
     finally:
-        stopped.set()
-        # The garbage collector may end an abandoned query in a thread that the query needs: do not wait for ever.
-        if thread is not current_thread():
+        waiting.stop()
+        # The garbage collector may end an abandoned query in a thread that the query needs: do not wait for ever. A
+        # process that ends has stopped its threads.
+        if thread is not current_thread() and not sys.is_finalizing():
             thread.join(_JOIN_SECONDS)
+
+
+class _Waiting:
+    """Frames between two threads: one, or more of at most `size_bytes` together."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._limit, self._size_bytes = size_bytes, 0
+        self._frames = deque[pl.DataFrame | None]()
+        self._changed, self._is_stopped = Condition(), False
+
+    def put(self, frame: pl.DataFrame | None) -> bool:
+        """Add a frame when there is room, None at the end. Return whether the other thread has stopped."""
+        size = _size_of(frame)
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._is_stopped or not self._frames or self._size_bytes + size <= self._limit
+            )
+            if not self._is_stopped:
+                self._frames.append(frame)
+                self._size_bytes += size
+                self._changed.notify_all()
+            return self._is_stopped
+
+    def get(self) -> pl.DataFrame | None:
+        """Return the next frame when there is one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._frames)
+            frame = self._frames.popleft()
+            self._size_bytes -= _size_of(frame)
+            self._changed.notify_all()
+            return frame
+
+    def stop(self) -> None:
+        """Forget the frames, and let the other thread stop."""
+        with self._changed:
+            self._is_stopped = True
+            self._frames.clear()
+            self._changed.notify_all()
+
+
+def _size_of(frame: pl.DataFrame | None) -> int:
+    return 0 if frame is None else int(frame.estimated_size())

@@ -36,7 +36,7 @@ from qbeast_core.support.frames import own_column, with_types
 from qbeast_core.support.process import LOG, Resources, caller_stacklevel, spill_folder_of
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import Predicate, evaluating
-from qbeast_core.table.data.frames import has_any_width
+from qbeast_core.table.data.frames import ahead, has_any_width
 from qbeast_core.table.data.scan import FileScan
 from qbeast_core.table.read.planner import Planner, ScanPlan, all_pages, log_read, scans_of
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, heights, sampling_weight
@@ -91,7 +91,7 @@ class ScatteredRows:
             with self._using():
                 self._folder = TemporaryFolder(self._spill_dir, _PREFIX)
 
-    def shuffled(self) -> Iterator[pl.DataFrame]:
+    def shuffled(self) -> Generator[pl.DataFrame]:
         """Yield the rows in a random order, and forget them."""
         self._scatter()
         runs, self._runs, self.size_bytes = self._runs, list[_Run](), 0
@@ -317,16 +317,17 @@ class ShuffledRead:
             self._buckets, random, memory_bytes=self._buffer_bytes, spill_dir=self._spill_dir
         )
         with closing(scattered):
-            for frame in self._frames(number):
-                scattered.add(frame)
-                if scattered.size_bytes > self._buffer_bytes:
-                    if self.spills:
+            waiting_bytes = min(self._buffer_bytes // 16, _RUN_BYTES)
+            with closing(ahead(self._frames(number), size_bytes=waiting_bytes)) as frames:
+                for frame in frames:
+                    scattered.add(frame)
+                    if self.spills and scattered.size_bytes + waiting_bytes > self._buffer_bytes:
                         scattered.spill()
-                    else:
+                    elif scattered.size_bytes > self._buffer_bytes:
                         yield from scattered.shuffled()
-            yield from scattered.shuffled()
+            yield from ahead(scattered.shuffled(), size_bytes=0)
 
-    def _frames(self, number: int) -> Iterator[pl.DataFrame]:
+    def _frames(self, number: int) -> Generator[pl.DataFrame]:
         for scans in self._scans(number):
             for frame in self._read(scans, self._keep):
                 weight = [] if self._weight is None else [pl.lit(self._weight).alias(SAMPLING_WEIGHT)]

@@ -9,9 +9,12 @@ from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.data.frames import query_batches
+from qbeast_core.table.data.frames import ahead, query_batches
+from tests.helpers.examples import examples
 
 ROWS = pl.DataFrame({"a": range(50_000)})
 
@@ -49,6 +52,57 @@ def test_abandoned_query_stops() -> None:
     assert next(batches).height == 10
     batches.close()
     assert threading.active_count() <= before
+
+
+class Made:
+    """Frames of a few rows that are made one by one, with an error at the end or without."""
+
+    def __init__(self, heights: list[int], error: BaseException | None = None) -> None:
+        self.heights, self.error, self.count, self.closed = heights, error, 0, False
+        self.many = threading.Event()
+
+    def frames(self) -> Generator[pl.DataFrame]:
+        try:
+            for height in self.heights:
+                self.count += 1
+                if self.count == 5:
+                    self.many.set()
+                yield pl.DataFrame({"a": range(self.count, self.count + height)})
+            if self.error is not None:
+                raise self.error
+        finally:
+            self.closed = True
+
+
+@examples(30, sweep=500)
+@given(heights=st.lists(st.integers(1, 9), max_size=12), size_bytes=st.integers(0, 300), fails=st.booleans())
+def test_frames_made_ahead_are_those_of_a_loop(heights: list[int], size_bytes: int, *, fails: bool) -> None:
+    threads = threading.active_count()
+    error = OSError("broken") if fails else None
+    made, found, raised = Made(heights, error), list[pl.DataFrame](), None
+    try:
+        for frame in ahead(made.frames(), size_bytes=size_bytes):
+            found.append(frame)
+    except OSError as caught:
+        raised = caught
+    expected = list(Made(heights).frames())
+    assert len(found) == len(expected)
+    assert all(one.equals(other) for one, other in zip(found, expected, strict=True))
+    assert raised is error
+    assert made.closed
+    assert threading.active_count() == threads
+
+
+def test_as_many_frames_as_fit_are_made_ahead() -> None:
+    made, threads = Made([10] * 100), threading.active_count()
+    frames = ahead(made.frames(), size_bytes=3 * 80)  # one is taken, three wait, and the next one has no room
+    next(frames)
+    assert made.many.wait(10)
+    assert made.count == 5
+    frames.close()
+    assert made.closed
+    assert made.count <= 6
+    assert threading.active_count() == threads
 
 
 def test_small_row_groups_are_not_joined(tmp_path: Path) -> None:
