@@ -493,7 +493,15 @@ def _repeats(leaf: pl.Series) -> bool:
     distinct = leaf.n_unique() - (leaf.null_count() > 0)
     if distinct * _MIN_REPEATS > values or distinct > max_values:
         return False
-    return not is_text or bool(_bytes_each(leaf.unique()).sum() <= _MAX_BYTES)
+    return not is_text or _are_short(leaf)
+
+
+def _are_short(texts: pl.Series) -> bool:
+    """Return whether the distinct values fit into a dictionary."""
+    stored = texts.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()[2]
+    if stored is None or stored.size <= _MAX_BYTES:  # repeated values too
+        return True
+    return bool(_bytes_each(texts.unique()).sum() <= _MAX_BYTES)
 
 
 def _bytes_each(texts: pl.Series) -> pl.Series:

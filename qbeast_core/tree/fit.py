@@ -337,12 +337,12 @@ def _sampled_numbers(values: pl.Series) -> pl.Series:
     >>> _sampled_numbers(pl.Series([2.0, None, float("nan"), 1.0])).to_list()
     [1.0, 2.0]
     """
-    column = to_index_column(values.drop_nulls())
+    column = to_index_column(values.drop_nulls() if values.null_count() else values)
     if not isinstance(column, NumberColumn):
         msg = f"{values.name!r} is not a numeric column"
         raise TypeError(msg)
-    numbers = pl.Series(values.name, number_values(column), dtype=pl.Float64)
-    return numbers.filter(numbers.is_finite()).sort()
+    numbers = number_values(column)
+    return pl.Series(values.name, numbers[np.isfinite(numbers)], dtype=pl.Float64).sort()
 
 
 def _quantiles(column: ColumnSummary, data: ColumnData) -> Transformation:

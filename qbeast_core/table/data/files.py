@@ -173,7 +173,7 @@ class FileSettings:
         sample_column = target.shape.sample_column
         refuse_huge_values(frame)
         table_rows = max(target.table_rows, frame.height)
-        frame = frame.select(columns.in_files(frame.columns))
+        frame = _in_files(frame, columns)
         indexed = tuple(columns.in_files(indexed))
         hidden = hidden_columns(configuration).intersection(frame.columns)
         visible = {name: dtype for name, dtype in frame.schema.items() if name not in hidden}
@@ -184,12 +184,18 @@ class FileSettings:
         needed = [*target.clustered_by, *((name,) for name in bounded)]
         known = {leaf for leaf, _ in leaves_of(visible)}
         listed += [leaf for leaf in dict.fromkeys(needed) if leaf not in listed and leaf in known]
-        frame = frame.drop(computed)  # its values are not known yet
+        frame = frame.drop(computed) if computed else frame  # its values are not known yet
         codec, grain = codec_of(configuration), Grain.of(table_rows)
         dictionary, levels = choose_encodings(frame, codec, grain, size_bytes=size_bytes)
         levels |= dict.fromkeys(computed, _SAMPLE_LEVEL)
         statistics = (*indexed, *computed)
         return FileSettings(target, dictionary, levels, codec, statistics, listed, bool(hidden), grain)
+
+
+def _in_files(frame: pl.DataFrame, columns: StoredColumns) -> pl.DataFrame:
+    """Return the columns that files have. A query to select all would cost as much as a step of a small write."""
+    names = columns.in_files(frame.columns)
+    return frame if len(names) == frame.width else frame.select(names)
 
 
 def choose_encodings(
@@ -248,7 +254,7 @@ def _send_file(
     target, revision = settings.target, file.revision
     columns, hides_weights = target.columns, target.hides_weights and weights is not None
     partition = partition_values(rows, columns)
-    rows = rows.select(columns.in_files(rows.columns))
+    rows = _in_files(rows, columns)
     path = path if columns.mode != "none" else f"{folder_of(partition)}{path}"
     keys, layout, metadata = "", None, dict[str, str]()
     if weights is not None:
@@ -436,11 +442,13 @@ class CodedRows:
             coded = place_values(column, column.gather_every(max(frame.height // _TRIED_ROWS, 1)))
             if coded is not None:
                 self._codes[name], self._values[name] = coded
-        self._others = RowTaker(frame.drop(self._codes))
+        self._others = RowTaker(frame.drop(self._codes) if self._codes else frame)
 
     def take(self, rows: RowNumbers, used: dict[str, pl.Series]) -> pl.DataFrame:
         """Return some rows, given in ascending order, with columns of codes; add the values of these to `used`."""
         taken = self._others.take(rows)
+        if not self._codes:
+            return taken
         columns: list[pl.Series] = []
         for name, column in self._codes.items():
             codes, values = used_values(column[pl.Series(rows)], self._values[name])

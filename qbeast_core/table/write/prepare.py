@@ -92,31 +92,32 @@ def prepare(
     frame = with_numbers(frame, drawn) if drawn else frame
     frame = _with_computed(without_values(frame, sample_column), before, rules)
     frame, schema_json = _fitted(frame, before, options, required)
+    schema = frame.schema  # once: Polars makes it anew each time
     if index is not None and latest is not None:
-        refuse_lost_columns(before.uri, latest, frame.schema, before.columns)
-    specs = _specs(before, index, options, frame.schema)
+        refuse_lost_columns(before.uri, latest, schema, before.columns)
+    specs = _specs(before, index, options, schema)
     if not specs:
         _refuse_index_options(options, sample_column)
-    sample_by = _sampling_key(frame.schema, before, options, dialect, sample_column) if specs else ()
+    sample_by = _sampling_key(schema, before, options, dialect, sample_column) if specs else ()
     refuse_sample_column(sample_column, [spec.name for spec in specs], argument="columns")
-    check_columns(specs, frame.schema, dialect)
+    check_columns(specs, schema, dialect)
     # A converted table, or one whose columns another writer changed, still waits for a real revision.
     stays = latest is not None and (options.columns is None if index is None else index.newest is None)
     size = options.cube_size or (latest.desired_cube_size if stays and latest is not None else None)
-    metadata = _metadata(before, schema_json, frame.schema, options, dialect)
+    metadata = _metadata(before, schema_json, schema, options, dialect)
     if sample_column is not None:
         metadata = with_sample_column(metadata, sample_column, new_id)
     metadata = _with_importance(with_sampling_key(metadata, sample_by), before, options.importance, specs)
     if index is None:
         metadata = _with_index_entries(metadata, before, specs, size, dialect)
-    bounds = parse_column_stats(options.column_stats, frame.schema, [spec.name for spec in specs])
+    bounds = parse_column_stats(options.column_stats, schema, [spec.name for spec in specs])
     table = with_metadata(before, metadata)
     new_names = {*(spec.name for spec in specs), *sample_by}.difference(latest.key_columns if latest else ())
     refuse_collations(sorted(new_names), table.columns.collated)
     wish = IndexWish(specs, size, dialect, bounds, table.columns.rehashed, sample_by)
     if options.schema_mode == "overwrite" and not before.is_new:
-        rules = rules_of(replace(table, schema=frame.schema), present=present)
-    shape = RowShape(table.schema_json, frame.schema, merge=options.schema_mode == "merge", rules=rules)
+        rules = rules_of(replace(table, schema=schema), present=present)
+    shape = RowShape(table.schema_json, schema, merge=options.schema_mode == "merge", rules=rules)
     rows = 0 if index is None else before.counted_rows
     return PreparedTable(table, target_of(table, shape, dialect, table_rows=rows), wish, index, drawn)
 
