@@ -243,6 +243,12 @@ def _expression(
     if not isinstance(source, str):
         problem = f"must be a Polars expression or SQL text, not {type(source).__name__}"
         _refuse(argument, problem, cure=_instead_of(source, schema, argument))
+    if dtype is None:
+        from qbeast_core.sql.plain import plain_condition  # noqa: PLC0415 -- reads without texts do without it
+
+        plain = plain_condition(source, schema)
+        if plain is not None:
+            return plain
     return _parsed(source, schema, argument, dtype).expr
 
 
