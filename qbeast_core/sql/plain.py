@@ -1,7 +1,7 @@
 """Read plain conditions without sqlglot, which takes longer to import than a small table takes to read.
 
-A plain condition joins comparisons of a column with constants, all by AND or all by OR. Any other text has no meaning
-here, and every error too: `qbeast_core.sql.lower` reads it then.
+A plain condition joins comparisons of columns with constants, all by AND or all by OR. Other texts, and all errors, are
+left to `qbeast_core.sql.parse` and `qbeast_core.sql.lower`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from qbeast_core.sql.values import (
     text,
 )
 
-# Longer texts gain nothing.
+# Longer texts are left to the parser, which has limits for them.
 _MAX_CHARACTERS: Final = 1_000
-# Of several spellings only the usual ones: no escapes, comments, exponents, or letters outside ASCII in a bare name.
+# Only usual spellings: no escapes, comments or exponents, and bare names in ASCII.
 _TOKEN: Final = re.compile(
     r"[ \n]*(?:(?P<word>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<number>-?[0-9]{1,18}(?:\.[0-9]{1,9})?)(?![\w.])"
@@ -47,15 +47,15 @@ _SIGNS: Final[Mapping[str, Comparison]] = {
     ">": ">",
     ">=": ">=",
 }
-_JOINS: Final[Mapping[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {"AND": operator.and_, "OR": operator.or_}
+_JOINS: Final[Mapping[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
+    "AND": operator.and_,
+    "OR": operator.or_,
+}
 _TYPES: Final[Mapping[str, pl.DataType]] = {"DATE": pl.Date(), "TIMESTAMP": TIMESTAMP}
 # The parser has rules for tables with columns of these names.
-_RESERVED: Final = frozenset(
-    """
-    AND BETWEEN BY CASE DISTINCT ELSE FALSE FROM HAVING ILIKE IN INTERVAL IS LIKE NOT NULL OR SELECT THEN TRUE WHEN WHERE
-    XOR
-    """.split()
-)
+_JOINING: Final = frozenset({"AND", "BETWEEN", "IN", "IS", "LIKE", "ILIKE", "NOT", "OR", "XOR"})
+_OTHERS: Final = frozenset({"CASE", "ELSE", "THEN", "WHEN", "FALSE", "NULL", "TRUE", "INTERVAL", "DISTINCT"})
+_RESERVED: Final = _JOINING | _OTHERS | {"BY", "FROM", "HAVING", "SELECT", "WHERE"}
 
 
 class _NotPlainError(Exception):
@@ -63,7 +63,7 @@ class _NotPlainError(Exception):
 
 
 def plain_condition(source: str, schema: pl.Schema) -> pl.Expr | None:
-    """Return the expression of a plain condition, the one that sqlglot's tree has too; None: it is not plain.
+    """Return the expression of a plain condition, equal to that of the parser; None: it is not plain.
 
     >>> schema = pl.Schema({"a": pl.Int64, "day": pl.Date})
     >>> print(plain_condition("a = 5 AND day < DATE '2026-11-05'", schema))

@@ -15,7 +15,7 @@ MOST = {
     "write_table, append": (57, 54, 5),
     "read_table": (35, 14, 0),
     "delete": (68, 74, 5),
-    "update": (75, 94, 8),
+    "update": (76, 94, 8),
     "merge": (71, 81, 4),
     "optimize": (62, 72, 6),
 }

@@ -14,20 +14,39 @@ from tests.sql.oracle import sql_expression
 from tests.sql.texts import ROWS, conditions
 
 # Columns that are words of SQL, or are not plain words.
-ODD = ["date", "timestamp", "user", "order", "table", "end", "Käse", "a b", "_", "as", "TIMESTAMPTZ", "any", "group"]
+ODD = ["date", "timestamp", "user", "order", "table", "end", "Käse", "a b", "_", "as", "TIMESTAMPTZ", "any"]
 WORDS = ["and", "In", "between", "is", "null", "where", "xor", "case"]
 SCHEMA = pl.Schema({**ROWS.schema, **dict.fromkeys(ODD, pl.Int64()), "f": pl.Float32(), "w": pl.UInt64()})
 COLUMNS = [*ROWS.columns, *ODD, "f", "w", "missing"]
 NAMES = st.sampled_from([*COLUMNS, *(f'"{name}"' for name in COLUMNS), '"a""b"', "`i`", "g.f"])
-CONSTANTS = st.sampled_from(
-    ["0", "-1", "7", "007", "1.5", "-0.25", "300", "2147483648", "-9223372036854775808", "1e3", "1.", ".5", "--1"]
-    + ["- 1", "1_0", "0x1", "9" * 18, "9" * 19, "'x'", "''", "'it''s'", "'ü'", "'a\\'", "'1'", "'-1.5'", "'true'"]
-    + ["DATE '2024-05-01'", "date'2024-02-30'", "DATE 5", "Timestamp '2024-05-01 12:00:00'", "'2024-05-01'", "NULL"]
-    + ["TRUE", "i", "'a' 'b'", "(1)", "1 /* one */", "'2024-05-01 12:00:00+01'", "TIMESTAMP '2024-05-01'"]
-)
-# Most texts are plain, so that more than one comparison often is.
-MOSTLY_NUMBERS = st.one_of(*[st.sampled_from(["t", "i", "b", "x", "m", "date", "f", '"a b"'])] * 9, NAMES)
-MOSTLY_PLAIN = st.one_of(*[st.sampled_from(["0", "-1", "7", "007", "1.5", "300", "2147483648", "'1'"])] * 9, CONSTANTS)
+PLAIN = ["0", "-1", "7", "007", "1.5", "-0.25", "300", "2147483648", "-9223372036854775808", "9" * 18, "'1'"]
+OTHERS = [
+    "1e3",
+    "1.",
+    ".5",
+    "--1",
+    "1_0",
+    "0x1",
+    "9" * 19,
+    "- 1",
+    "DATE 5",
+    "NULL",
+    "TRUE",
+    "i",
+    "(1)",
+    "1 /* */",
+]
+STRINGS = ["'x'", "''", "'it''s'", "'ü'", "'a\\'", "'1'", "'-1.5'", "'true'", "'2024-05-01'", "'a' 'b'"]
+TIMES = [
+    "DATE '2024-05-01'",
+    "date'2024-02-30'",
+    "Timestamp '2024-05-01 12:00:00'",
+    "'2024-05-01 12:00:00+01'",
+]
+CONSTANTS = st.sampled_from([*PLAIN, *OTHERS, *STRINGS, *TIMES])
+# Most texts are plain, so that several comparisons often are.
+MOSTLY_NAMES = st.one_of(*[st.sampled_from(["t", "i", "b", "x", "m", "date", "f", '"a b"'])] * 9, NAMES)
+MOSTLY_NUMBERS = st.one_of(*[st.sampled_from(PLAIN)] * 9, CONSTANTS)
 SPACES = st.sampled_from(["", " ", " ", " ", "\n", "\t", "  "])
 
 
@@ -41,7 +60,7 @@ def comparisons(draw: st.DrawFn) -> str:
     forms += ["{n} IN ()", "{n} IN ({c},)", "{n} = {c};", "{n} LIKE {c}", "{n} IS {c}", "{n} <= > {c}"]
     forms += ["{n} == {c}", "{c} < {n}", "{n} NOT BETWEEN {c} AND {c}", "NOT {n} = {c}", "{n}", "({n} > {c})"]
     text = draw(st.sampled_from(forms))
-    for place, values in (("{n}", MOSTLY_NUMBERS), ("{c}", MOSTLY_PLAIN), ("{s}", SPACES)):
+    for place, values in (("{n}", MOSTLY_NAMES), ("{c}", MOSTLY_NUMBERS), ("{s}", SPACES)):
         while place in text:
             text = text.replace(place, draw(values), 1)
     return text
