@@ -17,7 +17,7 @@ MOST = {
     "delete": (68, 74, 5),
     "update": (76, 94, 8),
     "merge": (71, 81, 4),
-    "optimize": (62, 72, 6),
+    "optimize": (63, 72, 6),
 }
 
 
