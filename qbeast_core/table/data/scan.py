@@ -94,9 +94,13 @@ class FileScan:
 
 
 def _are_listed(rows: I64Array, listed: I64Array) -> BoolArray:
-    """Return which rows are in another array. Both are ascending."""
-    if not len(listed):
+    """Return which rows are in another array. Both are ascending and without duplicates."""
+    if not len(listed) or not len(rows):
         return np.zeros(len(rows), np.bool_)
+    if len(rows) > len(listed):  # search the longer array
+        found = np.zeros(len(rows), np.bool_)
+        found[np.searchsorted(rows, listed[_are_listed(listed, rows)])] = True
+        return found
     places = np.minimum(np.searchsorted(listed, rows), len(listed) - 1)
     return np.equal(listed[places], rows)
 
@@ -419,14 +423,16 @@ def whole_batches(
     scan: Callable[[Sequence[FileScan]], pl.LazyFrame],
     *,
     again: Callable[[], Iterator[pl.DataFrame]] | None = None,
+    at_once: bool = False,
 ) -> Iterator[pl.DataFrame]:
     """Yield all rows of a scan of files, in frames of bounded size and in order, or raise an error that names a file.
 
-    `again` yields the rows if the query fails although each file can be read.
+    `again` yields the rows if the query fails although each file can be read. `at_once`: in one frame, which takes less
+    time.
     """
     rows = 0
     try:
-        for batch in query_batches(lazy):
+        for batch in [lazy.collect(engine="streaming")] if at_once else query_batches(lazy):
             rows += batch.height
             yield batch
     except SCAN_ERRORS as error:

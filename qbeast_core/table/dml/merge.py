@@ -83,6 +83,7 @@ class Merge(Change):
                 in_place=rewritten,
                 hidden=hidden,
                 moved=moved,
+                read=matched.updated,
                 added=matched.added.numbered(rules.drawn),
             ),
             schema_json=with_high_water_marks(snapshot.schema_json, rules.drawn, matched.added.height)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import numpy as np
@@ -252,6 +253,15 @@ class MergedPlaces(NamedTuple):
         return self.updated | self.deleted | self.not_matched
 
 
+class Matched(NamedTuple):
+    """The source rows that match rows of some files, and the rows that change of each file."""
+
+    source_rows: I64Array
+    places: list[MergedPlaces]
+    # The updated rows of each file as they were read, in the order of the file.
+    updated: list[pl.DataFrame]
+
+
 def _match_rows(
     scans: Sequence[FileScan],
     *,
@@ -260,10 +270,11 @@ def _match_rows(
     source: pl.DataFrame,
     clauses: Clauses,
     conditions: MergeConditions,
-) -> tuple[I64Array, list[MergedPlaces]]:
-    """Return the source rows that match rows of some files, and the rows that change of each file.
+    returns_rows: bool,
+) -> Matched:
+    """Match rows of some files with the source.
 
-    `keep` selects the keys and the columns that the conditions use.
+    `keep` selects the keys and the columns that the conditions use. The updated rows are returned if `returns_rows`.
     """
     keep = replace(keep, place_column=PLACE)
 
@@ -275,14 +286,16 @@ def _match_rows(
         frames = list(pool.map(read, range(len(scans)), scans))
     verdict = _judge(pl.concat(frames).with_row_index(ROW), source, clauses, conditions)
     frames = [verdict.updated, verdict.deleted, verdict.not_matched]
-    by_kind = [_by_file(frame, len(scans)) for frame in frames]
-    return verdict.matched.to_numpy(), [MergedPlaces(*places) for places in zip(*by_kind, strict=True)]
+    by_kind = [[row_set(rows[PLACE].to_numpy()) for rows in _by_file(frame, len(scans))] for frame in frames]
+    updated = _by_file(verdict.updated.select(*keep.columns, _FILE), len(scans)) if returns_rows else []
+    places = [MergedPlaces(*kinds) for kinds in zip(*by_kind, strict=True)]
+    return Matched(verdict.matched.to_numpy(), places, updated)
 
 
-def _by_file(rows: pl.DataFrame, count: int) -> list[BitMap64]:
-    order = np.argsort(rows[_FILE].to_numpy(), kind="stable")
-    starts = np.searchsorted(rows[_FILE].to_numpy()[order], np.arange(1, count))
-    return [row_set(places) for places in np.split(rows[PLACE].to_numpy()[order], starts)]
+def _by_file(rows: pl.DataFrame, count: int) -> list[pl.DataFrame]:
+    """Split rows in the order of files."""
+    ends = np.searchsorted(rows[_FILE].to_numpy(), np.arange(count + 1)).tolist()
+    return [rows[first:end] for first, end in pairwise(ends)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -395,13 +408,17 @@ class MergeRules:
         return source.select(*self.clauses.keys, *row).with_row_index(SOURCE_ROW)
 
     def matching(
-        self, files: TableFiles, keep: RowFilter, source: pl.DataFrame
-    ) -> Callable[[Sequence[FileScan]], tuple[I64Array, list[MergedPlaces]]]:
+        self, files: TableFiles, keep: RowFilter, source: pl.DataFrame, *, returns_rows: bool = False
+    ) -> Callable[[Sequence[FileScan]], Matched]:
         """Return the task that matches rows of files with the source. `keep` reads `match_columns`."""
-        numbered = self.numbered(source, whole=self.conditions.uses(self.clauses.source_name))
-        clauses, conditions = self.clauses, self.conditions
         return partial(
-            _match_rows, files=files, keep=keep, source=numbered, clauses=clauses, conditions=conditions
+            _match_rows,
+            files=files,
+            keep=keep,
+            source=self.numbered(source, whole=self.conditions.uses(self.clauses.source_name)),
+            clauses=self.clauses,
+            conditions=self.conditions,
+            returns_rows=returns_rows,
         )
 
     def inserted(self, source: pl.DataFrame) -> pl.DataFrame:

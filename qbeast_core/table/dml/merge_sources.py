@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -79,6 +79,8 @@ class MergeMatches:
     # Rows of `added` with equal keys.
     doubled: DoubledKeys
     source_rows: int
+    # Index of a file -> its updated rows, with the columns that matching reads. Files may be missing.
+    updated: Mapping[int, pl.DataFrame] = field(default_factory=dict[int, pl.DataFrame])
 
     @property
     def files(self) -> I64Array:
@@ -139,13 +141,18 @@ class FrameMergeSource:
         chunks = list(_chunks(files, live, rows_at_once))
         scans = dict(zip(files.tolist(), scans_of(planner, plan, files.tolist()), strict=True))
         opened = [[scans[file] for file in chunk.tolist()] for chunk in chunks]
-        call = rules.matching(planner.files, planner.row_filter(plan, rules.match_columns()), frame)
+        keep = planner.row_filter(plan, rules.match_columns())
+        call = rules.matching(planner.files, keep, frame, returns_rows=engine.shares_memory)
         matched = np.zeros(frame.height, np.bool_)
-        found: dict[int, MergedPlaces] = {}
-        for chunk, (source_rows, places) in zip(chunks, engine.map(call, opened, at_once=1), strict=True):
-            matched[source_rows] = True
-            found |= {file: rows for file, rows in zip(chunk.tolist(), places, strict=True) if any(rows)}
-        return _matches(rules, frame, matched, found, plan)
+        found, updated = dict[int, MergedPlaces](), dict[int, pl.DataFrame]()
+        for chunk, part in zip(chunks, engine.map(call, opened, at_once=1), strict=True):
+            matched[part.source_rows] = True
+            files_of_part = chunk.tolist()
+            found |= {file: rows for file, rows in zip(files_of_part, part.places, strict=True) if any(rows)}
+            updated |= zip(files_of_part, part.updated, strict=False)
+        if sum(rows.height for rows in updated.values()) > frame.height:  # keys of the table are not unique
+            updated = {}
+        return replace(_matches(rules, frame, matched, found, plan), updated=updated)
 
 
 def scan_plan(rules: MergeRules, planner: Planner, keys: Sequence[Node]) -> ScanPlan:
@@ -439,7 +446,7 @@ class _Matching:
     def _judged(self, number: int, source: pl.DataFrame) -> MergedPlaces:
         rules, planner = self._rules, self._planner
         keep = planner.row_filter(self.scan, rules.match_columns())
-        _, (places,) = rules.matching(planner.files, keep, source)([self._scans[number]])
+        (places,) = rules.matching(planner.files, keep, source)([self._scans[number]]).places
         if any(places):
             self.stored_by_file[planner.snapshot.data_paths[number]] = self._store(source)
         return places

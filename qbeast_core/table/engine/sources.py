@@ -389,6 +389,8 @@ class FilesSource:
     added: AddedRows = NO_ROWS
     # Index of a file -> the only rows to read of it.
     only: Mapping[int, BitMap64] = field(default_factory=dict[int, BitMap64])
+    # Index of a file -> some columns of these rows, which were read already.
+    moved: Mapping[int, pl.DataFrame] = field(default_factory=dict[int, pl.DataFrame])
     # Index of a file -> its changed rows, for files that were read already.
     changed: Mapping[int, pl.DataFrame] = field(default_factory=dict[int, pl.DataFrame])
     # Time of the new files, see `FileTarget`.
@@ -459,8 +461,13 @@ class FilesSource:
 
     def _file_frames(self, files: I64Array, names: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Yield the rows of some of the files in frames of bounded size."""
+        numbers = files.tolist()
+        moved = [self.moved[file] for file in numbers if file in self.moved and file in self.only]
+        if len(moved) == len(numbers) and all(set(names).issubset(rows.columns) for rows in moved):
+            yield from (rows.select(names) for rows in moved)
+            return
         keep = all_rows(Planner(self.snapshot), names)
-        yield from read_scans(self.scans(files.tolist(), names), keep, self.snapshot.data_files)
+        yield from read_scans(self.scans(numbers, names), keep, self.snapshot.data_files)
 
     def _other_rows(self) -> Iterator[pl.DataFrame]:
         """Yield changed rows in memory and added rows."""

@@ -289,7 +289,7 @@ def _placed(frame: pl.DataFrame, scan: FileScan, rows: I64Array, place_column: s
         frame = frame.with_columns(scan.row_ids.filled(pl.lit(pl.Series(rows)), frame.columns))
     if place_column is not None:
         frame = frame.with_columns(pl.Series(place_column, rows))
-    return frame.filter(pl.Series(shown))
+    return frame if shown.all() else frame.filter(pl.Series(shown))
 
 
 def _every_row(scan: FileScan, keep: RowFilter, files: TableFiles) -> pl.DataFrame:
@@ -324,15 +324,16 @@ def _rows_of_files(
     if predicate is not None and not _reader_filters(predicate):
         yield from filtered_here()
         return
-    query = lazy
+    query, at_once = lazy, False
     if predicate is not None and _decodes_faster(scans, keep):
         query = lazy.with_columns(predicate.alias(_MATCHES)).filter(_MATCHES)
+        at_once = len(scans) == 1 and scans[0].size_bytes <= sizing().batch_bytes
     elif predicate is not None:
         query = lazy.filter(predicate)
     if limit is not None and keep.weights.is_full:
         query = query.head(limit)
     again = None if predicate is None else filtered_here
-    yield from whole_batches(query, scans, scan, again=again)
+    yield from whole_batches(query, scans, scan, again=again, at_once=at_once)
 
 
 def _reader_filters(predicate: pl.Expr) -> bool:

@@ -71,6 +71,8 @@ class Replacement:
     hidden: Mapping[int, BitMap64] = field(default_factory=dict[int, BitMap64])
     # The rows among them to write again, with the values that `change` returns.
     moved: Mapping[int, BitMap64] = field(default_factory=dict[int, BitMap64])
+    # Some columns of the moved rows, by index of their file. These files are not read again for them.
+    read: Mapping[int, pl.DataFrame] = field(default_factory=dict[int, pl.DataFrame], repr=False)
     added: AddedRows = NO_ROWS
 
 
@@ -337,6 +339,7 @@ class _Replacing:
             change=self.replacement.change,
             added=added,
             only=self.moved,
+            moved=self.replacement.read,
             changed=self.changed,
             time_ms=self.time_ms,
         )
