@@ -4,7 +4,7 @@
 
 The first 1.5 million rows of lineitem (16 columns) with an `id`, in the order of the generator. `day_engines` has the
 operations as users write them. Each runs in a new process, on a copy of the same state of the table. The process has
-done the same on a table of 2,600 rows before, so that imports are not counted; `start` is what these cost. Opening the
+done the same on a table of 2,800 rows before, so that imports are not counted; `start` is what these cost. Opening the
 table is counted. CPU is user and system time of the process and its children, with all threads. Bytes are those that
 the process passes to read and write (rchar and wchar of Linux), from the page cache or not: what an object store would
 transfer, in about. A cold disk reads ahead: `cold` is what it reads. Medians of 3, in turns.
@@ -159,11 +159,13 @@ def _prepare() -> None:
     rows = pl.scan_parquet(data.lineitem_path()).head(ROWS).select(ids, pl.all()).collect()
     changed = rows.sample(3_000, seed=7).with_columns(l_comment=pl.lit("changed"))
     day = rows.filter(pl.col("l_shipdate") == date(1995, 3, 15)).with_columns(l_comment=pl.lit("changed"))
+    deleted = rows.filter(pl.sql_expr(day_engines.SUPPLIER))
     frames = {
         "rows": rows,
         "upsert": pl.concat([changed, changed.with_columns(pl.col("id") + ROWS)]),
         "day": day,
-        "small": pl.concat([rows.slice(777_000, 2_000), day]).unique("id", maintain_order=True),
+        # Each change finds rows in it, so that the first use of what it needs is not counted.
+        "small": pl.concat([rows.slice(777_000, 2_000), day, deleted]).unique("id", maintain_order=True),
     }
     for name, frame in frames.items():
         frame.write_parquet(PLACE / f"{name}.parquet")

@@ -171,25 +171,30 @@ def build_page_table(
     """
     texts = layouts.cast(pl.String)
     tagged = np.flatnonzero(usable & texts.is_not_null().to_numpy())
-    fields = _decoded(texts.gather(tagged), _JSON)
-    counts = fields["bands"].list.len().fill_null(0).to_numpy().astype(np.int64)
-    numbers = _band_numbers(fields["bands"])
+    texts, size_bytes = texts.gather(tagged), size_bytes.gather(tagged)
+    fields = _decoded(texts, _JSON)
+    of_file = fields.select_seq(  # one query: each takes longer than its work
+        pl.col("v", "tail", "directory").fill_null(0),
+        bands=pl.col("bands").list.len().fill_null(0).cast(pl.Int64),
+        keys=pl.lit(texts).str.count_matches(_KEY),
+        tag_bytes=pl.lit(texts).str.len_bytes().cast(pl.Int64),
+    )
+    counts = of_file["bands"].to_numpy()
+    rows, page_rows, weights = _band_numbers(fields)
     file = np.repeat(np.arange(len(tagged)), counts)
-    rows, page_rows, weights = numbers
     in_range = (rows > 0) & (page_rows > 0) & (rows <= MAX_ROWS) & (page_rows <= MAX_ROWS)
     in_range &= (weights >= MIN_WEIGHT) & (weights <= MAX_WEIGHT)
     in_range[1:] &= (weights[1:] > weights[:-1]) | (file[1:] != file[:-1])
     # A repeated key is ambiguous.
-    keys = texts.gather(tagged).str.count_matches(_KEY).to_numpy()
-    sound = (fields["v"].fill_null(0).to_numpy() == LAYOUT_VERSION) & (keys == _KEYS) & (counts > 0)
+    sound = (of_file["v"].to_numpy() == LAYOUT_VERSION) & (of_file["keys"].to_numpy() == _KEYS) & (counts > 0)
     sound &= np.bincount(file, in_range, len(tagged)) == counts
     sound &= np.bincount(file, np.where(in_range, rows, 0), len(tagged)) == num_records[tagged]
     pages = np.where(in_range, -(-rows // np.maximum(page_rows, 1)), 0)
-    sizes = size_bytes.gather(tagged).to_numpy(), texts.gather(tagged).str.len_bytes().to_numpy()
-    sound &= np.bincount(file, pages, len(tagged)) <= _max_pages(*sizes)
-    numbers_of_file = counts, *(fields[name].fill_null(0).to_numpy() for name in ("tail", "directory"))
-    of_files = np.zeros((len(numbers_of_file), len(texts)), np.int64)
-    of_files[:, tagged[sound]] = np.array(numbers_of_file)[:, sound]
+    most = _max_pages(size_bytes.to_numpy(), of_file["tag_bytes"].to_numpy())
+    sound &= np.bincount(file, pages, len(tagged)) <= most
+    numbers = [of_file[name].to_numpy()[sound] for name in ("bands", "tail", "directory")]
+    of_files = np.zeros((len(numbers), len(layouts)), np.int64)
+    of_files[:, tagged[sound]] = np.array(numbers)
     band_counts, tail_bytes, directory_bytes = of_files
     kept = sound[file]
     return PageTable(
@@ -250,15 +255,18 @@ def _sides(text: str, count: int, dimensions: int) -> tuple[I64Array, U8Array]:
     return whole, np.zeros((2 * dimensions, count), np.uint8)
 
 
-def _band_numbers(lists: pl.Series) -> I64Array:
+def _band_numbers(fields: pl.DataFrame) -> I64Array:
     """Return rows, rows per page and smallest weight of each band, shape (3, bands); -1: invalid."""
-    bands = lists.filter(lists.list.len() > 0).explode()
-    is_triple = bands.list.len() == _NUMBERS
+    band = pl.col("bands")
     numbers = [
-        bands.list.get(place, null_on_oob=True).set(~is_triple, None).fill_null(-1 if place < 2 else MAX_ROWS)
+        pl.when(band.list.len() == _NUMBERS)
+        .then(band.list.get(place, null_on_oob=True))
+        .fill_null(-1 if place < 2 else MAX_ROWS)
+        .alias(f"{place}")
         for place in range(_NUMBERS)
     ]
-    return np.array([column.to_numpy() for column in numbers], np.int64).reshape(_NUMBERS, len(bands))
+    bands = fields.lazy().select(band).filter(band.list.len() > 0).explode("bands").select(numbers).collect()
+    return np.array([column.to_numpy() for column in bands], np.int64)
 
 
 def _decoded(texts: pl.Series, fields: pl.Struct) -> pl.DataFrame:

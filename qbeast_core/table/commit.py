@@ -336,7 +336,7 @@ def _after(store: Store, head: Snapshot, rebased: Rebased, info: CommitInfo) -> 
     version = head.version + 1
     try:
         # The version after a change of files, or a creation, follows from the one before, without reading the log.
-        before = _created(head, rebased) if head.is_new else head
+        before = _created(head, rebased) if head.is_new else _with_revision(head, rebased.metadata)
         newest = None if before is None else _after_changes(before, rebased.actions, info)
         newest = newest or (load_snapshot(head.location) if head.is_new else refresh(head))
     except QbeastError as error:
@@ -446,12 +446,21 @@ def _created(head: Snapshot, rebased: Rebased) -> Snapshot | None:
     return replace(created, files=no_files(created.schema))
 
 
+def _with_revision(head: Snapshot, metadata: Metadata) -> Snapshot:
+    """Return the version with other metadata, if only settings of the index differ."""
+    old, new = head.metadata.configuration, metadata.configuration
+    others = [key for key in old.keys() | new.keys() if not key.startswith("qbeast.")]
+    is_same = metadata.model_copy(update={"configuration": old}) == head.metadata
+    return (
+        with_metadata(head, metadata) if is_same and all(old.get(k) == new.get(k) for k in others) else head
+    )
+
+
 def _after_changes(head: Snapshot, actions: Sequence[Action], info: CommitInfo) -> Snapshot | None:
     """Return the version after `head` if the commit only adds and removes files. None: it must be loaded."""
-    kinds = (
-        AddFile | RemoveFile | CdcFile | Txn | DomainMetadata | (Protocol | Metadata if head.is_new else Txn)
-    )
-    if not head.columns.is_plain or any(not isinstance(action, kinds) for action in actions):
+    kinds = AddFile | RemoveFile | CdcFile | Txn | DomainMetadata
+    others = [action for action in actions if not isinstance(action, kinds)]
+    if not head.columns.is_plain or any(action not in (head.metadata, head.protocol) for action in others):
         return None
     adds = [action for action in actions if isinstance(action, AddFile)]
     removed = [action.path for action in actions if isinstance(action, RemoveFile)]

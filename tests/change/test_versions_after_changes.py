@@ -33,8 +33,9 @@ def test_versions_after_changes_equal_loaded_ones(
 
 
 @pytest.mark.parametrize("vectors", [False, True])
-def test_version_after_delete_equals_loaded_one(tmp_path: Path, vectors: bool) -> None:  # noqa: FBT001
-    check_life(tmp_path / "t", ["delete"], vectors=vectors)
+@pytest.mark.parametrize("step", ["delete", "merge"])  # the merge adds a revision
+def test_version_after_change_equals_loaded_one(tmp_path: Path, step: str, vectors: bool) -> None:  # noqa: FBT001
+    check_life(tmp_path / "t", [step], vectors=vectors)
 
 
 def check_life(path: Path, steps: list[str], *, vectors: bool) -> None:
@@ -50,7 +51,7 @@ def check_newest(path: Path) -> None:
     found = qbeast.open_table(path).snapshot
     loaded = load_snapshot(path, version=found.version)
     assert_frame_equal(found.files.sort("path"), loaded.files.sort("path"))
-    for name in ("timestamp_ms", "metadata", "protocol", "domains", "fingerprint"):
+    for name in ("timestamp_ms", "metadata", "config", "schema", "protocol", "domains", "fingerprint"):
         assert getattr(found, name) == getattr(loaded, name)
     hidden = [
         {version.data_paths[number]: rows.tolist() for number, rows in version.hidden_rows.of(files).items()}

@@ -58,10 +58,10 @@ class FileMatches:
 
     def hidable(self, snapshot: Snapshot) -> BoolArray:
         """Return which files keep most of their rows: those to mark in a table with deletion vectors."""
-        listed = snapshot.files.select("path", pl.col("num_records").fill_null(0).cast(pl.Int64))[self.files]
+        paths, records = (snapshot.files[name][self.files] for name in ("path", "num_records"))
         # Polars shows the hidden rows of files with encoded paths.
-        plain = ~listed["path"].str.contains("%", literal=True).to_numpy()
-        counted = listed["num_records"].to_numpy()
+        plain = np.array(["%" not in path for path in paths.to_list()], np.bool_)
+        counted = np.array([count or 0 for count in records.to_list()], np.int64)
         few = counted - self.live + self.rows <= _MAX_HIDDEN_SHARE * counted
         stays: BoolArray = plain & (self.rows < self.live) & few
         return stays
@@ -240,6 +240,7 @@ class ChangePlan:
     ) -> ChangeResult:
         """Return the result; without `done`, the result of a dry run or of an empty change."""
         latest = snapshot.config.last_revision_id or 0
+        gone = np.zeros(snapshot.files.height, np.bool_) if done is None else done[0].gone
         result = ChangeResult(
             operation=operation,
             version=snapshot.version,
@@ -250,7 +251,7 @@ class ChangePlan:
             rows_inserted=self.inserted,
             rows_copied=self._min_copied(),
             copies=self._copies(snapshot),
-            plan=self._plan(snapshot, np.zeros(snapshot.files.height, np.bool_)),
+            plan=self._plan(snapshot, gone),
             files=0,
             bytes=0,
             revision_id=latest,
@@ -265,7 +266,6 @@ class ChangePlan:
             version=outcome.version,
             committed=True,
             rows_copied=self._copied(replaced),
-            plan=self._plan(snapshot, replaced.gone),
             files=len(replaced.adds),
             bytes=replaced.bytes,
             cubes=replaced.cubes,

@@ -97,9 +97,9 @@ class ReplaceWhere(Delete):
 
     def plan(self, snapshot: Snapshot, engine: Engine) -> ChangePlan:
         """See `Change`."""
-        prepared = prepare(self.source.empty, snapshot, self.options)
+        prepared, condition = prepare(self.source.empty, snapshot, self.options), self.condition(snapshot)
         source = numbered_source(self.source, prepared.drawn)
-        fit = partial(fit_rows, prepared.target.shape, self.condition(snapshot), snapshot.copied_schema)
+        fit = partial(fit_rows, prepared.target.shape, condition, snapshot.copied_schema)
         added, outside = self.keeper.kept(source, fit)
         outside.refuse(self.predicate)
         plan = super().plan(snapshot, engine)
@@ -111,7 +111,7 @@ class ReplaceWhere(Delete):
             parameters={
                 "mode": "Overwrite",
                 "partitionBy": columns,
-                "predicate": self.condition(snapshot).text,
+                "predicate": condition.text,
             },
             counts={**plan.counts, "numOutputRows": added.height},
         )

@@ -222,8 +222,9 @@ def _read(
     numbers = keep.place_column is not None
     together = [scan for scan in whole if not (numbers or scan.needs_places)]
     alone = [[scan] for scan in whole if numbers or scan.needs_places]  # the places of rows take memory
+    filtered = replace(keep, predicate=None)
     for some in ([together] if together else []) + alone:
-        yield from map(keep.finish, _rows_of_files(some, keep, files, limit))
+        yield from map(filtered.finish, _rows_of_files(some, keep, files, limit))
 
 
 def _rows_of_pages(scans: Sequence[FileScan], keep: RowFilter, files: TableFiles) -> Iterator[pl.DataFrame]:

@@ -252,6 +252,8 @@ class _Replacing:
 
     def _thin(self) -> None:
         """Move files that lost blocks out of `in_place`: other files may depend on these blocks (format 8)."""
+        if not self.in_place:
+            return
         before = dict(self.index.blocks.group_by("file").len().iter_rows())
         thinned = {
             file: add for file, add in self.in_place.items() if len(add.blocks or ()) < before.get(file, 0)
@@ -451,7 +453,7 @@ def _change_in_place(
     """
     adds, rows = dict[int, AddFile](), dict[int, pl.DataFrame]()
     newest = Index(snapshot).newest
-    if newest is None or change is None:
+    if newest is None or change is None or not len(files):
         return adds, rows
     files = files[_can_keep_blocks(snapshot, newest)[files]]
     small = snapshot.files["num_records"].fill_null(0).to_numpy()[files] < sizing().min_file_rows

@@ -333,7 +333,7 @@ class Snapshot:
     @property
     def counted_rows(self) -> int:
         """Number of rows of the live files that the log counts, including deleted rows."""
-        return int(self.files["num_records"].fill_null(0).sum())
+        return int(self.files["num_records"].sum())
 
     @property
     def live_rows(self) -> int:
