@@ -31,7 +31,6 @@ from qbeast_core.log.actions import (
     CommitInfo,
     DomainMetadata,
     Metadata,
-    Protocol,
     RemoveFile,
     Txn,
     dump_commit,

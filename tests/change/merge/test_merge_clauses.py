@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 import uuid
 from functools import partial
 from pathlib import Path
@@ -43,16 +44,14 @@ def test_merge_takes_the_sources_of_write(tmp_path: Path, kind: str) -> None:
 def test_whole_rows_move_alike_in_memory_and_files(tmp_path: Path, copies: int) -> None:
     rows = pl.concat([spread(60)] * copies)
     source = spread(66)[::6].with_columns(s=pl.lit("new"))
-    for name, resources in (("memory", MEMORY), ("spill", SPILL)):
-        with small_files(file_rows=40, page_rows=10):
-            qbeast.write_table(rows, tmp_path / name, columns=[ROW, "a"], cube_size=20, deletion_vectors=True)
-        result = qbeast.open_table(tmp_path / name, resources=resources).merge(source, ROW)
-        assert (result.rows_updated, result.rows_inserted) == (10 * copies, 1)
-        assert "hide" in result.plan["action"]
+    qbeast.write_table(rows, tmp_path / "memory", columns=[ROW, "a"], deletion_vectors=True)
+    shutil.copytree(tmp_path / "memory", tmp_path / "spill")
     kept = rows.filter(~pl.col(ROW).is_in(source[ROW].to_list()))
     expected = pl.concat([kept, *[source.head(10)] * copies, source.tail(1)])
-    assert_same_rows(qbeast.read_table(tmp_path / "memory"), expected)
-    assert_same_rows(qbeast.read_table(tmp_path / "spill"), expected)
+    for name, resources in (("memory", MEMORY), ("spill", SPILL)):
+        result = qbeast.open_table(tmp_path / name, resources=resources).merge(source, ROW)
+        assert (result.rows_updated, result.plan["action"].to_list()) == (10 * copies, ["hide"])
+        assert_same_rows(qbeast.read_table(tmp_path / name), expected)
 
 
 def test_files_without_possible_matches_are_not_read(tmp_path: Path) -> None:
