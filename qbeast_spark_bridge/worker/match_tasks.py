@@ -158,7 +158,7 @@ def _judge_file(
     if scan is None or not (matches or rules.clauses.when_not_matched_by_source == "delete"):
         return
     source = pl.concat(matches) if matches else rules.empty_source
-    _, (places,) = rules.matching(task.files, task.judged, source)([scan])
+    (places,) = rules.matching(task.files, task.judged, source)([scan]).places
     if any(places):
         answer = FileAnswer(number, places, task.store(source))
         yield _pieces(0, number, _ANSWER, [pickle.dumps(answer)])
