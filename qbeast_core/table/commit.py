@@ -449,10 +449,9 @@ def _with_revision(head: Snapshot, metadata: Metadata) -> Snapshot:
     """Return the version with other metadata, if only settings of the index differ."""
     old, new = head.metadata.configuration, metadata.configuration
     others = [key for key in old.keys() | new.keys() if not key.startswith("qbeast.")]
-    is_same = metadata.model_copy(update={"configuration": old}) == head.metadata
-    return (
-        with_metadata(head, metadata) if is_same and all(old.get(k) == new.get(k) for k in others) else head
-    )
+    is_same = all(old.get(key) == new.get(key) for key in others)
+    is_same &= metadata.model_copy(update={"configuration": old}) == head.metadata
+    return with_metadata(head, metadata) if is_same else head
 
 
 def _after_changes(head: Snapshot, actions: Sequence[Action], info: CommitInfo) -> Snapshot | None:
