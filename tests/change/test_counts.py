@@ -120,9 +120,9 @@ WANTED = {
     "delete": (1, 1, 0, 0, 0, 2, 1),
     "update of another column": (1, 1, 0, 0, 0, 2, 1),
     "update inside the range": (1, 1, 1, 1, 1, 2, 1),
-    "update outside the range": (1, 1, 1, 1, 2, 2, 2),
+    "update outside the range": (1, 1, 1, 1, 2, 2, 1),
     "merge inside the range": (1, 1, 1, 1, 1, 2, 1),
-    "merge outside the range": (1, 1, 1, 1, 2, 2, 2),
+    "merge outside the range": (1, 1, 1, 1, 2, 2, 1),
     "optimize": (0, 1, 0, 1, 1, 2, 1),
     "append": (0, 0, 1, 1, 1, 1, 0),
 }
@@ -133,9 +133,9 @@ WANTED_OF_WORKERS = {
     "delete": (1, 1, 0, 0, 0, 2, 1),
     "update of another column": (1, 1, 0, 0, 0, 2, 1),
     "update inside the range": (1, 2, 1, 1, 1, 2, 1),
-    "update outside the range": (1, 3, 1, 1, 2, 2, 2),
+    "update outside the range": (1, 3, 1, 1, 2, 2, 1),
     "merge inside the range": (1, 3, 1, 1, 1, 2, 1),
-    "merge outside the range": (1, 3, 2, 1, 2, 2, 2),
+    "merge outside the range": (1, 3, 2, 1, 2, 2, 1),
     "optimize": (0, 2, 1, 1, 1, 2, 1),
     "append": (0, 0, 1, 1, 1, 1, 0),
 }
