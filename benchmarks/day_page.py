@@ -176,7 +176,7 @@ def cold_table(figures: list[Figure]) -> str:
 
 def start_table(figures: list[Figure]) -> str:
     """CPU seconds of a new process."""
-    return _single(figures, START, "CPU seconds of a program that reads one id of 2,600 rows", "{:.2f}")
+    return _single(figures, START, "CPU seconds of a program that reads one id of 2,800 rows", "{:.2f}")
 
 
 def _single(figures: list[Figure], kind: str, title: str, form: str) -> str:

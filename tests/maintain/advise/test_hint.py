@@ -100,7 +100,7 @@ def test_small_table_gets_a_smaller_promise_or_none(tmp_path: Path) -> None:
 
 
 def test_scattered_table_is_to_be_optimized(tmp_path: Path) -> None:
-    for number in range(8):
+    for number in range(6):
         part = ROWS.slice(number * 4000, 4000)
         qbeast.write_table(part, tmp_path, columns=["fare", "tip", "id"], mode="append", cube_size=500)
     assert check_promise(tmp_path, "fare < 1") == "table.optimize(full=True)"
