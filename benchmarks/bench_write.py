@@ -41,8 +41,8 @@ def run() -> list[Figure]:
     seconds = {name: median(child.seconds for child in children) for name, children in runs.items()}
     peak = {name: median(child.peak_rss_bytes for child in children) for name, children in runs.items()}
     cpu = {name: median(child.cpu_seconds for child in children) for name, children in runs.items()}
-    note = f"{seconds['qbeast']:.2f} s over {seconds['plain']:.2f} s"
-    cpu_note = f"{cpu['qbeast']:.2f} s over {cpu['plain']:.2f} s"
+    note = f"{seconds['qbeast']:.2f} s over {seconds['write_deltalake']:.2f} s"
+    cpu_note = f"{cpu['qbeast']:.2f} s over {cpu['write_deltalake']:.2f} s"
     return [
         Figure(
             "write over write_deltalake, time",
