@@ -118,7 +118,7 @@ def batches(table: qbeast.Table, **options: Any) -> list[pl.DataFrame]:
 
 def test_each_row_is_returned_once(table: qbeast.Table) -> None:
     expected = table.read().sort("id")
-    for options in ({}, {"epoch": 1}, {"buffer_bytes": 1 << 30}, {"batch_rows": 7_001}):
+    for options in ({"epoch": 1}, {"buffer_bytes": 1 << 30}, {"batch_rows": 7_001}):
         found = batches(table, **options)
         assert pl.concat(found).sort("id").equals(expected)
         assert {batch.height for batch in found[:-1]} == {options.get("batch_rows", 500)}
