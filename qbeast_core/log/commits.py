@@ -385,7 +385,10 @@ def version_of_commits(commits: Sequence[bytes]) -> tuple[Metadata, Protocol, pl
     try:
         replayed = [_actions(body) for body in commits]
         metadata, protocol = (_last(replayed, kind) for kind in ("metaData", "protocol"))
-        features = _features(protocol)
+        # `deltalake` checks all protocols.
+        features = [
+            _features(action) for commit in replayed for kind, action in commit if kind == "protocol"
+        ][-1]
         schema_string = _schema_string(metadata, features)
         live, adds = _replay(replayed)
         _expect("deletionVectors" in features or not any(add.get("deletionVector") for add in adds))
@@ -496,20 +499,23 @@ def _plain_field(field: Mapping[str, Any], features: frozenset[str]) -> dict[str
 
 def _replay(replayed: Sequence[list[tuple[str, _Action]]]) -> tuple[list[int], list[_Action]]:
     """Return all adds in the order of `deltalake`, the newest commit first, after the numbers of the live ones."""
-    live: dict[str, int] = {}
+    live: list[int] = []
     adds: list[_Action] = []
     seen: set[FileKey] = set()
+    added: set[str] = set()
     for commit in reversed(replayed):
         files = [(kind, _key(action), action) for kind, action in commit if kind in ("add", "remove")]
         keys = {key for _, key, _ in files}
-        _expect(len(keys) == len(files))
+        paths = [path for kind, (path, _), _ in files if kind == "add"]
+        _expect(len(keys) == len(files) and len(set(paths)) == len(paths))
         for _, key, add in (file for file in files if file[0] == "add"):
             if key not in seen:
-                _expect(key[0] not in live)
-                live[key[0]] = len(adds)
+                _expect(key[0] not in added)
+                live.append(len(adds))
             adds.append(add)
         seen |= keys
-    return list(live.values()), adds
+        added.update(paths)
+    return live, adds
 
 
 def _key(file: _Action) -> FileKey:

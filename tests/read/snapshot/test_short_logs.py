@@ -170,6 +170,32 @@ def test_linked_commits_go_to_deltalake(copied: Path, tmp_path: Path) -> None:
         load_snapshot(copied)
 
 
+def test_unclear_files_and_protocols_go_to_deltalake(tmp_path: Path) -> None:
+    protocol = '{"protocol":{"minReaderVersion":%d,"minWriterVersion":%d,"readerFeatures":[%s],"writerFeatures":[%s]}}'
+    vectors = protocol % (3, 7, *['"deletionVectors"'] * 2)
+    old = protocol.replace('"readerFeatures":[%s],"writerFeatures":[%s]', '"x":[]') % (0, 0)
+    table = (
+        '{"metaData":{"id":"i","format":{"provider":"parquet","options":{}},"partitionColumns":[],"configuration":{},'
+        '"schemaString":"{\\"type\\":\\"struct\\",\\"fields\\":[{\\"name\\":\\"a\\",'
+        '\\"type\\":\\"long\\",\\"nullable\\":true,\\"metadata\\":{}}]}"}}'
+    )
+    file = (
+        '{"add":{"path":"b.parquet","dataChange":true,"partitionValues":{},"size":0,"modificationTime":1%s}}'
+    )
+    vector = '{"storageType":"u","pathOrInlineDv":"ab^-aqEH.-t@S}K{vb[*k^","sizeInBytes":40,"cardinality":6,"offset":4}'
+    hidden = file % f',"deletionVector":{vector}'
+    gone = f'{{"remove":{{"path":"b.parquet","dataChange":true,"deletionTimestamp":1,"deletionVector":{vector}}}}}'
+    plain, sound = file % "", f"{vectors}\n{table}\n"
+    for name, texts in {
+        "plain": [sound, plain],
+        "both at once": [sound, f"{plain}\n{hidden}\n", gone],
+        "one after the other": [sound, plain, hidden, gone],
+        "an old protocol": [f"{old}\n{table}\n", f"{vectors}\n", plain],
+    }.items():
+        put(tmp_path / name, texts)
+        assert assert_as_deltalake(tmp_path / name) == (name == "plain"), name
+
+
 # --- what deltalake still does ------------------------------------------------------------------------------------
 
 
