@@ -1,6 +1,7 @@
 """Who else answers questions about users from a sample, and does the answer hold?
 
-    PYTHONPATH=.venv/readers python -m benchmarks.bench_users
+    make readers
+    python -m benchmarks.bench_users
 
 10 million events of 200,000 users, see `bench_sampling_key`. Questions: distinct users, and distinct users of one week.
 Candidates: `estimate` at 5 % error; ClickHouse with `SAMPLE BY` the user, ordered by the user or by month and user,
@@ -14,6 +15,7 @@ kept promise is an answer within 5 % of the truth: of 100 different samples of 1
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections.abc import Callable
 from datetime import datetime
@@ -131,7 +133,8 @@ def _duckdb(file: Path, truths: dict[str, int]) -> list[Figure]:
 
 
 def _clickhouse(file: Path, scratch: Path, truths: dict[str, int]) -> list[Figure]:
-    from chdb.session import Session  # noqa: PLC0415 - installed by `make sweep`
+    sys.path.append(".venv/readers")  # at the end, because it has another PySpark
+    from chdb.session import Session  # noqa: PLC0415 - installed by `make readers`
 
     session = Session(str(scratch / "clickhouse"))
     session.query("CREATE DATABASE d ENGINE = Atomic")
