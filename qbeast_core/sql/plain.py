@@ -26,9 +26,8 @@ from qbeast_core.sql.values import (
     of_type,
     text,
 )
+from qbeast_core.support.sizing import sizing
 
-# Longer texts are left to the parser, which has limits for them.
-_MAX_CHARACTERS: Final = 1_000
 # Only usual spellings: no escapes, comments or exponents, and bare names in ASCII.
 _TOKEN: Final = re.compile(
     r"[ \n]*(?:(?P<word>[A-Za-z_][A-Za-z0-9_]*)"
@@ -82,7 +81,7 @@ def plain_condition(source: str, schema: pl.Schema) -> pl.Expr | None:
 def _tokens(source: str) -> list[tuple[str, str]]:
     """Return the kind and the value of each token, then an end."""
     tokens, place, end = list[tuple[str, str]](), 0, len(source.rstrip(" \n"))
-    if end > _MAX_CHARACTERS:
+    if end > sizing().max_plain_characters:
         raise _NotPlainError
     while place < end:
         match = _TOKEN.match(source, place)

@@ -113,6 +113,9 @@ class Sizing:
     # Maximum number of texts that are joined in Python. More are exported with pyarrow, which takes longer to load.
     few_texts: int = 1_000
 
+    # Maximum length of a condition that is read without sqlglot, which has limits for long ones.
+    max_plain_characters: int = 1_000
+
     # Maximum number and bytes of the commits of a log, or of its copy, that is read without `deltalake`.
     max_short_commits: int = 100
     max_short_bytes: int = 1 << 20

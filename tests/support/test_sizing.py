@@ -282,6 +282,7 @@ ELSEWHERE: dict[str, str] = {
     "filled_share": "tests/training",
     "advised_rows": "tests/maintain/advise",
     "kept_trial_rows": "tests/maintain/advise",
+    "max_plain_characters": "tests/sql",
     "quiet_s": "tests/write",
     "inferred_rows": "tests/cli",
     "text_group_rows": "tests/cli",

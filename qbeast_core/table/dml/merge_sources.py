@@ -144,14 +144,14 @@ class FrameMergeSource:
         keep = planner.row_filter(plan, rules.match_columns())
         call = rules.matching(planner.files, keep, frame, returns_rows=engine.shares_memory)
         matched = np.zeros(frame.height, np.bool_)
-        found, updated = dict[int, MergedPlaces](), dict[int, pl.DataFrame]()
+        found, updated, room = dict[int, MergedPlaces](), dict[int, pl.DataFrame](), frame.height
         for chunk, part in zip(chunks, engine.map(call, opened, at_once=1), strict=True):
             matched[part.source_rows] = True
             files_of_part = chunk.tolist()
             found |= {file: rows for file, rows in zip(files_of_part, part.places, strict=True) if any(rows)}
-            updated |= zip(files_of_part, part.updated, strict=False)
-        if sum(rows.height for rows in updated.values()) > frame.height:  # keys of the table are not unique
-            updated = {}
+            room -= sum(rows.height for rows in part.updated)
+            if room >= 0:  # more rows, where keys of the table are not unique, may not fit in memory
+                updated |= zip(files_of_part, part.updated, strict=False)
         return replace(_matches(rules, frame, matched, found, plan), updated=updated)
 
 
