@@ -20,6 +20,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 import qbeast
@@ -29,7 +32,8 @@ from qbeast_core.spec.blocks import pack_boxes
 
 COLUMNS = ("x", "y", "z")
 BLOCKS = 5
-BANDS, PAGE_ROWS = 5, 2048
+BLOCK_ROWS, PAGE_ROWS = 16_000, 2048
+CHUNK = 50_000
 ROUNDS = 5
 WARM_FILTERS = 20
 # Files -> maximum seconds, cold and warm.
@@ -71,77 +75,100 @@ def _filter(at: float) -> pl.Expr:
 
 
 def _write_log(folder: Path, files: int, *, ours: bool) -> None:
-    """Return a log with the protocol and metadata of a real table, and invented files."""
+    """Write a log with the protocol and metadata of a real table, and invented files."""
     shutil.rmtree(folder, ignore_errors=True)
     corners = np.array(np.meshgrid(*[[0.0, 1.0]] * 3)).reshape(3, -1)
     frame = pl.DataFrame(dict(zip(COLUMNS, corners, strict=True)))
     qbeast.write_table(frame, str(folder), columns=[f"{name}:linear" for name in COLUMNS])
     log = folder / "_delta_log"
-    first = log / f"{0:020d}.json"
-    actions = [json.loads(line) for line in first.read_text().splitlines()]
-    real = next(action["add"] for action in actions if "add" in action)
-    kept = [action for action in actions if "add" not in action]
-    adds = [{"add": _add(number, files, real["tags"]["revision"], ours=ours)} for number in range(files)]
-    first.write_text("".join(json.dumps(action) + "\n" for action in kept + adds[:-1]))
     DeltaTable(folder).create_checkpoint()
+    real, checkpoint = log / f"{0:020d}.json", log / f"{0:020d}.checkpoint.parquet"
+    rest = pq.read_table(checkpoint)
+    is_add = rest["add"].combine_chunks().is_valid()
+    empty = rest.filter(is_add)
+    revision = dict(rest["add"].filter(is_add)[0].as_py()["tags"])["revision"]
+    rest = rest.filter(pc.invert(is_add)).select(["add", "metaData", "protocol"])
+    schema = rest.schema
+    with pq.ParquetWriter(checkpoint, schema) as writer:
+        writer.write_table(rest)
+        for first in range(0, files - 1, CHUNK):
+            adds = _adds(np.arange(first, min(first + CHUNK, files - 1)), files, revision, ours=ours)
+            column = pa.array(adds, schema.field("add").type)
+            # Copies of the nulls of a real checkpoint: pyarrow refuses its own for fields that are never null.
+            none = pa.array(np.zeros(len(adds), np.int64))
+            nulls = {name: empty[name].take(none) for name in ("metaData", "protocol")}
+            writer.write_table(pa.table({"add": column, **nulls}, schema=schema))
+    (log / "_last_checkpoint").write_text(json.dumps({"version": 0, "size": rest.num_rows + files - 1}))
+    kept = [line for line in real.read_text().splitlines() if '"add"' not in line[:8]]
+    real.write_text("\n".join(kept) + "\n")
+    (last,) = _adds(np.array([files - 1]), files, revision, ours=ours)
     info = {"commitInfo": {"timestamp": 0, "operation": "WRITE", "operationParameters": {}}}
-    (log / f"{1:020d}.json").write_text("".join(json.dumps(action) + "\n" for action in (info, adds[-1])))
+    (log / f"{1:020d}.json").write_text(
+        "".join(json.dumps(action) + "\n" for action in (info, {"add": last}))
+    )
 
 
-def _add(number: int, files: int, revision: str, *, ours: bool) -> dict[str, Any]:
+def _adds(numbers: np.ndarray, files: int, revision: str, *, ours: bool) -> list[dict[str, Any]]:
+    """Return the adds of some files: each has neighbouring cubes of the deepest level, and rows of all weights."""
     depth = int(np.ceil(np.log(files * BLOCKS) / np.log(8)))
-    cells = np.arange(number * BLOCKS, (number + 1) * BLOCKS) * 8**depth // (files * BLOCKS)
-    blocks = [_block(int(cell), depth) for cell in cells]
-    lower, upper = _bounds(cells, depth)
-    rows = sum(block["elementCount"] for block in blocks)
-    stats = {
-        "numRecords": rows,
-        "minValues": dict(zip(COLUMNS, lower, strict=True)),
-        "maxValues": dict(zip(COLUMNS, upper, strict=True)),
-        "nullCount": dict.fromkeys(COLUMNS, 0),
-    }
-    tags = {"revision": revision, "blocks": json.dumps(blocks, separators=(",", ":"))}
-    if ours:
-        tags |= {"qbeast.rules": "1", "qbeast.layout": _layout(rows, lower, upper)}
-    return {
-        "path": f"part-{number:08d}.parquet",
-        "partitionValues": {},
-        "size": rows * 30,
-        "modificationTime": 0,
-        "dataChange": True,
-        "stats": json.dumps(stats, separators=(",", ":")),
-        "tags": tags,
-    }
+    cells = (numbers[:, None] * BLOCKS + np.arange(BLOCKS)) * 8**depth // (files * BLOCKS)
+    digits = (cells[..., None] >> (3 * np.arange(depth)[::-1])) & 7
+    lower, upper = _bounds(digits)
+    texts = np.array([ALPHABET[digit << 3] for digit in range(8)])[digits]
+    rows = BLOCKS * BLOCK_ROWS
+    adds = []
+    for place, number in enumerate(numbers.tolist()):
+        low, high = lower[place].tolist(), upper[place].tolist()
+        blocks = [_block("".join(cube)) for cube in texts[place]]
+        stats = {
+            "numRecords": rows,
+            "minValues": dict(zip(COLUMNS, low, strict=True)),
+            "maxValues": dict(zip(COLUMNS, high, strict=True)),
+            "nullCount": dict.fromkeys(COLUMNS, 0),
+        }
+        tags = {"revision": revision, "blocks": json.dumps(blocks, separators=(",", ":"))}
+        if ours:
+            tags |= {"qbeast.rules": "1", "qbeast.layout": _layout(number, rows, low, high)}
+        adds.append(
+            {
+                "path": f"part-{number:08d}-{number * 2654435761 % 2**32:08x}.parquet",
+                "partitionValues": {},
+                "size": rows * 30,
+                "modificationTime": 0,
+                "dataChange": True,
+                "stats": json.dumps(stats, separators=(",", ":")),
+                "tags": tags,
+            }
+        )
+    return adds
 
 
-def _block(cell: int, depth: int) -> dict[str, Any]:
-    """Cell number -> cube: its octal digits are the groups of three bits, level by level."""
-    digits = [(cell >> 3 * level) & 7 for level in reversed(range(depth))]
+def _block(cube: str) -> dict[str, Any]:
     return {
-        "cube": "".join(ALPHABET[digit << 3] for digit in digits),
-        "minWeight": -(2**30),
+        "cube": cube,
+        "minWeight": -(2**31) + 100_000,
         "maxWeight": 2**31 - 1,
         "replicated": False,
-        "elementCount": 16_000,
+        "elementCount": BLOCK_ROWS,
     }
 
 
-def _bounds(cells: np.ndarray, depth: int) -> tuple[list[float], list[float]]:
-    lower, upper = [], []
-    for dimension in range(3):
-        place = np.zeros(len(cells), dtype=np.int64)
-        for level in reversed(range(depth)):
-            place = place * 2 + ((cells >> (3 * level + 2 - dimension)) & 1)
-        lower.append(float(place.min()) / 2**depth)
-        upper.append((float(place.max()) + 1) / 2**depth)
-    return lower, upper
+def _bounds(digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds of files, from the octal digits of their cubes: one bit for each dimension and level."""
+    depth = digits.shape[-1]
+    halves = 2 ** np.arange(depth)[::-1]
+    places = np.stack([(((digits >> (2 - dimension)) & 1) * halves).sum(-1) for dimension in range(3)], -1)
+    return places.min(1) / 2**depth, (places.max(1) + 1) / 2**depth
 
 
-def _layout(rows: int, lower: list[float], upper: list[float]) -> str:
-    """Return a tag with pages at random places in the box of the file."""
-    random = np.random.default_rng(rows)
-    band_rows, weights = rows // BANDS, np.linspace(-(2**30), 2**30, BANDS).astype(np.int64).tolist()
-    pages = BANDS * -(-band_rows // PAGE_ROWS)
+def _layout(number: int, rows: int, lower: list[float], upper: list[float]) -> str:
+    """Return a tag with bands of 1/32 to 1/2 of the rows, and pages at random places in the box of the file."""
+    random = np.random.default_rng(number)
+    shares = [1 / 32, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2]
+    starts = np.cumsum([0, *shares[:-1]])
+    weights = (-(2**31) + 100_000 + starts * 2**32).astype(np.int64).tolist()
+    bands = [[int(rows * share), PAGE_ROWS, weight] for share, weight in zip(shares, weights, strict=True)]
+    pages = sum(-(-band[0] // PAGE_ROWS) for band in bands)
     firsts = [round(low * 2**32) for low in lower]
     steps = [-(-(round(high * 2**32) - first) // 256) for first, high in zip(firsts, upper, strict=True)]
     sides = np.sort(random.integers(0, 256, (len(firsts), 2, pages)), axis=1)
@@ -149,7 +176,7 @@ def _layout(rows: int, lower: list[float], upper: list[float]) -> str:
         "v": 3,
         "tail": 20_000,
         "directory": 8_000,
-        "bands": [[band_rows, PAGE_ROWS, weight] for weight in weights],
+        "bands": bands,
         "box": list(zip(firsts, steps, strict=True)),
         "p": pack_boxes(sides.astype(np.uint8).tobytes()),
     }

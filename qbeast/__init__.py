@@ -28,6 +28,7 @@ from qbeast_core.errors import (
     InvalidColumnsError,
     InvalidInputError,
     InvalidMetadataError,
+    MemoryBudgetError,
     LostValuesWarning,
     MissingDependencyError,
     NotQbeastTableError,

@@ -17,6 +17,7 @@
     ├── VersionNotFoundError     (also a LookupError)        no such version or no version that old
     ├── CommitConflictError                                  a commit of another writer conflicts
     ├── CommitUnknownError                                   it is unknown whether the commit exists
+    ├── MemoryBudgetError        (also a MemoryError)        the metadata of all files would not fit into memory
     ├── StorageError             (also an OSError)           the store refused a read or a write
     ├── MissingDependencyError   (also a RuntimeError)       a program or package is not installed
     └── SessionLostError         (also a RuntimeError)       the Spark session ended before the commit
@@ -499,6 +500,26 @@ class StorageError(_PathError, OSError):
     """A read or a write failed: no permission, full disk, lost network."""
 
     code = "storage"
+
+
+class MemoryBudgetError(_PathError, MemoryError):
+    """The metadata of so many files would not fit into memory. Nothing was allocated for it.
+
+    Attributes
+    ----------
+    path : str
+        Path of the table.
+    files : int
+        Number of files.
+    needed_bytes : int
+        Approximate memory that their metadata needs.
+    """
+
+    code = "memory-budget"
+
+    def __init__(self, message: str, *, path: str, files: int, needed_bytes: int) -> None:
+        self.files, self.needed_bytes = files, needed_bytes
+        super().__init__(message, path=path)
 
 
 class MissingDependencyError(QbeastError, RuntimeError):

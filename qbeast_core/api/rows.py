@@ -601,7 +601,13 @@ class Read:
         70000
         """
         self.request.refuse("tasks", "by", "expand")
-        return scan_tasks(self._planner, self._plan, self.request.columns, task_bytes=task_bytes)
+        columns, wanted = self.request.columns, self._filter
+        warn_of_sample(self._planner, self._sample)
+        return [
+            task
+            for part in self._planner.parts(wanted)
+            for task in scan_tasks(part, part.plan(wanted, self._sample), columns, task_bytes=task_bytes)
+        ]
 
     def estimate(self, aggregates: Expressions | Function, **keywords: Unpack[EstimateKeywords]) -> Estimate:
         """Estimate aggregates with a maximum error, from the smallest sample that is sufficient.
@@ -749,9 +755,14 @@ class Read:
         return chosen if self.request.seed == 0 else another_sample(chosen, self.request.seed)
 
     @cached_property
+    def _narrow(self) -> Planner:
+        """Planner of the files that may match, whose numbers are in `_plan`."""
+        return self._planner.narrowed(self._filter)
+
+    @cached_property
     def _plan(self) -> ScanPlan:
         """Files and pages to open. A query of `lazy` plans again, with its own filters."""
-        plan = self._planner.plan(self._filter, self._sample)
+        plan = self._narrow.plan(self._filter, self._sample)
         warn_of_sample(self._planner, self._sample, plan)
         return plan
 
@@ -775,7 +786,7 @@ class Read:
         check_whole_number("batch_rows", batch_rows, 1)
         check_whole_number("buffer_bytes", buffer_bytes, 1)
         names = self.planner.names_of(self.request.columns)
-        request = (self._planner, self._plan, names, self._sample, order)
+        request = (self._narrow, self._plan, names, self._sample, order)
         read = ShuffledRead(
             *request, buffer_bytes=buffer_bytes, expand=self.request.expand, where=self._condition
         )

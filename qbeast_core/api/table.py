@@ -200,7 +200,7 @@ class Table:
         index = f"indexed by {on_one_line(columns)}" if self._snapshot.config.is_indexed else "without index"
         return (
             f"Table {self.uri!r}, version {self.version}: {self._snapshot.live_rows:,} rows "
-            f"in {self._snapshot.files.height:,} files{self._partitioned()}, {index}{self._left()}"
+            f"in {self._snapshot.file_count:,} files{self._partitioned()}, {index}{self._left()}"
         )
 
     def _partitioned(self) -> str:
@@ -230,12 +230,11 @@ class Table:
             for name in self.columns
         ]
         names = pl.DataFrame({"column": self.columns, "type": types, "indexed by": kinds})
-        files = self._snapshot.files
         facts = {
             "version": f"{self.version}",
             "rows": f"{self._snapshot.live_rows:,}",
-            "files": f"{files.height:,}",
-            "bytes": f"{int(files['size_bytes'].sum()):,}",
+            "files": f"{self._snapshot.file_count:,}",
+            "bytes": f"{self._snapshot.data_bytes:,}",
         }
         return html_of(f"Table {short_name(self.uri)}", facts, names)
 

@@ -116,6 +116,24 @@ class TemporaryFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
+def private_folder(parent: Path, name: str) -> Path:
+    """Return a folder that only this user can read, and create it. Raise `OSError` if another user made it.
+
+    >>> private_folder(Path("."), "plans").is_dir()
+    True
+    """
+    user = "" if sys.platform == "win32" else f"-{os.getuid()}"
+    path = parent / f"{name}{user}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    status = path.lstat()
+    if sys.platform != "win32" and (
+        status.st_uid != os.getuid() or status.st_mode & 0o077 or not stat.S_ISDIR(status.st_mode)
+    ):
+        message = f"{path} belongs to another user"
+        raise PermissionError(message)
+    return path
+
+
 def _create_locked(parent: Path, prefix: str) -> tuple[Path, int]:
     """Create a folder and lock it; retry if another process removed it before the lock was taken."""
     while True:

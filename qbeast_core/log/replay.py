@@ -251,6 +251,19 @@ def files_with_tags(
     return joined.with_columns(**_COUNTED)
 
 
+def paths_in(commits: Iterable[bytes]) -> set[str]:
+    """Return the decoded paths of all files that commits add or remove.
+
+    >>> paths_in([b'{"add":{"path":"a%2Bb"}}', b'{"remove":{"path":"c"}}']) == {"a+b", "c"}
+    True
+    """
+    return {
+        FilePath.of_log(action["path"]).text
+        for body in commits
+        for action in chain(actions_of(body, "add"), actions_of(body, "remove"))
+    }
+
+
 def needs_removes(listed: pl.DataFrame) -> bool:
     """Return whether other writers may write any `path` of these files differently.
 

@@ -91,9 +91,18 @@ class Sizing:
     max_chunks: int = 32
     small_frame_bytes: int = 1 << 20
 
-    # Minimum number of files to decode only the tags that the first filter needs, and maximum share that it may need.
+    # Minimum number of files of a checkpoint to read it by a plan file. Files of one part of its making, of a row group,
+    # of a batch of row groups whose bounds are compared, and of a part of an operation on all files. Maximum bytes of
+    # all plan files on the machine.
     many_files: int = 5_000
-    max_needed: float = 0.25
+    plan_chunk_files: int = 1 << 16
+    plan_group_files: int = 2048
+    plan_batch_files: int = 1 << 15
+    plan_part_files: int = 1 << 14
+    plan_cache_bytes: int = 16 << 30
+
+    # Maximum share of the memory of the machine for the metadata of files that an operation reads at once.
+    listed_share: float = 0.5
 
     # Maximum bytes of the `blocks` tags of files that are decoded in Python. More are decoded in queries.
     few_tag_bytes: int = 1 << 17

@@ -51,6 +51,7 @@ from qbeast_core.log.replay import RULES, RULES_TAG, needs_removes
 from qbeast_core.log.values import FileChangePlanner
 from qbeast_core.plan.blocks import NO_REVISION, BlockTable
 from qbeast_core.plan.decode_tags import build_block_table, fits_schema, index_of_blocks
+from qbeast_core.spec.blocks import FilePath
 from qbeast_core.support.process import LOG, caller_stacklevel, new_id, now_ms
 from qbeast_core.table.data.files import delete_files
 from qbeast_core.table.data.schema import LOG_DIRECTORY
@@ -97,7 +98,7 @@ def _checkpoint_if_due(store: Store, snapshot: Snapshot, version: int) -> None:
         end = f"{LOG_DIRECTORY}/{max(version - 2 * _MAX_COMMITS, 0):020d}"
         if interval or outweighs_checkpoint(store.entries(LOG_DIRECTORY, after=end), version=version):
             newest = refresh(snapshot)
-            newest.source.checkpoint(newest.version, files=newest.files.height)
+            newest.source.checkpoint(newest.version, files=newest.file_count)
     except QbeastError as error:
         _warn(snapshot.uri, version, f"{error}. The commit itself is complete")
 
@@ -110,7 +111,7 @@ def replace_checkpoints(snapshot: Snapshot) -> None:
             store.delete(path)
     newest = load_snapshot(snapshot.location)
     try:
-        newest.source.checkpoint(newest.version, files=newest.files.height)
+        newest.source.checkpoint(newest.version, files=newest.file_count)
     except QbeastError as error:
         _warn(snapshot.uri, newest.version, f"{error}. The log is complete without it")
 
@@ -442,7 +443,7 @@ def _created(head: Snapshot, rebased: Rebased) -> Snapshot | None:
     created = with_metadata(replace(head, protocol=protocol), metadata)
     if not is_ordered or not has_plain_statistics(created.schema, metadata.configuration):
         return None
-    return replace(created, files=no_files(created.schema))
+    return replace(created, listed=no_files(created.schema))
 
 
 def _with_revision(head: Snapshot, metadata: Metadata) -> Snapshot:
@@ -465,24 +466,28 @@ def _after_changes(head: Snapshot, actions: Sequence[Action], info: CommitInfo) 
     domains = {
         action.domain: action.configuration for action in actions if isinstance(action, DomainMetadata)
     }
-    kept = head.files.filter(~pl.col("path").is_in(removed)) if removed else head.files
+    kept = head.listed.filter(~pl.col("path").is_in(removed)) if removed else head.listed
+    planned = head.planned and head.planned.without(FilePath.of_log(path).text for path in removed)
     if removed:
         # Files of copies, paths that others may write differently, and statistics of other writers need the log.
-        is_plain = not head.copies and not needs_removes(head.files)
+        is_plain = not head.copies and not needs_removes(head.listed)
         are_ours = all((add.tags or {}).get(RULES_TAG) == RULES for add in adds)
-        if not is_plain or not are_ours or head.files.height - kept.height != len(removed):
+        gone = head.listed.height - kept.height
+        gone += head.planned.count - planned.count if head.planned and planned else 0
+        if not is_plain or not are_ours or gone != len(removed):
             return None
     files = with_adds(kept, adds)
     if files is None:
         return None
     version = head.version + 1
-    LOG.debug("version %d of %s follows from the commit: %d files", version, head.uri, files.height)
+    LOG.debug("version %d of %s follows from the commit: %d files", version, head.uri, head.file_count)
     newest = replace(
         head,
         version=version,
         timestamp_ms=timestamp_of(info),
-        files=files,
-        vectors=head.vectors.for_files(files) if removed else head.vectors,
+        listed=files,
+        planned=planned,
+        vectors=head.vectors.for_files(files) if removed and planned is None else head.vectors,
         fingerprint=fingerprint(head.source.store, version),
         domains={**head.domains, **domains},
     )
@@ -494,7 +499,7 @@ def _after_changes(head: Snapshot, actions: Sequence[Action], info: CommitInfo) 
 
 def _index(head: Snapshot, index: BlockTable, files: pl.DataFrame, adds: Sequence[AddFile]) -> BlockTable:
     """Return the index of the new version, given the index of `head`."""
-    new_files, tags = files[head.files.height :], [add.tags or {} for add in adds]
+    new_files, tags = files[head.listed.height :], [add.tags or {} for add in adds]
     numbers = {int(of_file.get("revision") or NO_REVISION) for of_file in tags}
     revision = head.config.revisions.get(numbers.pop()) if len(numbers) == 1 else None
     is_plain = all(add.blocks for add in adds) and all(of_file.get("qbeast.rules") == "1" for of_file in tags)

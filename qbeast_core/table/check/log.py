@@ -346,7 +346,7 @@ def with_tags(snapshot: Snapshot, tags: LostTags) -> Snapshot:
         old = files[name].cast(pl.String).to_list()
         new = [texts[path].get(key) if path in texts else text for path, text in zip(paths, old, strict=True)]
         columns.append(pl.Series(name, new, pl.String).cast(files.schema[name]))
-    return replace(snapshot, files=files.with_columns(columns))
+    return snapshot.with_files(files.with_columns(columns))
 
 
 def untagged(snapshot: Snapshot) -> pl.Series:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -174,7 +174,7 @@ def _order_after(snapshot: Snapshot, repairs: Mapping[str, FileRepair]) -> pl.Da
     staged = [path for path, repair in repairs.items() if "drop index" in repair.actions]
     gone = pl.col("path").is_in(staged)
     files = snapshot.files.with_columns(pl.when(~gone).then(pl.col(name)).alias(name) for name in TAG_KEYS)
-    _, faults, _ = check_log(Index(replace(snapshot, files=files)))
+    _, faults, _ = check_log(Index(snapshot.with_files(files)))
     return pl.concat(faults).filter(pl.col("code").is_in(_ORDER)).with_columns(_usual_advice())
 
 

@@ -137,7 +137,8 @@ class Plan(Hinted):
     @cached_property
     def bytes_total(self) -> int:
         """Size of all live data files."""
-        return int(self.planner.snapshot.logged_files["size_bytes"].sum())
+        copies = self.planner.snapshot.copies.files
+        return self.planner.snapshot.data_bytes + (int(copies["size_bytes"].sum()) if copies.height else 0)
 
     @cached_property
     def rows_opened(self) -> int:
@@ -148,6 +149,9 @@ class Plan(Hinted):
     @cached_property
     def rows_total(self) -> int:
         """Number of rows of all live data files, including copies and deleted rows."""
+        whole = self.planner.snapshot.whole
+        if whole is not None:
+            return whole.counted_rows
         table, uncounted, rows = self.scan_plan.selection.table, self._uncounted, self._counted_rows
         logged = self.planner.snapshot.with_copies.blocks if self.planner.snapshot.copies else table
         copies = logged.rows[logged.file >= table.files.height]
@@ -407,6 +411,7 @@ def _rows_of_footer(planner: Planner, number: int) -> int:
 
 def _planned_again(planner: Planner, predicate: pl.Expr | None, sample: Sample | None, *request: Any) -> Plan:
     """Unpickle a plan."""
+    planner = planner.narrowed(predicate)
     return Plan(planner, planner.plan(predicate, sample), sample, *request)
 
 
@@ -422,9 +427,10 @@ def explain(
     refuse_forked(planner.snapshot.uri)
     where = filter_of(predicate, planner.snapshot.schema, argument=argument)
     pushed, names = pushed_down(planner.snapshot.schema, where, columns)
-    plan = planner.plan(pushed, sample)
+    narrow = planner.narrowed(pushed)
+    plan = narrow.plan(pushed, sample)
     warn_of_sample(planner, sample, plan)
-    return Plan(planner, plan, sample, tuple(names), where)
+    return Plan(narrow, plan, sample, tuple(names), where)
 
 
 def _reasons(part: pl.Expr, schema: pl.Schema, table: BlockTable) -> list[str]:

@@ -26,10 +26,9 @@ from qbeast_core.io.footer import cuts_of
 from qbeast_core.io.pages import PageRequest
 from qbeast_core.io.store import Store
 from qbeast_core.plan.blocks import BlockTable, PageTable
-from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.plan.nodes import Node, Unknown, matches_few
 from qbeast_core.plan.predicate import understand
-from qbeast_core.plan.select import Matching, Selection, files_that_may_match, match
+from qbeast_core.plan.select import Matching, Selection, match
 from qbeast_core.plan.weights import ALL_WEIGHTS, KeyChoice, Sample, WeightRange, sample_to_weights
 from qbeast_core.space.values import I32Array, I64Array, distinct
 from qbeast_core.support.process import LOG, caller_stacklevel, refuse_forked
@@ -73,7 +72,7 @@ class FilterPlanner:
         schema, predicate = self._planner.snapshot.schema, self._predicate
         node, compares = (Unknown(), False) if predicate is None else understand(predicate, schema)
         few = matches_few(node, self._planner.snapshot.columns.partitions)
-        return match(self._planner.blocks_for(node), node), compares, few
+        return match(self._planner.blocks, node), compares, few
 
     def __call__(self, sample: Sample | None) -> ScanPlan:
         """Choose files and pages for a sample."""
@@ -100,7 +99,6 @@ class Planner:
         self.snapshot = snapshot
         # Columns whose hash is the weight of a row, instead of the indexed ones. Then samples read all files.
         self.sample_by = sample_by
-        self._is_planned = False
 
     def __reduce__(self) -> tuple[type[Planner], tuple[Snapshot, tuple[str, ...] | None]]:
         """Pickle the arguments only. Cached parts of files are read again."""
@@ -153,22 +151,21 @@ class Planner:
         """Blocks of all live files. Warns of invalid tags and settings."""
         return self._warned(self.snapshot.blocks)
 
-    def blocks_for(self, node: Node) -> BlockTable:
-        """Return the blocks that a filter needs: all blocks, except for the first filter on a table of many files.
+    def narrowed(self, predicate: pl.Expr | None) -> Planner:
+        """Return the planner of only the files that may match a filter; itself if the table has few files.
 
-        Decoding all tags takes longer than one narrow filter, so the first filter skips the tags of files that
-        statistics exclude. With a second filter, more are likely to follow: then all tags are decoded, once.
+        Plans of the result number its files, so it goes with them.
         """
-        is_first, self._is_planned = not self._is_planned, True
-        snapshot, files = self.snapshot, self.snapshot.files
-        if is_first and files.height >= sizing().many_files and snapshot.decoded_blocks is None:
-            needed = files_that_may_match(files, node)
-            if needed.sum() <= sizing().max_needed * files.height:
-                tag = pl.when(pl.Series(needed))
-                files = files.with_columns(tag.then("blocks"), tag.then("layout"))
-                revisions, rehashed = snapshot.config.revisions, snapshot.columns.rehashed
-                return self._warned(build_block_table(files, revisions, snapshot.schema, rehashed))
-        return self.blocks
+        snapshot = self.snapshot.narrowed(self._node(predicate))
+        return self if snapshot is self.snapshot else Planner(snapshot, self.sample_by)
+
+    def parts(self, predicate: pl.Expr | None) -> Iterator[Planner]:
+        """Yield planners of the files that may match a filter, some files at a time."""
+        for part in self.snapshot.parts(self._node(predicate)):
+            yield self if part is self.snapshot else Planner(part, self.sample_by)
+
+    def _node(self, predicate: pl.Expr | None) -> Node:
+        return Unknown() if predicate is None else understand(predicate, self.snapshot.schema)[0]
 
     def _warned(self, table: BlockTable) -> BlockTable:
         faults = self.snapshot.config.faults

@@ -63,8 +63,7 @@ _MIN_EXPECTED: Final = 20
 def scan(planner: Planner, sample: Sample | None = None, *, expand: bool = False) -> pl.LazyFrame:
     """Return the snapshot as a LazyFrame."""
     if sample is not None:
-        # Raise for an invalid sample now, not at `collect`.
-        warn_of_sample(planner, sample, planner.plan(None, sample))
+        warn_of_sample(planner, sample)  # raises for an invalid sample now, not at `collect`
 
     lazy = _counting(planner, sample)
     if not expand:
@@ -149,10 +148,11 @@ def _rows(
     planner: Planner, sample: Sample | None, columns: list[str], predicate: pl.Expr | None, limit: int | None
 ) -> Iterator[pl.DataFrame]:
     """Yield the rows of a filter and a sample, in frames of bounded size. The limit is only a hint."""
-    plan = planner.plan(predicate, sample)
-    log_read(planner, plan, sample)
-    row_filter = planner.row_filter(plan, columns)
-    yield from read_scans(scans_of(planner, plan), row_filter, planner.files, limit=limit)
+    for part in planner.parts(predicate):
+        plan = part.plan(predicate, sample)
+        log_read(part, plan, sample)
+        row_filter = part.row_filter(plan, columns)
+        yield from read_scans(scans_of(part, plan), row_filter, part.files, limit=limit)
 
 
 def _nulls(planner: Planner, columns: list[str], counts: Iterator[int]) -> Iterator[pl.DataFrame]:
@@ -231,11 +231,12 @@ def pushed_down(
     return requests[0] if requests else (pl.lit(value=False), list(columns or schema))
 
 
-def warn_of_sample(planner: Planner, sample: Sample | None, plan: ScanPlan) -> None:
+def warn_of_sample(planner: Planner, sample: Sample | None, plan: ScanPlan | None = None) -> None:
     """Warn if a sample reads all files, or is empty by the index although many rows were expected.
 
     No file is read: a sample that begins at 0 is empty if no block begins below its end. Files without index may hold
-    rows of the sample, so they prevent the warning. `plan` is the plan of the read, which may have a filter.
+    rows of the sample, so they prevent the warning. `plan` is the plan of the read, which may have a filter; `planner`
+    that of all files.
     """
     if sample is None or planner.weights_of(sample).is_full:  # raises if a sample needs other arguments
         return
@@ -243,9 +244,9 @@ def warn_of_sample(planner: Planner, sample: Sample | None, plan: ScanPlan) -> N
     first, last = fractions_of(sample)
     rows = planner.snapshot.live_rows
     expected = (last - first) * rows
-    if expected < _MIN_EXPECTED or plan.selection.opened.any():
+    if expected < _MIN_EXPECTED or (plan is not None and plan.selection.opened.any()):
         return
-    if plan.predicate is not None and planner.plan(None, sample).selection.opened.any():
+    if any(part.plan(None, sample).selection.opened.any() for part in planner.parts(None)):
         return
     many = "choose a sampling key of many values: overwrite with sample_by=[...]."
     if not planner.snapshot.config.sample_by:
@@ -260,15 +261,16 @@ def warn_of_sample(planner: Planner, sample: Sample | None, plan: ScanPlan) -> N
 
 def heights(planner: Planner, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[int]:
     """Yield the number of rows of a read in parts. The first part is known without a read of data files."""
-    plan = planner.plan(predicate, sample)
-    count = _log_count(planner, plan) if plan.weights.is_full else None
-    if count is not None:
-        plan = replace(plan, selection=count.undecided)
-        yield count.known
-    log_read(planner, plan, sample)
     column = next(iter([*named_columns(predicate), *planner.hashed, *planner.snapshot.schema]))
-    for frame in read_scans(scans_of(planner, plan), planner.row_filter(plan, [column]), planner.files):
-        yield frame.height
+    for part in planner.parts(predicate):
+        plan = part.plan(predicate, sample)
+        count = _log_count(part, plan) if plan.weights.is_full else None
+        if count is not None:
+            plan = replace(plan, selection=count.undecided)
+            yield count.known
+        log_read(part, plan, sample)
+        for frame in read_scans(scans_of(part, plan), part.row_filter(plan, [column]), part.files):
+            yield frame.height
 
 
 def known_rows(planner: Planner) -> int | None:
@@ -279,8 +281,13 @@ def known_rows(planner: Planner) -> int | None:
     >>> known_rows(qbeast.open_table("ids").planner)
     1000
     """
-    counts, hidden = trusted_counts(planner.snapshot.files), planner.hidden_rows.counts
-    return None if (counts < hidden).any() else int((counts - hidden).sum())
+    total = 0
+    for part in planner.parts(None):
+        counts, hidden = trusted_counts(part.snapshot.files), part.hidden_rows.counts
+        if (counts < hidden).any():
+            return None
+        total += int((counts - hidden).sum())
+    return total
 
 
 def max_rows(planner: Planner, plan: ScanPlan) -> int | None:
@@ -321,10 +328,12 @@ def sample_of_rows(
         return sample
     refuse_rows(rows, sample)
     if where is None:
-        total = planner.snapshot.counted_rows - int(planner.hidden_rows.counts.sum())
+        hidden = sum(int(part.hidden_rows.counts.sum()) for part in planner.parts(None))
+        total = planner.snapshot.counted_rows - hidden
         return min(rows / total, 1.0) if total > 0 else 1.0
     condition = condition_of(where, planner.snapshot.schema).expr
     pushed, columns = pushed_down(planner.snapshot.schema, condition, planner.hashed)
+    planner = planner.narrowed(pushed)
     plan_of = planner.of_filter(pushed)
 
     def lowest(fraction: float) -> pl.DataFrame:
@@ -433,9 +442,11 @@ def read_strata(
 
 def _counted(planner: Planner, condition: pl.Expr | None, groups: list[str]) -> pl.DataFrame:
     """Return the number of matching rows of each group."""
-    plan = planner.plan(condition, None)
-    frames = read_scans(scans_of(planner, plan), planner.row_filter(plan, groups), planner.files)
-    counts = [frame.group_by(groups).len(_COUNT) for frame in frames]
+    counts: list[pl.DataFrame] = []
+    for part in planner.parts(condition):
+        plan = part.plan(condition, None)
+        frames = read_scans(scans_of(part, plan), part.row_filter(plan, groups), part.files)
+        counts += [frame.group_by(groups).len(_COUNT) for frame in frames]
     if not counts:
         return pl.DataFrame(
             schema={**{name: planner.snapshot.schema[name] for name in groups}, _COUNT: pl.Int64}
@@ -476,7 +487,9 @@ def _lowest_of_groups(
     keys = pl.struct(groups) if len(groups) > 1 else pl.col(groups[0])
     listed = tier.select(keys.alias(_PLACE))[_PLACE]
     belongs = keys.is_in(listed.implode(), nulls_equal=True)
-    plan = planner.plan(belongs if condition is None else condition & belongs, fraction)
+    wanted = belongs if condition is None else condition & belongs
+    planner = planner.narrowed(wanted)
+    plan = planner.plan(wanted, fraction)
     log_read(planner, plan, fraction)
     keep = replace(planner.row_filter(plan, columns), weight_column=_WEIGHT)
     place = pl.col(_WEIGHT).rank("ordinal").over(groups)

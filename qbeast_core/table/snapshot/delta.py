@@ -37,6 +37,7 @@ from qbeast_core.table.data.schema import LOG_DIRECTORY, found_instead, log_inst
 from qbeast_core.table.snapshot.log_files import (
     LAST_CHECKPOINT,
     SIDECARS,
+    CheckpointHint,
     LogCopy,
     LogFiles,
     checkpoint_faults,
@@ -182,15 +183,17 @@ def _short_version(source: DeltaSource, log: LogState) -> tuple[DeltaSource, Del
     return None
 
 
-def open_delta(location: Location, *, version: int | None = None) -> tuple[DeltaSource, DeltaVersion]:
-    """Open a table, by default its newest version."""
+def open_delta(
+    location: Location, *, version: int | None = None, hint: CheckpointHint | None = None
+) -> tuple[DeltaSource, DeltaVersion]:
+    """Open a table, by default its newest version. `hint` is the hint of its log, if it was read."""
     store = location.store
     root = store.local_root
     if root is not None and not is_folder(root / LOG_DIRECTORY):
         raise TableNotFoundError(log_instead(store.uri) or found_instead(store.uri, root), path=store.uri)
     _refuse_linked_log(store)
     if version is None:
-        copied = _open_copy(location)
+        copied = _copied(location, hint)
         if copied is not None:
             return copied
     try:
@@ -214,9 +217,8 @@ def _open_without_broken(
     rewrite = text_rewriter(store, version) if _OTHER_TEXT in f"{error} {error.__cause__}" else None
     for copy in sound_copies(store, version, rewrite):
         is_cut = False
-        with suppress(InvalidMetadataError, StorageError, TableNotFoundError), delta_errors(store.uri):
-            table = _open(copy.path)
-            opened = DeltaSource(location, table, copy), _known(store.uri, table)
+        with suppress(InvalidMetadataError, StorageError, TableNotFoundError):
+            opened = open_copy(location, copy)
             warn_of_faults(store)
             return opened
     broken = (
@@ -263,25 +265,37 @@ def delta_errors(uri: str) -> Generator[None]:
         raise _translated(uri, error) from shown_cause(error)
 
 
-def _open_copy(location: Location) -> tuple[DeltaSource, DeltaVersion] | None:
+def open_copy(location: Location, copy: LogCopy) -> tuple[DeltaSource, DeltaVersion]:
+    """Open the newest version in a copy of the log."""
+    uri = location.store.uri
+    with delta_errors(uri):
+        table = _open(copy.path)
+        return DeltaSource(location, table, copy), _known(uri, table)
+
+
+def version_in(folder: Path, uri: str) -> DeltaVersion:
+    """Read the version in a folder with a log; `uri` is for messages."""
+    with delta_errors(uri):
+        return _known(uri, _open(str(folder)))
+
+
+def _copied(location: Location, hint: CheckpointHint | None) -> tuple[DeltaSource, DeltaVersion] | None:
     """Open the newest version with a copy of its log. None: `deltalake` has to open it and raises its own errors."""
     store = location.store
     try:
-        copy = copy_log(store)
+        copy = copy_log(store, hint)
         if copy is None:
             return None
         log = short_log(copy, Path(copy.path), None)
         short = None if log is None else _short_version(DeltaSource(location, None, copy), log)
         if short is not None:
             return short[:2]
-        with delta_errors(store.uri):
-            table = _open(copy.path)
-            known = _known(store.uri, table)
+        source, known = open_copy(location, copy)
     except (InvalidMetadataError, StorageError, TableNotFoundError, OSError):
         return None
     if _SIDECARS in (known.protocol.reader_features or ()):
         return None  # the copy does not include sidecar files
-    return DeltaSource(location, table, copy), known
+    return source, known
 
 
 def _open(uri: str, options: Mapping[str, str] | None = None, version: int | None = None) -> DeltaTable:

@@ -105,7 +105,7 @@ def read_log(
     """Read the log up to `version`: the newest checkpoint and the commits after it, or the commits after `after`."""
     if after is not None:
         return _state(store, version, after=after)
-    hinted = _hinted_checkpoint(store, version)
+    hinted = _hinted_checkpoint(checkpoint_hint(store), version)
     if hinted is not None:
         with suppress(FileNotFoundError):  # a hint may be stale
             return _state(store, version, actions, hinted)
@@ -269,6 +269,16 @@ def commit_path(version: int) -> str:
     return f"{LOG_DIRECTORY}/{version:020d}.json"
 
 
+def version_of(path: str) -> int:
+    """Return the version in the name of a file of the log, -1 for other files.
+
+    >>> version_of("_delta_log/00000000000000000007.checkpoint.parquet"), version_of("_delta_log/_last_checkpoint")
+    (7, -1)
+    """
+    number = path.removeprefix(f"{LOG_DIRECTORY}/").partition(".")[0]
+    return int(number) if number.isdecimal() else -1
+
+
 def fingerprint(store: LogFiles, version: int) -> tuple[int, int, int] | None:
     """Identify a local commit file, to detect a table that was deleted and written again."""
     if store.local_root is None:
@@ -279,16 +289,40 @@ def fingerprint(store: LogFiles, version: int) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def _hinted_checkpoint(store: LogFiles, version: int | None) -> CheckpointFiles | None:
-    """Return the checkpoint that the hint names if it is a single file. This saves a listing of the log."""
+class PlanUnusable(Exception):  # noqa: N818 - the log decides then, so it is not an error
+    """A plan file cannot be made, or its bytes are not as they were written."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointHint:
+    """The hint to the newest checkpoint, or an earlier one."""
+
+    version: int
+    # Number of files that it lists, or of all actions; 0 if the hint does not have it.
+    files: int
+    # Whether the checkpoint is a single file.
+    is_single: bool
+
+
+def checkpoint_hint(store: LogFiles) -> CheckpointHint | None:
+    """Read the hint of a log. None: it has none that can be read."""
     try:
         hint: Any = orjson.loads(store.get(LAST_CHECKPOINT))
     except (FileNotFoundError, StorageError, ValueError):
         return None
     number = hint.get("version") if isinstance(hint, dict) else None
-    if not isinstance(number, int) or hint.get("parts") or hint.get("v2Checkpoint"):
+    if not isinstance(number, int) or number < 0:
         return None
-    return newest_checkpoint([f"{number:020d}.checkpoint.parquet"], version=version)
+    counts = (hint.get("numOfAddFiles"), hint.get("size"), 0)
+    files = next(count for count in counts if isinstance(count, int))
+    return CheckpointHint(number, files, is_single=not (hint.get("parts") or hint.get("v2Checkpoint")))
+
+
+def _hinted_checkpoint(hint: CheckpointHint | None, version: int | None) -> CheckpointFiles | None:
+    """Return the checkpoint that the hint names if it is a single file. This saves a listing of the log."""
+    if hint is None or not hint.is_single:
+        return None
+    return newest_checkpoint([f"{hint.version:020d}.checkpoint.parquet"], version=version)
 
 
 def newest_checkpoint(names: Iterable[str], *, version: int | None) -> CheckpointFiles | None:
@@ -452,6 +486,12 @@ class LogCopy:
         """Folder that `deltalake` can open as a table. It has the log only."""
         return str(self._root)
 
+    def begin(self, version: int, checkpoint: bytes, entries: Sequence[Entry]) -> None:
+        """Begin the copy with another checkpoint of a version, and the commits of `entries` after it."""
+        (self._root / LOG_DIRECTORY / f"{version:020d}.checkpoint.parquet").write_bytes(checkpoint)
+        self._newest = version
+        self.add(None, entries)
+
     def update(self) -> None:
         """Copy newer commits."""
         entries = self._store.entries(LOG_DIRECTORY, after=f"{LOG_DIRECTORY}/{self._newest:020d}.json")
@@ -504,11 +544,11 @@ class LogCopy:
         return sorted(f"{prefix}/{path.name}" for path in (self._root / prefix).iterdir())
 
 
-def copy_log(store: Store) -> LogCopy | None:
+def copy_log(store: Store, hint: CheckpointHint | None) -> LogCopy | None:
     """Copy the log files of the newest version. None: the log is local, too large, or cannot be copied."""
     if store.local_root is not None:
         return None
-    hinted = _hinted_checkpoint(store, None)
+    hinted = _hinted_checkpoint(hint, None)
     after = "" if hinted is None else f"{LOG_DIRECTORY}/{hinted.version:020d}"
     entries = store.entries(LOG_DIRECTORY, after=after)
     checkpoint = newest_checkpoint([entry.path for entry in entries], version=None)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from threading import Lock
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
 import polars as pl
@@ -19,6 +19,7 @@ import polars as pl
 from qbeast_core.errors import (
     AddedColumnWarning,
     InvalidInputError,
+    MemoryBudgetError,
     QbeastError,
     StorageError,
     TableNotFoundError,
@@ -49,6 +50,7 @@ from qbeast_core.log.replay import (
     files_with_tags,
     needs_removes,
     newest_adds,
+    paths_in,
     whole_files,
     without_copies,
 )
@@ -62,6 +64,8 @@ from qbeast_core.log.values import (
 )
 from qbeast_core.plan.blocks import BlockTable
 from qbeast_core.plan.decode_tags import build_block_table
+from qbeast_core.plan.nodes import Node
+from qbeast_core.plan.select import files_that_may_match
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.support.process import LOG, caller_stacklevel, new_id, now_ms, refuse_forked
@@ -70,7 +74,17 @@ from qbeast_core.table.data.scan import TableFiles
 from qbeast_core.table.data.schema import visible_columns
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta, open_short
 from qbeast_core.table.snapshot.hidden_rows import HiddenRows, VectorCache, logged_counts
-from qbeast_core.table.snapshot.log_files import commit_path, fingerprint, read_log, version_at
+from qbeast_core.table.snapshot.log_files import (
+    PlanUnusable,
+    checkpoint_hint,
+    commit_path,
+    fingerprint,
+    read_log,
+    version_at,
+)
+
+if TYPE_CHECKING:
+    from qbeast_core.table.snapshot.planned import PlannedFiles
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
@@ -151,7 +165,8 @@ class Snapshot:
     # `revision`, `blocks`, `layout`, `rules`, `keys` and `state`, null if a file does not have them;
     # `deletion_vector` (descriptor as JSON) and `has_deletion_vector`; `base_row_id`, `default_row_commit_version`
     # and `clustering_provider`, null if unset.
-    files: pl.DataFrame = field(repr=False)
+    # With `planned`, only the files that were added after its checkpoint.
+    listed: pl.DataFrame = field(repr=False)
     source: DeltaSource = field(repr=False)
     fingerprint: tuple[int, int, int] | None = field(repr=False)
     # Metadata domains: names and configurations.
@@ -160,6 +175,10 @@ class Snapshot:
     copies: CopiedRows = field(default=NO_COPIES, repr=False)
     # Deletion vectors that were read.
     vectors: VectorCache = field(default_factory=VectorCache, repr=False)
+    # The other live files, which are not in memory. None: there are no others.
+    planned: PlannedFiles | None = field(default=None, repr=False)
+    # The version with all files. None: this is it.
+    whole: Snapshot | None = field(default=None, repr=False)
 
     @staticmethod
     def empty(location: Location) -> Snapshot:
@@ -174,7 +193,7 @@ class Snapshot:
             columns=StoredColumns.of(metadata),
             schema=pl.Schema(),
             schema_json=_NO_COLUMNS,
-            files=no_files(pl.Schema()),
+            listed=no_files(pl.Schema()),
             source=DeltaSource(location),
             fingerprint=None,
         )
@@ -184,6 +203,77 @@ class Snapshot:
         """Whether the table is not there yet, see `empty`."""
         return self.version < 0
 
+    @cached_property
+    def files(self) -> pl.DataFrame:
+        """All live files. Of a version with `planned`, they are read from the log."""
+        if self.planned is None:
+            return self.listed
+        _refuse_many(self.uri, self.planned.count, self.planned.file_bytes)
+        return self.unplanned.listed
+
+    @cached_property
+    def unplanned(self) -> Snapshot:
+        """The version with all files in memory."""
+        if self.planned is None:
+            return self
+        loaded = load_snapshot(self.location, version=self.version, use_plan=False)
+        if loaded.metadata.id != self.metadata.id:
+            message = f"the table is not at {self.uri} any more: there is another table now"
+            raise TableNotFoundError(message, path=self.uri)
+        return loaded
+
+    @property
+    def file_count(self) -> int:
+        """Number of live files."""
+        whole = self.whole or self
+        return whole.listed.height + (0 if whole.planned is None else whole.planned.count)
+
+    def narrowed(self, node: Node) -> Snapshot:
+        """Return the version with only the files that may match a filter, by statistics; itself if it has few files.
+
+        File numbers are those of the result.
+        """
+        if self.planned is None and (
+            self.listed.height < sizing().many_files or self.decoded_blocks is not None
+        ):
+            return self
+        listed = _matching(self.listed, node)
+        if self.planned is None:
+            return self.with_files(listed)
+        try:
+            rows = self.planned.matching(node)
+            _refuse_many(self.uri, len(rows), self.planned.file_bytes)
+            return self.with_files(joined([*self.planned.parts(rows), listed]))
+        except PlanUnusable:
+            return self._from_log().narrowed(node)
+
+    def parts(self, node: Node) -> Iterator[Snapshot]:
+        """Yield the files that may match a filter, some at a time, each part as a version with only these files."""
+        if self.planned is None:
+            yield self.narrowed(node)
+            return
+        taken = [pl.Series(dtype=pl.String)]
+        try:
+            for part in self.planned.parts(self.planned.matching(node)):
+                taken.append(part["path"])
+                yield self.with_files(part)
+        except PlanUnusable:
+            rest = self._from_log().narrowed(node)
+            others = ~pl.col("path").is_in(pl.concat(taken).implode())
+            yield rest.with_files(rest.listed.filter(others))
+            return
+        yield self.with_files(_matching(self.listed, node))
+
+    def with_files(self, files: pl.DataFrame) -> Snapshot:
+        """Return the version with only these files."""
+        return replace(self, listed=files, planned=None, whole=self.whole or self)
+
+    def _from_log(self) -> Snapshot:
+        """Return the version with all files in memory. The plan file is damaged, so it is removed."""
+        if self.planned is not None:
+            self.planned.discard()
+        return self.with_files(self.files)
+
     @property
     def logged_files(self) -> pl.DataFrame:
         """The files that other readers read: the live files, then files of copies."""
@@ -192,7 +282,7 @@ class Snapshot:
     @cached_property
     def with_copies(self) -> Snapshot:
         """The version with files of copies among its files: for what a check, metrics or a list of blocks show."""
-        return replace(self, files=self.logged_files, copies=NO_COPIES) if self.copies else self
+        return replace(self, listed=self.logged_files, copies=NO_COPIES) if self.copies else self
 
     @property
     def location(self) -> Location:
@@ -236,7 +326,7 @@ class Snapshot:
     def size_bytes(self) -> int:
         """Approximate memory of the version: files (also in `deltalake`), index, footers and deletion vectors."""
         index_bytes = 0 if self.decoded_blocks is None else self.decoded_blocks.size_bytes
-        files_bytes = int(self.files.estimated_size()) * _COPIES_OF_FILES
+        files_bytes = int(self.listed.estimated_size()) * _COPIES_OF_FILES
         return files_bytes + index_bytes + self.source.pages.size_bytes + self.vectors.size_bytes
 
     @property
@@ -333,12 +423,21 @@ class Snapshot:
     @property
     def counted_rows(self) -> int:
         """Number of rows of the live files that the log counts, including deleted rows."""
-        return int(self.files["num_records"].sum())
+        whole = self.whole or self
+        return int(whole.listed["num_records"].sum()) + (whole.planned.rows if whole.planned else 0)
 
     @property
     def live_rows(self) -> int:
         """Number of rows of the live files, by the counts in the log, without rows that deletion vectors hide."""
-        return self.counted_rows - int(np.maximum(logged_counts(self.files), 0).sum())
+        whole = self.whole or self
+        hidden = int(np.maximum(logged_counts(whole.listed), 0).sum())
+        return self.counted_rows - hidden - (whole.planned.hidden_rows if whole.planned else 0)
+
+    @property
+    def data_bytes(self) -> int:
+        """Size of the live files."""
+        whole = self.whole or self
+        return int(whole.listed["size_bytes"].sum()) + (whole.planned.size_bytes if whole.planned else 0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the URI and the version. Unpickling opens the table again."""
@@ -367,8 +466,11 @@ def load_snapshot(
     version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
+    use_plan: bool = True,
 ) -> Snapshot:
     """Load a table: the newest version, a given version, or the newest version at a time, see `qbeast.open_table`.
+
+    A table of many files is loaded by a plan file, unless `use_plan` is false.
 
     >>> from deltalake import write_deltalake
     >>> write_deltalake("sales", pl.DataFrame({"price": [1.5, 2.5]}))
@@ -384,9 +486,16 @@ def load_snapshot(
     short = open_short(location, version=number)
     if short is not None:
         return _kept(_snapshot(*short), version)
+    hint = checkpoint_hint(location.store)
+    if use_plan and hint is not None and hint.files >= sizing().many_files:
+        from qbeast_core.table.snapshot.planned import open_planned  # noqa: PLC0415 - loads pyarrow
+
+        planned = open_planned(location, hint, version=number)
+        if planned is not None:
+            return _kept(_snapshot(*planned[:3], planned=planned[3]), version)
     missing: FileNotFoundError | None = None
     for _ in range(2):  # try again if another process cleans up the log meanwhile
-        source, known = open_delta(location, version=number)
+        source, known = open_delta(location, version=number, hint=hint)
         try:
             actions = ("add", "remove") if needs_removes(known.files) else ("add",)
             domains = ("domainMetadata",) if _has_domains(known.protocol) else ()
@@ -451,7 +560,10 @@ def follow(snapshot: Snapshot) -> tuple[Snapshot, LogState | None]:
             if newer is None:
                 return latest, None
             log = read_log(latest.source.log, newer.version, after=latest.version)
-            newest = _snapshot(latest.source, newer, log, before=latest)
+            planned = None if latest.planned is None else latest.planned.without(paths_in(log.commits))
+            if planned is not None and not planned.fits(newer.metadata):
+                return load_snapshot(snapshot.location), None
+            newest = _snapshot(latest.source, newer, log, before=latest, planned=planned)
             keep(newest)
             return newest, log if latest is snapshot else None
     # There may be another table at this path now: load it from scratch.
@@ -486,7 +598,12 @@ def keep(snapshot: Snapshot) -> None:
 
 
 def _snapshot(
-    source: DeltaSource, known: DeltaVersion, log: LogState, *, before: Snapshot | None = None
+    source: DeltaSource,
+    known: DeltaVersion,
+    log: LogState,
+    *,
+    before: Snapshot | None = None,
+    planned: PlannedFiles | None = None,
 ) -> Snapshot:
     info, schema_json = log.commit_info, known.metadata.schema_string
     domains = {} if before is None else before.domains
@@ -499,7 +616,8 @@ def _snapshot(
     LOG.debug("opened version %d of %s: %d files", known.version, log.uri, known.files.height)
     tagged = sound_bounds(statistics_by_name(known.files, columns), columns)
     if not known.is_tagged:
-        tagged = files_with_tags(tagged, log, known=None if before is None else before.logged_files)
+        earlier = None if before is None else pl.concat([before.listed, before.copies.files], how="diagonal")
+        tagged = files_with_tags(tagged, log, known=earlier)
     if source.copy is None and source.store.local_root is None:
         _refuse_other_log(tagged, log)
     files, copies = without_copies(tagged)
@@ -512,13 +630,66 @@ def _snapshot(
         columns=columns,
         schema=schema,
         schema_json=schema_json,
-        files=files,
+        listed=files,
         copies=copies,
-        vectors=VectorCache() if before is None else before.vectors.for_files(files),
+        planned=planned,
+        vectors=_vectors_of(before, files, planned),
         source=source,
-        fingerprint=log.fingerprint,
+        fingerprint=log.fingerprint if planned is None else fingerprint(source.store, known.version),
         domains=domains_of(log, known=domains) if _has_domains(known.protocol) else {},
     )
+
+
+def _vectors_of(before: Snapshot | None, files: pl.DataFrame, planned: PlannedFiles | None) -> VectorCache:
+    """Return the deletion vectors that were read before and that are still in use."""
+    if before is None:
+        return VectorCache()
+    return before.vectors if planned is not None else before.vectors.for_files(files)
+
+
+def joined(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return the files of several parts. Columns that one of them lacks are null there, also in structs."""
+    schema = parts[-1].schema
+    if all(part.schema == schema for part in parts):
+        return pl.concat(parts)
+    return pl.concat([_like(part, schema) for part in parts])
+
+
+def _like(files: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+    """Return files with the columns and the fields of structs in a schema."""
+    columns: list[pl.Expr] = []
+    for name, dtype in schema.items():
+        found = files.schema.get(name)
+        if isinstance(dtype, pl.Struct) and isinstance(found, pl.Struct):
+            present = found.to_schema()
+            fields = [
+                pl.col(name).struct.field(inner).cast(kind)
+                if inner in present
+                else pl.lit(None, kind).alias(inner)
+                for inner, kind in dtype.to_schema().items()
+            ]
+            columns.append((pl.struct(fields) if fields else pl.lit(None, dtype)).alias(name))
+        else:
+            columns.append(pl.lit(None, dtype).alias(name) if found is None else pl.col(name).cast(dtype))
+    return files.select(columns)
+
+
+def _matching(files: pl.DataFrame, node: Node) -> pl.DataFrame:
+    """Return the files that may match a filter by their statistics."""
+    return files.filter(pl.Series(files_that_may_match(files, node), dtype=pl.Boolean))
+
+
+def _refuse_many(uri: str, files: int, file_bytes: int) -> None:
+    """Raise before the metadata of so many files is read into memory that the process would not survive."""
+    needed, most = files * file_bytes * _COPIES_OF_FILES, int(memory_of_machine() * sizing().listed_share)
+    if needed <= most:
+        return
+    message = (
+        f"the metadata of {files:,} files of {uri!r} needs about {needed >> 20:,} MiB of memory, and it may use "
+        f"{most >> 20:,} MiB. Filter by a column that skips more files, join small files with Table.optimize(), or "
+        "run it on a machine with more memory."
+    )
+    raise MemoryBudgetError(message, path=uri, files=files, needed_bytes=needed)
 
 
 def _refuse_other_log(files: pl.DataFrame, log: LogState) -> None:
@@ -577,8 +748,10 @@ def live_adds(snapshot: Snapshot, numbers: Sequence[int]) -> list[AddFile]:
 
 
 def _log_of(snapshot: Snapshot) -> LogState:
+    whole = snapshot.whole or snapshot
     try:
-        return read_log(snapshot.source.log, snapshot.version)
+        # The log of a planned version lacks the files of its checkpoint.
+        return read_log(snapshot.source.log if whole.planned is None else snapshot.store, snapshot.version)
     except FileNotFoundError as error:
         message = f"a file of the log of {snapshot.uri} is missing: {error}; try again."
         raise StorageError(message, path=snapshot.uri) from error

@@ -1,0 +1,321 @@
+"""A plan file: the live files of a checkpoint as columns of one Parquet file, of which a read opens what it needs.
+
+A row group holds a few thousand files that are neighbours in the space of the index. A filter reads its own columns of
+all files, then the other columns of the row groups with a match. Each page has a checksum, and the facts beside the file
+hold a digest of its footer: damage is found before it decides anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from qbeast_core.plan.blocks import NO_REVISION
+from qbeast_core.plan.bounds import trusted_counts
+from qbeast_core.plan.nodes import Node, columns_in
+from qbeast_core.plan.select import files_that_may_match
+from qbeast_core.space.values import I64Array
+from qbeast_core.spec.blocks import FilePath
+from qbeast_core.support.sizing import sizing
+from qbeast_core.table.snapshot.hidden_rows import logged_counts
+from qbeast_core.table.snapshot.log_files import PlanUnusable
+
+FORMAT: Final = 1
+_FACTS, _FILES = "facts.json", "files.parquet"
+_KINDS: Final = ("min", "max", "null_count", "partition")
+_COUNTED: Final = ("num_records", "rules")
+_RANK_BITS: Final = 16
+_MAX_RANKED: Final = 3
+_MAX_FACTS_BYTES: Final = 64 << 20
+
+
+class PlanFacts(BaseModel):
+    """What a plan file was made from, and sums over its files."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: int
+    table_id: str
+    version: int
+    # Fields of the schema, each as JSON.
+    schema_fields: tuple[str, ...]
+    partitions: tuple[str, ...]
+    # Names of the fields of each struct of statistics, and of the partition.
+    fields: dict[str, tuple[str, ...]]
+    # Digest and size of the Parquet file.
+    footer: str = ""
+    size_bytes: int = 0
+    # Files, rows, deleted rows and bytes of the table; bytes of the columns in memory; revisions of the files.
+    files: int = 0
+    rows: int = 0
+    hidden_rows: int = 0
+    data_bytes: int = 0
+    memory_bytes: int = 0
+    # Files whose rows the log does not count; rows by the revision of their files, -1 for files without one.
+    uncounted: int = 0
+    rows_by_revision: dict[int, int] = {}
+    # Whether other writers may write any path differently.
+    has_odd_paths: bool = False
+
+
+@dataclass(frozen=True, eq=False)  # no slots: the file is opened once
+class PlanFile:
+    """The live files of a version, in an order of their own: file i is row i."""
+
+    folder: Path
+    facts: PlanFacts
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    @staticmethod
+    def open(folder: Path) -> PlanFile:
+        """Open a plan file; raise `PlanUnusable` if it is missing, of another format, or damaged."""
+        with _reading():
+            text = (folder / _FACTS).read_bytes()[:_MAX_FACTS_BYTES]
+            facts = PlanFacts.model_validate_json(text)
+            found = PlanFile(folder, facts)
+            path = folder / _FILES
+            if facts.format != FORMAT or facts.size_bytes != path.stat().st_size:
+                raise PlanUnusable(folder)
+            if _digest_of_footer(path) != facts.footer or found._file.metadata.num_rows != facts.files:
+                raise PlanUnusable(folder)
+            os.utime(folder)  # the one that was used last is removed last
+        return found
+
+    @cached_property
+    def _file(self) -> pq.ParquetFile:
+        # An open file stays readable if the cache removes it.
+        return pq.ParquetFile(self.folder / _FILES, page_checksum_verification=True)
+
+    @cached_property
+    def _starts(self) -> I64Array:
+        """First row of each row group, and the number of rows."""
+        metadata = self._file.metadata
+        counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+
+    @property
+    def bytes_per_file(self) -> int:
+        """Approximate memory of a file's columns."""
+        return -(-self.facts.memory_bytes // max(self.facts.files, 1))
+
+    def matching(self, node: Node) -> I64Array:
+        """Return the rows of the files that may match a filter by their statistics, ascending."""
+        names = columns_in(node)
+        columns = [*_COUNTED]
+        for kind in _KINDS[:3]:
+            columns += [
+                _flat(kind, number) for number, name in enumerate(self.facts.fields[kind]) if name in names
+            ]
+        found = [
+            first + np.flatnonzero(files_that_may_match(frame, node))
+            for first, frame in self._batches(columns)
+        ]
+        return np.concatenate([np.zeros(0, np.int64), *found])
+
+    def rows_of(self, paths: Iterable[str]) -> I64Array:
+        """Return the rows of some files by their decoded paths, ascending; other paths are ignored."""
+        wanted = pl.Series(sorted(set(paths)), dtype=pl.String)
+        if not len(wanted):
+            return np.zeros(0, np.int64)
+        found = [np.zeros(0, np.int64)]
+        for first, frame in self._batches(["path"]):
+            listed = frame["path"]
+            if self.facts.has_odd_paths:
+                is_odd = listed.str.contains("%", literal=True)
+                decoded = [FilePath.of_log(path).text for path in listed.filter(is_odd)]
+                listed = listed.scatter(is_odd.arg_true(), decoded)
+            found.append(first + listed.is_in(wanted.implode()).arg_true().to_numpy().astype(np.int64))
+        return np.concatenate(found)
+
+    def take(self, rows: I64Array) -> pl.DataFrame:
+        """Return some files, given by their ascending rows, in the columns of `Snapshot.files`."""
+        starts, parts = self._starts, list[pa.Table]()
+        groups = np.searchsorted(starts, rows, side="right") - 1
+        edges = np.flatnonzero(np.diff(groups, prepend=-1))
+        for of_group in np.split(rows, edges[1:]) if len(rows) else ():
+            group = int(np.searchsorted(starts, of_group[0], side="right") - 1)
+            table = self._read([group], None)
+            here = of_group - starts[group]
+            parts.append(table if len(here) == table.num_rows else table.take(pa.array(here)))
+        with _reading():
+            table = pa.concat_tables(parts) if parts else self._file.schema_arrow.empty_table()
+            return self._nested(_frame(table))
+
+    def column(self, name: str) -> pl.Series:
+        """Return one column of all files, such as `path`."""
+        return pl.concat([frame[name] for _, frame in self._batches([name])])
+
+    def _batches(self, columns: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Yield the first row and some columns of consecutive row groups."""
+        groups, starts = len(self._starts) - 1, self._starts
+        at_once = max(sizing().plan_batch_files // max(int(starts[min(1, groups)]), 1), 1)
+        for group in range(0, groups, at_once):
+            some = range(group, min(group + at_once, groups))
+            yield int(starts[group]), self._nested(_frame(self._read(some, columns)))
+
+    def _read(self, groups: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
+        pa.default_memory_pool().release_unused()  # of the row groups before
+        with _reading(), self._lock:
+            return self._file.read_row_groups(
+                list(groups), columns=columns and list(columns), use_threads=False
+            )
+
+    def _nested(self, flat: pl.DataFrame) -> pl.DataFrame:
+        """Return a frame of flat columns with their structs."""
+        structs: list[pl.Expr] = []
+        for kind in _KINDS:
+            names = self.facts.fields.get(kind)
+            if names is None:
+                continue
+            present = [
+                pl.col(_flat(kind, number)).alias(name)
+                for number, name in enumerate(names)
+                if _flat(kind, number) in flat.columns
+            ]
+            structs.append((pl.struct(present) if present else pl.lit(None, pl.Struct([]))).alias(kind))
+        plain = [name for name in flat.columns if ":" not in name]
+        return flat.select(*plain, *structs)
+
+
+class PlanWriter:
+    """Writes a plan file from parts of the live files."""
+
+    def __init__(self, folder: Path, facts: PlanFacts, indexed: Sequence[str]) -> None:
+        self._folder, self._facts, self._indexed = folder, facts, indexed
+        self._writer: pq.ParquetWriter | None = None
+        self._sums: Counter[str] = Counter()
+        self._rows: Counter[int] = Counter()
+
+    def add(self, files: pl.DataFrame) -> None:
+        """Add some files, in the columns of `Snapshot.files`."""
+        sums = {
+            "files": files.height,
+            "rows": int(files["num_records"].sum()),
+            "hidden_rows": int(np.maximum(logged_counts(files), 0).sum()),
+            "data_bytes": int(files["size_bytes"].sum()),
+            "memory_bytes": int(files.estimated_size()),
+            "uncounted": int((trusted_counts(files) < 0).sum()),
+        }
+        self._sums.update(sums)
+        self._rows.update(rows_by_revision(files))
+        table = _flattened(files[_curve_order(files, self._indexed)], self._facts.fields)
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._folder / _FILES,
+                table.schema,
+                compression="lz4",
+                use_dictionary=["rules", "revision", "clustering_provider"],
+                write_statistics=False,
+                write_page_checksum=True,
+            )
+        self._writer.write_table(table.cast(self._writer.schema), row_group_size=sizing().plan_group_files)
+
+    def finish(self, *, has_odd_paths: bool) -> None:
+        """Complete the file, and write its facts."""
+        if self._writer is None:
+            raise PlanUnusable(self._folder)
+        self._writer.close()
+        path = self._folder / _FILES
+        _sync(path)
+        facts = self._facts.model_copy(
+            update={
+                **self._sums,
+                "rows_by_revision": dict(self._rows),
+                "has_odd_paths": has_odd_paths,
+                "footer": _digest_of_footer(path),
+                "size_bytes": path.stat().st_size,
+            }
+        )
+        (self._folder / _FACTS).write_text(facts.model_dump_json())
+        _sync(self._folder / _FACTS)
+
+
+def rows_by_revision(files: pl.DataFrame) -> dict[int, int]:
+    """Return the number of rows of some files by their revision, -1 for files without one."""
+    keys = pl.col("revision").cast(pl.Int64).fill_null(NO_REVISION)
+    return dict(files.group_by(keys).agg(pl.col("num_records").cast(pl.Int64).sum()).iter_rows())
+
+
+def fields_of(files: pl.DataFrame) -> dict[str, tuple[str, ...]]:
+    """Return the names of the fields of the structs of statistics, and of the partition."""
+    schema = files.schema
+    return {
+        kind: tuple(dtype.to_schema()) for kind in _KINDS if isinstance(dtype := schema.get(kind), pl.Struct)
+    }
+
+
+def _flat(kind: str, number: int) -> str:
+    return f"{kind}:{number}"
+
+
+def _flattened(files: pl.DataFrame, fields: dict[str, tuple[str, ...]]) -> pa.Table:
+    plain = [name for name in files.columns if name not in fields]
+    flat = [
+        pl.col(kind).struct.field(name).alias(_flat(kind, number))
+        for kind, names in fields.items()
+        for number, name in enumerate(names)
+    ]
+    return files.select(*plain, *flat).rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+def _curve_order(files: pl.DataFrame, indexed: Sequence[str]) -> I64Array:
+    """Return the order of files along a Z-order curve of their lower bounds: neighbours share row groups."""
+    known = fields_of(files).get("min", ())
+    names = [name for name in indexed if name in known][:_MAX_RANKED]
+    key = np.zeros(files.height, np.uint64)
+    for place, name in enumerate(names):
+        ranks = files["min"].struct.field(name).rank("dense").fill_null(0).cast(pl.UInt64).to_numpy()
+        scaled = (ranks * np.uint64((1 << _RANK_BITS) - 1)) // np.uint64(max(int(ranks.max()), 1))
+        for bit in range(_RANK_BITS):
+            at = np.uint64(bit * len(names) + place)
+            key |= ((scaled >> np.uint64(bit)) & np.uint64(1)) << at
+    return np.argsort(key, kind="stable")
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    if not isinstance(frame, pl.DataFrame):
+        raise PlanUnusable(table.schema)
+    return frame
+
+
+def _digest_of_footer(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(-8, os.SEEK_END)
+        length = int.from_bytes(file.read(4), "little")
+        file.seek(-8 - length, os.SEEK_END)
+        return hashlib.blake2b(file.read(), digest_size=16).hexdigest()
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _reading() -> Generator[None]:
+    try:
+        yield
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        pa.ArrowException,
+        ValidationError,
+        pl.exceptions.PolarsError,
+    ) as error:
+        raise PlanUnusable(error) from error

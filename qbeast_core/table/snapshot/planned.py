@@ -1,0 +1,376 @@
+"""Open a table of many files by a plan file: a cache of this machine, made from a checkpoint of the log.
+
+The commits after the checkpoint are read as ever: with the other actions of the checkpoint they are a log of few files.
+The plan file is found by the address of the table and the files of the checkpoint. If it is missing or unusable, it is
+made again; if it cannot be made, the log is read instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any, Final
+
+import numpy as np
+import orjson
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from qbeast_core.errors import QbeastError
+from qbeast_core.io.location import Location
+from qbeast_core.io.machine import TemporaryFolder, private_folder
+from qbeast_core.io.store import Entry, Store, map_files, status_of
+from qbeast_core.log.actions import Metadata
+from qbeast_core.log.columns import StoredColumns, config_by_name
+from qbeast_core.log.replay import (
+    LogState,
+    actions_of,
+    files_with_tags,
+    needs_removes,
+    paths_in,
+    without_copies,
+)
+from qbeast_core.log.values import sound_bounds, statistics_by_name
+from qbeast_core.plan.nodes import Node
+from qbeast_core.space.values import I64Array
+from qbeast_core.spec.blocks import FilePath
+from qbeast_core.support.process import LOG
+from qbeast_core.support.sizing import sizing
+from qbeast_core.table.data.schema import LOG_DIRECTORY
+from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_copy, version_in
+from qbeast_core.table.snapshot.hidden_rows import logged_counts
+from qbeast_core.table.snapshot.log_files import (
+    SIDECARS,
+    CheckpointFiles,
+    CheckpointHint,
+    LogCopy,
+    PlanUnusable,
+    newest_checkpoint,
+    read_log,
+    version_of,
+)
+from qbeast_core.table.snapshot.plan_file import (
+    FORMAT,
+    PlanFacts,
+    PlanFile,
+    PlanWriter,
+    fields_of,
+)
+
+_FOLDER: Final = "qbeast-plans"
+_MAKING: Final = "making-"
+_REFUSED, _REST = "refused", "rest.parquet"
+_PIECE_BYTES: Final = 64 << 20
+_FOOTER_BYTES: Final = 64 << 10
+# Kinds of actions of a checkpoint that are not about files, and a field that each has.
+_OTHERS: Final = {
+    "protocol": "minReaderVersion",
+    "metaData": "id",
+    "txn": "appId",
+    "domainMetadata": "domain",
+}
+
+
+@dataclass(frozen=True, eq=False)  # no slots: derived values are cached
+class PlannedFiles:
+    """The live files of a version that a plan file lists: all but those that later commits replaced or removed."""
+
+    plan: PlanFile
+    # Rows of the plan file that are not live any more, ascending.
+    gone: I64Array
+
+    @property
+    def count(self) -> int:
+        """Number of files."""
+        return self.plan.facts.files - len(self.gone)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that the log counts, including deleted rows."""
+        return self.plan.facts.rows - int(self._gone["num_records"].sum())
+
+    @property
+    def hidden_rows(self) -> int:
+        """Number of rows that deletion vectors hide, by the log."""
+        return self.plan.facts.hidden_rows - int(np.maximum(logged_counts(self._gone), 0).sum())
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the files."""
+        return self.plan.facts.data_bytes - int(self._gone["size_bytes"].sum())
+
+    @cached_property
+    def _gone(self) -> pl.DataFrame:
+        return self.plan.take(self.gone)
+
+    @property
+    def file_bytes(self) -> int:
+        """Approximate memory of one file's columns."""
+        return self.plan.bytes_per_file
+
+    def matching(self, node: Node) -> I64Array:
+        """Return the rows in the plan file of the files that may match a filter by their statistics, ascending."""
+        return np.setdiff1d(self.plan.matching(node), self.gone, assume_unique=True)
+
+    def parts(self, rows: I64Array) -> Iterator[pl.DataFrame]:
+        """Yield files by their rows in the plan file, some at a time, in the columns of `Snapshot.files`."""
+        at_once = sizing().plan_part_files
+        for first in range(0, len(rows), at_once):
+            yield self.plan.take(rows[first : first + at_once])
+
+    def discard(self) -> None:
+        """Remove the plan file from the cache, because it is damaged."""
+        shutil.rmtree(self.plan.folder, ignore_errors=True)
+
+    def without(self, paths: Iterable[str]) -> PlannedFiles:
+        """Return the files without those of some decoded paths."""
+        rows = self.plan.rows_of(paths)
+        return replace(self, gone=np.union1d(self.gone, rows)) if len(rows) else self
+
+    def fits(self, metadata: Metadata) -> bool:
+        """Return whether the names and types of the columns of these files are as when the plan file was made.
+
+        Added columns have no statistics in it.
+        """
+        facts = self.plan.facts
+        is_same = facts.table_id == metadata.id and facts.partitions == metadata.partition_columns
+        return is_same and set(facts.schema_fields) <= set(_schema_fields(metadata))
+
+
+def open_planned(
+    location: Location, hint: CheckpointHint, *, version: int | None = None
+) -> tuple[DeltaSource, DeltaVersion, LogState, PlannedFiles] | None:
+    """Open a table of many files by its plan file. None: it has few, or the log has to be read.
+
+    The version and the log are those of the files that were added after the checkpoint.
+    """
+    if version is not None and hint.version > version:
+        return None
+    try:
+        return _opened(location, hint, version)
+    except (PlanUnusable, QbeastError, OSError, ValueError) as error:  # the log decides, with its own errors
+        LOG.debug("no plan file of %s: %s", location.uri, error)
+        return None
+
+
+def _opened(
+    location: Location, hint: CheckpointHint, version: int | None
+) -> tuple[DeltaSource, DeltaVersion, LogState, PlannedFiles] | None:
+    store = location.store
+    entries = [
+        entry
+        for entry in store.entries(LOG_DIRECTORY, after=f"{LOG_DIRECTORY}/{hint.version:020d}")
+        if version is None or version_of(entry.path) <= version
+    ]
+    checkpoint = newest_checkpoint([entry.path for entry in entries], version=version)
+    if checkpoint is None:
+        return None
+    plan = _plan_file(store, checkpoint, {entry.path: entry for entry in entries})
+    copy = LogCopy(store)
+    copy.begin(checkpoint.version, (plan.folder / _REST).read_bytes(), entries)
+    source, known = open_copy(location, copy)
+    if version not in {None, known.version}:
+        return None
+    log = read_log(copy, known.version, actions=("add", "domainMetadata"))
+    base = PlannedFiles(plan, plan.rows_of(paths_in(log.commits)))
+    return (source, known, log, base) if base.fits(known.metadata) else None
+
+
+# --- the cache ----------------------------------------------------------------------------------------------------
+
+
+def _plan_file(store: Store, checkpoint: CheckpointFiles, entries: Mapping[str, Entry]) -> PlanFile:
+    """Return the plan file of a checkpoint. Make it if there is none, or a damaged one."""
+    root = private_folder(Path(gettempdir()), _FOLDER)
+    folder = root / _key(store, checkpoint, entries)
+    if (folder / _REFUSED).exists():
+        raise PlanUnusable(folder)
+    with suppress(PlanUnusable):
+        return PlanFile.open(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    making = TemporaryFolder(root, _MAKING)
+    try:
+        try:
+            _Maker(store, checkpoint, making.path).make()
+        except _Refused:
+            (making.path / _REFUSED).touch()
+        with suppress(OSError):  # another process was faster
+            making.path.rename(folder)
+    finally:
+        making.close()
+    _clean(root, keep=folder)
+    return PlanFile.open(folder)
+
+
+def _key(store: Store, checkpoint: CheckpointFiles, entries: Mapping[str, Entry]) -> str:
+    """Return a name that a checkpoint of another table, or another one at the same place, does not have."""
+    digest = hashlib.blake2b(f"{FORMAT} {store.uri}".encode(), digest_size=16)
+
+    def end_of(path: str) -> bytes:
+        length = min(entries[path].size, _FOOTER_BYTES)
+        return store.get_range(path, entries[path].size - length, length)
+
+    ends = map_files(store, end_of, checkpoint.paths)
+    for path, end in zip(checkpoint.paths, ends, strict=True):
+        status = None if store.local_root is None else status_of(store.local_root / path)
+        digest.update(repr((path, *entries[path], status and (status.st_ino, status.st_mtime_ns))).encode())
+        digest.update(end)
+    return f"{checkpoint.version:020d}-{digest.hexdigest()}"
+
+
+def _clean(root: Path, *, keep: Path) -> None:
+    """Remove the plan files that were not used for the longest time, if all are too large together."""
+    total, folders = 0, [path for path in root.iterdir() if not path.name.startswith(_MAKING)]
+    for path in sorted(folders, key=_used_ns, reverse=True):
+        total += sum(file.stat().st_size for file in path.iterdir() if file.is_file())
+        if total > sizing().plan_cache_bytes and path != keep:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _used_ns(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+# --- making -------------------------------------------------------------------------------------------------------
+
+
+class _Refused(Exception):  # noqa: N818 - not an error: the log is read
+    """A table has what plan files do not support."""
+
+
+class _Maker:
+    """Makes the plan file of a checkpoint in parts, so that the memory does not depend on the number of files."""
+
+    def __init__(self, store: Store, checkpoint: CheckpointFiles, folder: Path) -> None:
+        self._store, self._checkpoint, self._folder = store, checkpoint, folder
+        self._writer: PlanWriter | None = None
+        self._is_odd = False
+
+    def make(self) -> None:
+        """Write all files of the plan file. Raise `_Refused` if a table has what plan files do not support."""
+        if any(not path.endswith(".parquet") for path in self._checkpoint.paths):
+            raise _Refused
+        parts = [self._local(path) for path in self._checkpoint.paths]
+        parts += [self._local(path) for path in _sidecars_of(parts)]
+        rest = _rest_of(parts)
+        rest.write_parquet(self._folder / _REST)
+        for number, adds in enumerate(_adds_in(parts)):
+            self._add(adds, rest, parts, self._folder / f"{number}")
+        if self._writer is None:
+            raise _Refused
+        self._writer.finish(has_odd_paths=self._is_odd)
+
+    def _local(self, path: str) -> Path:
+        """Return a local path of a file of the log, downloaded in pieces if it is in an object store."""
+        store = self._store
+        if store.local_root is not None:
+            return Path(store.locate(path))
+        target, size = self._folder / path.rpartition("/")[2], store.size(path)
+        with target.open("wb") as file:
+            for start in range(0, size, _PIECE_BYTES):
+                file.write(store.get_range(path, start, min(_PIECE_BYTES, size - start)))
+        return target
+
+    def _add(self, adds: pl.DataFrame, rest: pl.DataFrame, parts: Sequence[Path], folder: Path) -> None:
+        """Add some files: `deltalake` reads them from a log of their own, without the tags, which it does not need."""
+        add = pl.col("add").struct
+        fields = [add.field(name) for name in adds["add"].struct.fields if name != "tags"]
+        log_folder, version = folder / LOG_DIRECTORY, self._checkpoint.version
+        log_folder.mkdir(parents=True)
+        small = pl.concat([rest, adds.select(pl.struct(fields).alias("add"))], how="diagonal")
+        small.write_parquet(log_folder / f"{version:020d}.checkpoint.parquet", compression="uncompressed")
+        hint = {"version": version, "size": small.height}
+        (log_folder / "_last_checkpoint").write_bytes(orjson.dumps(hint))
+        known = version_in(folder, self._store.uri)
+        shutil.rmtree(folder)
+        columns = StoredColumns.of(known.metadata, known.protocol.writer_features)
+        listed = sound_bounds(statistics_by_name(known.files, columns), columns)
+        is_odd = needs_removes(listed)
+        self._is_odd |= is_odd
+        checkpoint = (adds, _removes_in(parts)) if is_odd else (adds,)
+        earlier = read_log(self._store, version, after=version).earlier if is_odd else iter(())
+        log = LogState(uri=self._store.uri, version=version, checkpoint=checkpoint, earlier=earlier)
+        files, copies = without_copies(files_with_tags(listed, log))
+        if copies or files["state"].null_count() < files.height:
+            raise _Refused
+        if self._writer is None:
+            self._writer = self._begin(known, columns, files)
+        self._writer.add(files)
+
+    def _begin(self, known: DeltaVersion, columns: StoredColumns, files: pl.DataFrame) -> PlanWriter:
+        config = config_by_name(known.metadata.configuration, columns)
+        if config.replicated_sets:
+            raise _Refused
+        facts = PlanFacts(
+            format=FORMAT,
+            table_id=known.metadata.id,
+            version=known.version,
+            schema_fields=_schema_fields(known.metadata),
+            partitions=known.metadata.partition_columns,
+            fields=fields_of(files),
+        )
+        indexed = () if config.latest is None else config.latest.columns
+        return PlanWriter(self._folder, facts, (*columns.partitions, *indexed))
+
+
+def _schema_fields(metadata: Metadata) -> tuple[str, ...]:
+    fields: list[Any] = orjson.loads(metadata.schema_string)["fields"]
+    return tuple(orjson.dumps(field, option=orjson.OPT_SORT_KEYS).decode() for field in fields)
+
+
+def _sidecars_of(parts: Sequence[Path]) -> list[str]:
+    """Return the sidecars that the parts of a checkpoint name."""
+    names: list[str] = []
+    for part in parts:
+        lazy = pl.scan_parquet(part, glob=False)
+        if "sidecar" in lazy.collect_schema():
+            names += [action["path"] for action in actions_of(lazy.select("sidecar").collect(), "sidecar")]
+    return [f"{LOG_DIRECTORY}/{SIDECARS}/{FilePath.of_log(name).name}" for name in names]
+
+
+def _rest_of(parts: Sequence[Path]) -> pl.DataFrame:
+    """Return the actions of a checkpoint that are not about files."""
+    frames: list[pl.DataFrame] = []
+    for part in parts:
+        lazy = pl.scan_parquet(part, glob=False)
+        names = [name for name in _OTHERS if name in lazy.collect_schema()]
+        if names:
+            is_one = [pl.col(name).struct.field(_OTHERS[name]).is_not_null() for name in names]
+            frames.append(lazy.select(names).filter(pl.any_horizontal(is_one)).collect())
+    return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
+
+
+def _removes_in(parts: Sequence[Path]) -> pl.DataFrame:
+    """Return the removed files that a checkpoint lists."""
+    frames: list[pl.DataFrame] = []
+    for part in parts:
+        lazy = pl.scan_parquet(part, glob=False)
+        if "remove" in lazy.collect_schema():
+            path = pl.col("remove").struct.field("path")
+            frames.append(lazy.select("remove").filter(path.is_not_null()).collect())
+    return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
+
+
+def _adds_in(parts: Sequence[Path]) -> Iterator[pl.DataFrame]:
+    """Yield the live files of a checkpoint, some at a time, as frames with a column `add`."""
+    for part in parts:
+        # Read as a stream: a row group may hold a million files.
+        with pq.ParquetFile(part, pre_buffer=False, buffer_size=1 << 20) as file:
+            if "add" not in file.schema_arrow.names:
+                continue
+            for batch in file.iter_batches(batch_size=sizing().plan_chunk_files, columns=["add"]):
+                pa.default_memory_pool().release_unused()  # of the batch before
+                frame = pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch])))
+                adds = frame.filter(pl.col("add").struct.field("path").is_not_null())
+                if adds.height:
+                    yield adds
