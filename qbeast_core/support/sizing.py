@@ -91,9 +91,9 @@ class Sizing:
     max_chunks: int = 32
     small_frame_bytes: int = 1 << 20
 
-    # Minimum number of files of a checkpoint to read it by a plan file. Files of one part of its making, of a row group,
-    # of a batch of row groups whose bounds are compared, and of a part of an operation on all files. Maximum bytes of
-    # all plan files on the machine.
+    # Minimum number of files of a checkpoint to read it by a plan file. Files of one part of its making, of a row
+    # group, of a batch of row groups whose bounds are compared, and of a part of an operation on all files. Maximum
+    # bytes of all plan files on the machine.
     many_files: int = 5_000
     plan_chunk_files: int = 1 << 16
     plan_group_files: int = 2048

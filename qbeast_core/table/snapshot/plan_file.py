@@ -1,8 +1,8 @@
 """A plan file: the live files of a checkpoint as columns of one Parquet file, of which a read opens what it needs.
 
 A row group holds a few thousand files that are neighbours in the space of the index. A filter reads its own columns of
-all files, then the other columns of the row groups with a match. Each page has a checksum, and the facts beside the file
-hold a digest of its footer: damage is found before it decides anything.
+all files, then the other columns of the row groups with a match. Each page has a checksum, and the facts beside the
+file hold a digest of its footer: damage is found before it decides anything.
 """
 
 from __future__ import annotations
