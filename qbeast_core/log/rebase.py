@@ -11,7 +11,7 @@ revision's number is in the tags alone.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 from typing import Protocol as Interface
@@ -240,6 +240,9 @@ class _TableState(Interface):
     @property
     def logged_files(self) -> pl.DataFrame: ...
     @property
+    def some_files(self) -> pl.DataFrame: ...
+    def revisions_without(self, paths: Collection[str]) -> set[int]: ...
+    @property
     def domains(self) -> Mapping[str, str]: ...
 
 
@@ -272,7 +275,7 @@ def rebase(
     metadata = _metadata(intent, base, head)
     if isinstance(metadata, str):
         return metadata
-    dialect = found_dialect(intent, metadata, head.logged_files)
+    dialect = found_dialect(intent, metadata, head.some_files)
     outdated = _outdated_files(intent, metadata, dialect) or _outdated_rows(intent, base, head)
     if outdated is not None:
         return outdated
@@ -321,7 +324,7 @@ def found_dialect(intent: WriteIntent, metadata: Metadata, files: pl.DataFrame) 
 
 def dialect_of(state: _TableState) -> BlocksDialect:
     """Return the dialect of a table as it is; see `found_dialect`."""
-    return found_dialect(WriteIntent(mode="append"), state.metadata, state.logged_files)
+    return found_dialect(WriteIntent(mode="append"), state.metadata, state.some_files)
 
 
 # Properties of tables that must not have deletion vectors.
@@ -510,9 +513,8 @@ def _revision(
             f"these files are indexed by {', '.join(ours.columns)}"
         )
     # Files may name a revision that the configuration lost. Larger ids are damage: new ids are not counted from them.
-    named = pl.col("revision").filter(pl.col("revision") <= MAX_REVISION_ID)
-    tagged = head.logged_files.select(named.max()).item()
-    numbered = ours.with_id(config.free_revision_id(tagged if isinstance(tagged, int) else 0))
+    tagged = [number for number in head.revisions_without(()) if number <= MAX_REVISION_ID]
+    numbered = ours.with_id(config.free_revision_id(max(tagged, default=0)))
     return numbered, _published(metadata, config, numbered, dialect, replaces=intent.mode == "overwrite")
 
 
@@ -533,7 +535,7 @@ def _without_unused(
 ) -> Metadata:
     """Return the metadata without revisions that no live file needs, and without statistics that a user gave."""
     gone = [remove.path for remove in intent.removes]
-    needed = set(head.logged_files.filter(~pl.col("path").is_in(gone))["revision"].drop_nulls().to_list())
+    needed = head.revisions_without(gone)
     needed |= {int(number) for add in intent.adds if (number := (add.tags or {}).get("revision"))}
     needed |= {STAGING_REVISION_ID, newest.revision_id}
     config = TableConfig.from_configuration(metadata.configuration)

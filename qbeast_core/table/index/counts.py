@@ -89,6 +89,17 @@ def counts_of(snapshot: Snapshot) -> KeyCounts:
     return counts
 
 
+def known_counts(snapshot: Snapshot) -> KeyCounts:
+    """Return `counts_of` a version, without the keys of files that a plan file lists: a write reads no tags of them."""
+    if snapshot.planned is None:
+        return counts_of(snapshot)
+    counts = count_keys(snapshot.listed).copy()
+    counts.unknown_files += snapshot.planned.count
+    counts.unknown_rows += snapshot.planned.rows
+    counts.uncounted |= bool(snapshot.planned.plan.facts.uncounted)
+    return counts
+
+
 def count_keys(files: pl.DataFrame) -> KeyCounts:
     """Return how often index keys repeat in live files. Deleted rows are counted.
 
@@ -280,7 +291,8 @@ def _small_median(snapshot: Snapshot) -> float | None:
     if not snapshot.columns.partitions or latest is None:
         return None
     rows = (
-        snapshot.files.group_by("partition")
+        snapshot.light(["partition", "num_records"])
+        .group_by("partition")
         .agg(pl.col("num_records").fill_null(0).cast(pl.Int64).sum())
         .get_column("num_records")
     )

@@ -19,6 +19,8 @@ from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.space.values import BoolArray, F64Array, I64Array, NumberColumn, distinct, number_values
 from qbeast_core.spec.blocks import WITHOUT_HIDDEN_WEIGHTS
 from qbeast_core.spec.revision import HashTransformation, Revision
+from qbeast_core.support.sizing import sizing
+from qbeast_core.table.index.planned_cubes import planned_cubes
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.build import ExistingTree, broken_order, existing_tree, open_where_broken
 from qbeast_core.tree.grid import text_column, to_index_column
@@ -73,6 +75,32 @@ class Index:
         """The blocks that rewrites rely on."""
         return self.table.usable
 
+    def cube_count(self, revision: Revision, gone: BoolArray | None = None) -> int:
+        """Return the number of cubes of a revision without the files `gone`, in addition to the roots of partitions.
+
+        Many partitions do not make cubes larger. Above `Sizing.max_cubes`, it may be too small.
+        """
+        cubes = None if gone is not None else planned_cubes(self.snapshot)
+        if cubes is not None:
+            return cubes.count(revision.revision_id, enough=sizing().max_cubes)
+        blocks = self.binding(revision)
+        if gone is not None:
+            blocks = blocks.filter(~_mask(gone[blocks["file"].to_numpy()]))
+        return blocks.select("tree", "cube").n_unique() - blocks["tree"].n_unique()
+
+    def bounds(self, revision: Revision) -> pl.DataFrame:
+        """Return blocks that restrict appended rows as those of a revision do, in the columns of `Index`."""
+        cubes = planned_cubes(self.snapshot)
+        if cubes is None:
+            return self.binding(revision).select(_BLOCKS.names())
+        blocks = cubes.blocks(revision.revision_id)
+        number = pl.Series("tree", np.zeros(blocks.height, np.int64))
+        if self.partitions.columns:
+            trees = self.partitions.numbers(blocks["partition"].struct.unnest())
+            number = pl.Series("tree", trees)
+        file = pl.lit(NEW_FILE, pl.Int64).alias("file")
+        return blocks.with_columns(file, number).select(_BLOCKS.names()).cast(_BLOCKS)
+
     def binding(self, revision: Revision) -> pl.DataFrame:
         """Return the blocks of a revision that restrict appended rows."""
         blocks = self.table.binding
@@ -82,7 +110,11 @@ class Index:
     @cached_property
     def partitions(self) -> Partitions:
         """The partitions of the live files."""
-        return NO_PARTITIONS.with_rows(self.snapshot.partitions)
+        columns = self.snapshot.columns.partitions
+        if not columns:
+            return NO_PARTITIONS
+        listed = self.snapshot.light(["partition"])["partition"].struct.unnest()
+        return NO_PARTITIONS.with_rows(listed.select(columns))
 
     @cached_property
     def tree_of(self) -> I64Array:
@@ -201,7 +233,7 @@ class Index:
         """
         taken: BoolArray | None = None
         if gone is None:
-            blocks = self.binding(revision)[_BLOCKS.names()]
+            blocks = self.bounds(revision)
         else:
             live = self.live_blocks(revision.revision_id)
             blocks = pl.concat([live, NO_BLOCKS if new is None else new])

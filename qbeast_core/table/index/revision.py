@@ -229,13 +229,12 @@ def choose_revision(
         return ChosenRevision(
             first, is_new=True, rows=summary.rows, few_values=_few_values(summary, wish.names)
         )
-    current, files, blocks = index.newest, index.snapshot.files, index.binding(index.newest)
-    if gone is not None:
-        files = files.filter(~pl.Series(gone, dtype=pl.Boolean))
-        blocks = blocks.filter(~pl.Series(gone[blocks["file"].to_numpy()], dtype=pl.Boolean))
-    # Cubes in addition to the roots: many partitions do not make cubes larger.
-    cubes = blocks.select("tree", "cube").n_unique() - blocks["tree"].n_unique()
-    growth = growth_of(files, current, cubes=cubes)
+    current = index.newest
+    if gone is None:
+        files = index.snapshot.light(["num_records"], current.columns)
+    else:
+        files = index.snapshot.files.filter(~pl.Series(gone, dtype=pl.Boolean))
+    growth = growth_of(files, current, cubes=index.cube_count(current, gone))
     revision = next_revision(current, wish, summary, growth=growth, timestamp_ms=now_ms)
     return ChosenRevision(revision, is_new=revision is not current, rows=summary.rows)
 
@@ -346,7 +345,7 @@ def fit_blocks(intent: WriteIntent, snapshot: Snapshot) -> WriteIntent:
         return intent
     files = [add.blocks or () for add in indexed]
     index = Index(snapshot)
-    live = index.binding(revision)
+    live = index.bounds(revision)
     live = live if _knows(snapshot, revision) else live.clear()
     trees = index.with_partitions(indexed)[1].tolist()
     fitting = blocks_in_order(files, live, trees=trees, dimensions=len(revision.columns))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -114,15 +114,9 @@ class PlanFile:
 
     def matching(self, node: Node) -> I64Array:
         """Return the rows of the files that may match a filter by their statistics, ascending."""
-        names = columns_in(node)
-        columns = [*_COUNTED]
-        for kind in _KINDS[:3]:
-            columns += [
-                _flat(kind, number) for number, name in enumerate(self.facts.fields[kind]) if name in names
-            ]
         found = [
             first + np.flatnonzero(files_that_may_match(frame, node))
-            for first, frame in self._batches(columns)
+            for first, frame in self.columns(_COUNTED, columns_in(node))
         ]
         return np.concatenate([np.zeros(0, np.int64), *found])
 
@@ -132,7 +126,7 @@ class PlanFile:
         if not len(wanted):
             return np.zeros(0, np.int64)
         found = [np.zeros(0, np.int64)]
-        for first, frame in self._batches(["path"]):
+        for first, frame in self.columns(["path"]):
             listed = frame["path"]
             if self.facts.has_odd_paths:
                 is_odd = listed.str.contains("%", literal=True)
@@ -155,12 +149,18 @@ class PlanFile:
             table = pa.concat_tables(parts) if parts else self._file.schema_arrow.empty_table()
             return self._nested(_frame(table))
 
-    def column(self, name: str) -> pl.Series:
-        """Return one column of all files, such as `path`."""
-        return pl.concat([frame[name] for _, frame in self._batches([name])])
+    def columns(
+        self, names: Sequence[str], statistics: Collection[str] = ()
+    ) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Yield the first row and some columns of consecutive files, with the statistics of some columns of the table.
 
-    def _batches(self, columns: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Yield the first row and some columns of consecutive row groups."""
+        `names` are columns of `Snapshot.files`.
+        """
+        wanted = {"partition": None, **dict.fromkeys(_KINDS[:3], statistics)}
+        columns = [name for name in names if name not in self.facts.fields]
+        for kind, fields in self.facts.fields.items():
+            chosen = fields if kind in names else wanted[kind] or ()
+            columns += [_flat(kind, number) for number, name in enumerate(fields) if name in chosen]
         groups, starts = len(self._starts) - 1, self._starts
         at_once = max(sizing().plan_batch_files // max(int(starts[min(1, groups)]), 1), 1)
         for group in range(0, groups, at_once):

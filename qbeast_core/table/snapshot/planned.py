@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -128,6 +128,19 @@ class PlannedFiles:
     def discard(self) -> None:
         """Remove the plan file from the cache, because it is damaged."""
         shutil.rmtree(self.plan.folder, ignore_errors=True)
+
+    def columns(self, names: Sequence[str], statistics: Collection[str] = ()) -> Iterator[pl.DataFrame]:
+        """Yield some columns of the files, and the statistics of some columns of the table; see `PlanFile.columns`."""
+        for first, frame in self.plan.columns(names, statistics):
+            here = self.gone[(self.gone >= first) & (self.gone < first + frame.height)] - first
+            keep = np.ones(frame.height, np.bool_)
+            keep[here] = False
+            yield frame if not len(here) else frame.filter(pl.Series(keep))
+
+    def first(self, count: int) -> pl.DataFrame:
+        """Return a few files, in the columns of `Snapshot.files`."""
+        candidates = np.arange(min(count + len(self.gone), self.plan.facts.files))
+        return self.plan.take(np.setdiff1d(candidates, self.gone)[:count])
 
     def without(self, paths: Iterable[str]) -> PlannedFiles:
         """Return the files without those of some decoded paths."""

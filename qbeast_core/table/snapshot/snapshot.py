@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
@@ -140,6 +140,8 @@ class LruCache(Generic[KeyT, ValueT]):
 _CACHED_TABLES: Final = 8
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
+_SOME: Final = 64  # files that show how tags are written
+
 _COPIES_OF_FILES: Final = 4  # memory of a snapshot, as a multiple of its frame of files
 
 
@@ -228,6 +230,34 @@ class Snapshot:
         whole = self.whole or self
         return whole.listed.height + (0 if whole.planned is None else whole.planned.count)
 
+    @cached_property
+    def some_files(self) -> pl.DataFrame:
+        """Some of the live files, and of copies: enough to see how tags are written."""
+        if self.planned is None:
+            return self.logged_files
+        with suppress(PlanUnusable):
+            return joined([self.planned.first(_SOME), self.listed])
+        return self.logged_files
+
+    def revisions_without(self, paths: Collection[str]) -> set[int]:
+        """Return the revisions of the live files without some, and perhaps more."""
+        files = self.logged_files if self.planned is None else self.listed
+        kept = files.filter(~pl.col("path").is_in(list(paths)))["revision"].drop_nulls()
+        planned = set[int]() if self.planned is None else {*self.planned.plan.facts.rows_by_revision}
+        return {*kept.unique().to_list(), *(number for number in planned if number >= 0)}
+
+    def light(self, names: Sequence[str], statistics: Collection[str] = ()) -> pl.DataFrame:
+        """Return some columns of `files`, and the statistics of some columns of the table, without reading tags.
+
+        The order of files may be another one.
+        """
+        listed = self.listed.select(*names, *_statistics_of(self.listed, statistics))
+        if self.planned is None:
+            return listed
+        with suppress(PlanUnusable):
+            return joined([*self.planned.columns(names, statistics), listed])
+        return self.files.select(listed.columns)
+
     def narrowed(self, node: Node) -> Snapshot:
         """Return the version with only the files that may match a filter, by statistics; itself if it has few files.
 
@@ -263,6 +293,10 @@ class Snapshot:
             yield rest.with_files(rest.listed.filter(others))
             return
         yield self.with_files(_matching(self.listed, node))
+
+    def without_newer(self) -> Snapshot:
+        """Return the version with only the files that the plan file lists."""
+        return replace(self, listed=self.listed.clear())
 
     def with_files(self, files: pl.DataFrame) -> Snapshot:
         """Return the version with only these files."""
@@ -674,6 +708,17 @@ def _like(files: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     return files.select(columns)
 
 
+def _statistics_of(files: pl.DataFrame, columns: Collection[str]) -> list[pl.Expr]:
+    """Return the statistics of some columns of the table."""
+    found: list[pl.Expr] = []
+    for kind in ("min", "max", "null_count"):
+        dtype = files.schema.get(kind)
+        known = dtype.to_schema() if isinstance(dtype, pl.Struct) else {}
+        fields = [pl.col(kind).struct.field(name) for name in columns if name in known]
+        found += [pl.struct(fields).alias(kind)] if fields else []
+    return found
+
+
 def _matching(files: pl.DataFrame, node: Node) -> pl.DataFrame:
     """Return the files that may match a filter by their statistics."""
     return files.filter(pl.Series(files_that_may_match(files, node), dtype=pl.Boolean))
@@ -765,7 +810,8 @@ def files_for(intent: WriteIntent, head: Snapshot) -> LiveFiles | None:
 
 def has_old_layout(snapshot: Snapshot) -> bool:
     """Return whether a table has the layout before 0.6.0 (format 11)."""
-    states = snapshot.logged_files["state"]
+    # Plan files have no files of such tables.
+    states = (snapshot.logged_files if snapshot.planned is None else snapshot.listed)["state"]
     return bool(snapshot.config.replicated_sets) or states.null_count() < len(states)
 
 
@@ -827,7 +873,7 @@ def with_metadata(snapshot: Snapshot, metadata: Metadata) -> Snapshot:
 def warn_of_added_columns(before: Snapshot, schema: pl.Schema) -> None:
     """Warn if columns were added to a table with rows that qbeast-spark may optimize."""
     added = [name for name in schema if name not in before.schema]
-    if not added or not before.files.height or dialect_of(before) != "qbeast-spark":
+    if not added or not before.file_count or dialect_of(before) != "qbeast-spark":
         return
     message = (
         f"column(s) {added} were added to {before.uri!r}. qbeast-spark 0.7.1 ignores the schema of the table when it "

@@ -236,7 +236,7 @@ def _refuse_index_options(options: WriteOptions, sample_column: str | None) -> N
 def _dialect(options: WriteOptions, before: Snapshot) -> BlocksDialect:
     requested, mode = options.dialect, options.mode
     intent = WriteIntent(mode="overwrite" if mode == "overwrite" else "append", dialect=requested)
-    dialect = found_dialect(intent, before.metadata, before.files)
+    dialect = found_dialect(intent, before.metadata, before.some_files)
     if requested not in (None, dialect):
         cure = "Append without `dialect`."
         msg = f"the table uses the dialect {dialect!r}, not {requested!r}. {cure}"

@@ -29,8 +29,8 @@ from qbeast_core.table.engine.sources import marked_table, numbered_source, requ
 from qbeast_core.table.index.counts import (
     KeyCounts,
     count_keys,
-    counts_of,
     keys_of_write,
+    known_counts,
     warn_if_clustered,
     warn_if_one_key,
     warn_if_small,
@@ -90,7 +90,7 @@ def write_rows(
 
     def attempt(before: Snapshot) -> WriteResult:
         if not before.is_new and (options.mode == "ignore" or before.has_applied(options.txn)):
-            effect = counts_of(before).design_effect
+            effect = known_counts(before).design_effect
             result = WriteResult.of(before.config.latest, version=before.version, design_effect=effect)
             return replace(result, skipped=True, dry_run=options.dry_run)
         report(options.progress, Progress("read"))
@@ -200,9 +200,11 @@ def _others(stays: Snapshot | None, outcome: CommitOutcome, adds: Sequence[AddFi
     """Return how often keys repeat in the other files of the table; None: there are none."""
     newest = outcome.snapshot
     if stays is not None and (newest is None or newest.version == stays.version + 1):
-        return counts_of(stays)
+        return known_counts(stays)
     if newest is None:
         return None
+    if newest.planned is not None:
+        return known_counts(newest)
     return count_keys(newest.files.filter(~pl.col("path").is_in([add.path for add in adds])))
 
 
@@ -233,7 +235,7 @@ def _dry_result(
     if chosen is None:
         result = WriteResult.of(None, rows=rows.height)
     else:
-        _, counts = with_write(None if stays is None else counts_of(stays), plan.keys())
+        _, counts = with_write(None if stays is None else known_counts(stays), plan.keys())
         effect = counts.design_effect
         result = WriteResult.of(chosen.revision, rows=chosen.rows, design_effect=effect)
         result = replace(result, new_revision=chosen.is_new, cubes=plan.cube_count)
