@@ -104,7 +104,7 @@ def _make(snapshot: Snapshot, folder: Path, name: str) -> None:
     parts: list[pl.DataFrame] = []
     for part in snapshot.without_newer().parts(Unknown()):
         parts.append(_cubes_of(part))
-        if sum(frame.height for frame in parts) > _MERGED_ROWS:
+        if sum(frame.height for frame in parts[1:]) > max(parts[0].height, _MERGED_ROWS):
             parts = [_merged(parts)]
     cubes = _merged(parts)
     body = io.BytesIO()

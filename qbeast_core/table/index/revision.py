@@ -231,7 +231,7 @@ def choose_revision(
         )
     current = index.newest
     if gone is None:
-        files = index.snapshot.light(["num_records"], current.columns)
+        files = index.snapshot.light(["num_records"], _with_quantiles(current))
     else:
         files = index.snapshot.files.filter(~pl.Series(gone, dtype=pl.Boolean))
     growth = growth_of(files, current, cubes=index.cube_count(current, gone))
@@ -276,7 +276,9 @@ def growth_of(files: pl.DataFrame, revision: Revision, *, cubes: int) -> Growth:
     outside: dict[str, float] = {}
     ranges: dict[str, ValueRange] = {}
     bounded = bounded_columns(files)
-    for name, space in zip(revision.columns, revision.transformations, strict=False):
+    spaces = dict(zip(revision.columns, revision.transformations, strict=False))
+    for name in _with_quantiles(revision):
+        space = spaces[name]
         if name not in bounded or not isinstance(space, QuantilesTransformation):
             continue
         bounds, texts = _bounds_of(files, name), space.holds_texts
@@ -287,6 +289,12 @@ def growth_of(files: pl.DataFrame, revision: Revision, *, cubes: int) -> Growth:
         ranges[name] = ends
     rows = int(files["num_records"].sum())
     return Growth(rows=rows, outside_rows=outside, ranges=ranges, cubes=cubes)
+
+
+def _with_quantiles(revision: Revision) -> list[str]:
+    """Return the columns whose coordinates are quantiles."""
+    spaces = zip(revision.columns, revision.transformations, strict=False)
+    return [name for name, space in spaces if isinstance(space, QuantilesTransformation)]
 
 
 def _bounds_of(files: pl.DataFrame, name: str) -> pl.DataFrame:
