@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Final, Literal, cast
@@ -55,7 +56,7 @@ from qbeast_core.table.dml.tasks import Assignments, DeleteChange, FeedPart, Upd
 from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.engine.local import MEMORY
 from qbeast_core.table.engine.sources import FilesSource
-from qbeast_core.table.index.live_index import Index
+from qbeast_core.table.index.live_index import Index, NeedsAllFilesError
 from qbeast_core.table.read.planner import Planner, scan_of_rows, scans_of
 from qbeast_core.table.rewrite.replace import (
     Replaced,
@@ -195,6 +196,11 @@ class Change(ABC):
         """Return the version with the columns that the change adds. By default it adds none."""
         return snapshot
 
+    def scope(self, snapshot: Snapshot) -> pl.Expr | None:
+        """Return a condition of all rows that may be changed or deleted. None: these may be any rows."""
+        del snapshot
+        return None
+
     @abstractmethod
     def plan(self, snapshot: Snapshot, engine: Engine) -> ChangePlan:
         """Plan the change against a version; raise on invalid input."""
@@ -209,7 +215,16 @@ def run_change(
 ) -> tuple[ChangeResult, Snapshot | None]:
     """Apply a change to the newest version. Return the result and the new version, or None if that cannot be loaded."""
     check_txn(options.txn)
-    return with_attempts(refresh(snapshot), lambda newest: _attempt(newest, change, options, engine))
+
+    def attempt(newest: Snapshot) -> tuple[ChangeResult, Snapshot | None]:
+        scope = None if newest.planned is None else change.scope(newest)
+        if scope is not None:
+            with suppress(NeedsAllFilesError):
+                result, latest = _attempt(Planner(newest).narrowed(scope).snapshot, change, options, engine)
+                return result, latest and (latest.whole or latest)
+        return _attempt(newest.unplanned, change, options, engine)
+
+    return with_attempts(refresh(snapshot), attempt)
 
 
 def _attempt(
@@ -270,6 +285,7 @@ def _conflict(snapshot: Snapshot, change: Change, engine: Engine, newest: Snapsh
         return "another writer enabled the change data feed"
     if hides_rows(snapshot) and not hides_rows(newest):
         return "another writer disabled deletion vectors"
+    newest = _without_known(snapshot, newest)
     key = ["path", "deletion_vector"]
     old = snapshot.files.select(key).with_columns(pl.lit(value=True).alias("old"))
     joined = newest.files.select(key).join(old, on=key, how="left", nulls_equal=True, maintain_order="left")
@@ -277,6 +293,15 @@ def _conflict(snapshot: Snapshot, change: Change, engine: Engine, newest: Snapsh
     if np.any(new) and change.affects(newest, new, engine):
         return "another writer added rows that this change has to look at"
     return None
+
+
+def _without_known(snapshot: Snapshot, newest: Snapshot) -> Snapshot:
+    """Return a newer version without files that the version of a plan has, if both have the same plan file."""
+    whole = snapshot.whole or snapshot
+    if whole.planned is None or newest.planned is None or whole.planned.plan is not newest.planned.plan:
+        return newest
+    key = ["path", "deletion_vector"]
+    return newest.with_files(newest.listed.join(whole.listed, on=key, how="anti", nulls_equal=True))
 
 
 def assignments_of(
@@ -329,6 +354,11 @@ class ConditionalChange:
     def _instead_of(self, where: object) -> str:
         """Return what to write instead of a value that is not a condition, as a sentence."""
         return f"Write where={quoted(condition_text(where))}." if isinstance(where, Mapping) and where else ""
+
+    def scope(self, snapshot: Snapshot) -> pl.Expr | None:
+        """See `Change`."""
+        condition = self.condition(snapshot)
+        return None if condition.constant else condition.expr
 
     def condition(self, snapshot: Snapshot) -> Condition:
         """Return the condition for the columns of a version."""

@@ -30,8 +30,14 @@ from qbeast_core.tree.summary import NO_PARTITIONS, Partitions
 # In place of a revision id: the file has no usable index.
 STAGED: Final = NO_REVISION
 
-# In place of a file index: the block is in a file that is not committed yet.
+# In place of a file index: the block is in a file that is not committed yet, or in files that are not in memory.
 NEW_FILE: Final = -1
+OTHER_FILES: Final = -2
+
+
+class NeedsAllFilesError(Exception):
+    """A change has to rewrite files of a version that are not in memory: it is made again with all of them."""
+
 
 # `tree` is the number of the partition of the block's file.
 _BLOCKS: Final = pl.Schema(
@@ -80,26 +86,36 @@ class Index:
 
         Many partitions do not make cubes larger. Above `Sizing.max_cubes`, it may be too small.
         """
-        cubes = None if gone is not None else planned_cubes(self.snapshot)
+        cubes = planned_cubes(self.snapshot)
         if cubes is not None:
             return cubes.count(revision.revision_id, enough=sizing().max_cubes)
-        blocks = self.binding(revision)
+        blocks = self.bounds(revision)
         if gone is not None:
-            blocks = blocks.filter(~_mask(gone[blocks["file"].to_numpy()]))
+            blocks = blocks.filter(~_taken(gone, blocks))
         return blocks.select("tree", "cube").n_unique() - blocks["tree"].n_unique()
 
     def bounds(self, revision: Revision) -> pl.DataFrame:
         """Return blocks that restrict appended rows as those of a revision do, in the columns of `Index`."""
-        cubes = planned_cubes(self.snapshot)
+        if self.snapshot.planned is not None:
+            return self._of_cubes(self.snapshot, revision.revision_id)
+        return self._with_others(self.binding(revision).select(_BLOCKS.names()), revision.revision_id)
+
+    def _with_others(self, blocks: pl.DataFrame, number: int) -> pl.DataFrame:
+        """Return blocks of the live files, and those of the files that are not in memory."""
+        others = self.snapshot.others
+        return blocks if others is None else pl.concat([blocks, self._of_cubes(others, number)])
+
+    def _of_cubes(self, snapshot: Snapshot, number: int) -> pl.DataFrame:
+        """Return blocks that set the same bounds as those of all files of a version that has a plan file."""
+        cubes = planned_cubes(snapshot)
         if cubes is None:
-            return self.binding(revision).select(_BLOCKS.names())
-        blocks = cubes.blocks(revision.revision_id)
-        number = pl.Series("tree", np.zeros(blocks.height, np.int64))
-        if self.partitions.columns:
-            trees = self.partitions.numbers(blocks["partition"].struct.unnest())
-            number = pl.Series("tree", trees)
-        file = pl.lit(NEW_FILE, pl.Int64).alias("file")
-        return blocks.with_columns(file, number).select(_BLOCKS.names()).cast(_BLOCKS)
+            return Index(snapshot.unplanned).live_blocks(number)
+        blocks = cubes.blocks(number)
+        columns = self.partitions.columns
+        trees = self.partitions.numbers(blocks["partition"].struct.unnest()) if columns else None
+        tree = pl.lit(0) if trees is None else pl.lit(pl.Series(trees))
+        placed = blocks.with_columns(pl.lit(OTHER_FILES).alias("file"), tree.alias("tree"))
+        return placed.select(_BLOCKS.names()).cast(_BLOCKS)
 
     def binding(self, revision: Revision) -> pl.DataFrame:
         """Return the blocks of a revision that restrict appended rows."""
@@ -113,7 +129,8 @@ class Index:
         columns = self.snapshot.columns.partitions
         if not columns:
             return NO_PARTITIONS
-        listed = self.snapshot.light(["partition"])["partition"].struct.unnest()
+        whole = self.snapshot.whole or self.snapshot
+        listed = whole.light(["partition"])["partition"].struct.unnest()
         return NO_PARTITIONS.with_rows(listed.select(columns))
 
     @cached_property
@@ -137,7 +154,8 @@ class Index:
 
     def live_blocks(self, number: int) -> pl.DataFrame:
         """Return the blocks of a revision that rewrites rely on, with the numbers of their trees."""
-        return self.in_trees(self.blocks.filter(pl.col("revision") == number)).select(_BLOCKS.names())
+        live = self.in_trees(self.blocks.filter(pl.col("revision") == number)).select(_BLOCKS.names())
+        return self._with_others(live, number)
 
     def listed(self) -> pl.DataFrame:
         """Return one row per block of all files with valid tags; see `Table.blocks`."""
@@ -237,7 +255,7 @@ class Index:
         else:
             live = self.live_blocks(revision.revision_id)
             blocks = pl.concat([live, NO_BLOCKS if new is None else new])
-            taken = np.append(gone, values=False)[blocks["file"].to_numpy()]  # `NEW_FILE` is the last index
+            taken = _taken(gone, blocks).to_numpy()
             if not keeps_places:
                 blocks, taken = blocks.filter(~_mask(taken)), None
         cubes, rows = _cubes(blocks, len(revision.columns)), blocks["rows"].to_numpy()
@@ -305,7 +323,7 @@ class Index:
         for number in sorted(touched & set(self.snapshot.config.revisions)):
             dimensions = len(self.snapshot.config.revisions[number].columns)
             live = self.live_blocks(number)
-            staying = live.filter(~_mask(gone[live["file"].to_numpy()]))
+            staying = live.filter(~_taken(gone, live))
             broken = broken_blocks(pl.concat([staying, new]) if number == new_id else staying, dimensions)
             if broken.is_empty():
                 continue
@@ -314,15 +332,18 @@ class Index:
             broken = broken.filter(~pl.col("cube").is_in(old.implode()))
             sides = self._cheaper_sides(broken)
             files.append(sides["file"].to_numpy())
-            is_stuck = is_stuck or sides["cube"].n_unique() < broken["cube"].n_unique()
+            is_left = sides["cube"].n_unique() < broken["cube"].n_unique()
+            if is_left and (broken["file"] == OTHER_FILES).any():
+                raise NeedsAllFilesError
+            is_stuck = is_stuck or is_left
         return distinct(np.concatenate(files)), is_stuck
 
     def _cheaper_sides(self, broken: pl.DataFrame) -> pl.DataFrame:
-        """Return the files of the smaller side of each broken cube. A side with new files cannot be chosen."""
+        """Return the files of the smaller side of each broken cube. A side with other files cannot be chosen."""
         sides = broken.unique(["cube", "above", "file"]).join(self.files, on="file", how="left")
         cheapest = (
             sides.group_by("cube", "above")
-            .agg(pl.col("bytes").sum(), (pl.col("file") == NEW_FILE).any().alias("fixed"))
+            .agg(pl.col("bytes").sum(), (pl.col("file") < 0).any().alias("fixed"))
             .filter(~pl.col("fixed"))
             .sort("cube", "bytes", "above", descending=[False, False, True])
             .unique("cube", keep="first", maintain_order=True)
@@ -369,6 +390,12 @@ def _bounds(blocks: pl.DataFrame) -> dict[str, np.ndarray[tuple[int], np.dtype[n
         "min_weights": blocks["min_weight"].cast(pl.Int32).to_numpy(),
         "max_weights": blocks["max_weight"].cast(pl.Int32).to_numpy(),
     }
+
+
+def _taken(gone: BoolArray, blocks: pl.DataFrame) -> pl.Series:
+    """Return which blocks are in files that are removed."""
+    # `NEW_FILE` and `OTHER_FILES` are the last two indexes.
+    return _mask(np.append(gone, [False, False])[blocks["file"].to_numpy()])
 
 
 def _mask(files: BoolArray) -> pl.Series:

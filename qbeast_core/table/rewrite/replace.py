@@ -531,6 +531,7 @@ def publish_replaced(
     change conflicts with the version of another writer, or None.
     """
     base = base or snapshot
+    base = base.whole or base
     removed = snapshot.files.filter(pl.Series(replaced.gone, dtype=pl.Boolean))
     intent = replace(
         intent,
@@ -545,7 +546,7 @@ def publish_replaced(
     intent = replace(intent, marked=marked, vector_files=() if path is None else (path,))
     outcome = publish(base, intent, conflict_with=conflict_with)
     warn_of_added_columns(base, snapshot.schema)
-    if intent.brings == "rows" and outcome.snapshot is not None:
+    if intent.brings == "rows" and outcome.snapshot is not None and outcome.snapshot.planned is None:
         warn_if_growing(snapshot.files, outcome.snapshot.files, snapshot.config.latest)
     return outcome
 

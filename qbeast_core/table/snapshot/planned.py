@@ -66,6 +66,7 @@ from qbeast_core.table.snapshot.plan_file import (
 
 _FOLDER: Final = "qbeast-plans"
 _MAKING: Final = "making-"
+_DOWNLOADS: Final = "qbeast-checkpoint-"
 _REFUSED, _REST = "refused", "rest.parquet"
 _PIECE_BYTES: Final = 64 << 20
 _FOOTER_BYTES: Final = 64 << 10
@@ -196,6 +197,25 @@ def _opened(
     return (source, known, log, base) if base.fits(known.metadata) else None
 
 
+def log_of_files(store: Store, version: int, paths: Collection[str]) -> LogState:
+    """Return the log of a version with only some files of its checkpoint, which is read in parts.
+
+    `paths` are as in the log.
+    """
+    checkpoint = newest_checkpoint(store.list(LOG_DIRECTORY), version=version)
+    if checkpoint is None:
+        return read_log(store, version)
+    wanted = pl.col("add").struct.field("path").is_in(list(paths))
+    folder = TemporaryFolder(Path(gettempdir()), _DOWNLOADS)
+    try:
+        parts = _local_parts(store, checkpoint, folder.path)
+        frames = [adds.filter(wanted) for adds in _adds_in(parts)]
+    finally:
+        folder.close()
+    newer = read_log(store, version, after=checkpoint.version)
+    return replace(newer, checkpoint=tuple(frame for frame in frames if frame.height))
+
+
 # --- the cache ----------------------------------------------------------------------------------------------------
 
 
@@ -273,8 +293,7 @@ class _Maker:
         """Write all files of the plan file. Raise `_Refused` if a table has what plan files do not support."""
         if any(not path.endswith(".parquet") for path in self._checkpoint.paths):
             raise _Refused
-        parts = [self._local(path) for path in self._checkpoint.paths]
-        parts += [self._local(path) for path in _sidecars_of(parts)]
+        parts = _local_parts(self._store, self._checkpoint, self._folder)
         rest = _rest_of(parts)
         rest.write_parquet(self._folder / _REST)
         for number, adds in enumerate(_adds_in(parts)):
@@ -282,17 +301,6 @@ class _Maker:
         if self._writer is None:
             raise _Refused
         self._writer.finish(has_odd_paths=self._is_odd)
-
-    def _local(self, path: str) -> Path:
-        """Return a local path of a file of the log, downloaded in pieces if it is in an object store."""
-        store = self._store
-        if store.local_root is not None:
-            return Path(store.locate(path))
-        target, size = self._folder / path.rpartition("/")[2], store.size(path)
-        with target.open("wb") as file:
-            for start in range(0, size, _PIECE_BYTES):
-                file.write(store.get_range(path, start, min(_PIECE_BYTES, size - start)))
-        return target
 
     def _add(self, adds: pl.DataFrame, rest: pl.DataFrame, parts: Sequence[Path], folder: Path) -> None:
         """Add some files: `deltalake` reads them from a log of their own, without the tags, which it does not need."""
@@ -334,6 +342,23 @@ class _Maker:
         )
         indexed = () if config.latest is None else config.latest.columns
         return PlanWriter(self._folder, facts, (*columns.partitions, *indexed))
+
+
+def _local_parts(store: Store, checkpoint: CheckpointFiles, folder: Path) -> list[Path]:
+    """Return the parts and sidecars of a checkpoint as local files."""
+    parts = [_local(store, path, folder) for path in checkpoint.paths]
+    return parts + [_local(store, path, folder) for path in _sidecars_of(parts)]
+
+
+def _local(store: Store, path: str, folder: Path) -> Path:
+    """Return a local path of a file of the log, downloaded to a folder in pieces if it is in an object store."""
+    if store.local_root is not None:
+        return Path(store.locate(path))
+    target, size = folder / path.rpartition("/")[2], store.size(path)
+    with target.open("wb") as file:
+        for start in range(0, size, _PIECE_BYTES):
+            file.write(store.get_range(path, start, min(_PIECE_BYTES, size - start)))
+    return target
 
 
 def _schema_fields(metadata: Metadata) -> tuple[str, ...]:

@@ -294,6 +294,20 @@ class Snapshot:
             return
         yield self.with_files(_matching(self.listed, node))
 
+    @cached_property
+    def others(self) -> Snapshot | None:
+        """The version with the other live files, of a version with some files of one that has a plan file."""
+        whole = self.whole
+        if whole is None or whole.planned is None:
+            return None
+        with suppress(PlanUnusable):
+            planned = whole.planned.without(self.data_paths)
+            newer = whole.listed.filter(~pl.col("path").is_in(self.listed["path"].implode()))
+            return replace(whole, listed=newer, planned=planned, whole=whole)
+        return whole.unplanned.with_files(
+            whole.files.filter(~pl.col("path").is_in(self.listed["path"].implode()))
+        )
+
     def without_newer(self) -> Snapshot:
         """Return the version with only the files that the plan file lists."""
         return replace(self, listed=self.listed.clear())
@@ -788,7 +802,14 @@ def read_live_files(snapshot: Snapshot) -> LiveFiles:
 def live_adds(snapshot: Snapshot, numbers: Sequence[int]) -> list[AddFile]:
     """Return some live files with all fields of the log."""
     paths = snapshot.files["path"].gather(list(numbers)).to_list()
-    found = newest_adds(frozenset(paths), _log_of(snapshot))
+    whole = snapshot.whole or snapshot
+    if whole.planned is None:
+        log = _log_of(snapshot)
+    else:
+        from qbeast_core.table.snapshot.planned import log_of_files  # noqa: PLC0415 - loads pyarrow
+
+        log = log_of_files(snapshot.store, snapshot.version, paths)
+    found = newest_adds(frozenset(paths), log)
     return [found[path] for path in paths]
 
 
