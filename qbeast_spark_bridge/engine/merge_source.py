@@ -13,6 +13,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, StorageError
 from qbeast_core.io.store import Store
+from qbeast_core.plan.nodes import Node
 from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.files import delete_files
@@ -70,6 +71,11 @@ class SparkMergeSource:
     def empty(self) -> pl.DataFrame:
         """See `MergeSource`."""
         return empty_frame(self.df.schema)
+
+    def scope(self, rules: MergeRules) -> Node | None:
+        """See `MergeSource`. The keys are known after all rows were read."""
+        del rules
+        return None
 
     def match(
         self, rules: MergeRules, snapshot: Snapshot, engine: Engine, *, among: BoolArray | None = None

@@ -28,6 +28,8 @@ from qbeast_core.log.protocol import (
     damaged_index,
     has_change_feed,
 )
+from qbeast_core.plan.nodes import Node
+from qbeast_core.plan.predicate import understand
 from qbeast_core.space.values import BoolArray
 from qbeast_core.support.hints import condition_text, quoted, values_hint
 from qbeast_core.support.process import (
@@ -196,8 +198,8 @@ class Change(ABC):
         """Return the version with the columns that the change adds. By default it adds none."""
         return snapshot
 
-    def scope(self, snapshot: Snapshot) -> pl.Expr | None:
-        """Return a condition of all rows that may be changed or deleted. None: these may be any rows."""
+    def scope(self, snapshot: Snapshot) -> Node | None:
+        """Return the condition of all rows that may be changed or deleted. None: these may be any rows."""
         del snapshot
         return None
 
@@ -220,7 +222,7 @@ def run_change(
         scope = None if newest.planned is None else change.scope(newest)
         if scope is not None:
             with suppress(NeedsAllFilesError):
-                result, latest = _attempt(Planner(newest).narrowed(scope).snapshot, change, options, engine)
+                result, latest = _attempt(newest.narrowed(scope), change, options, engine)
                 return result, latest and (latest.whole or latest)
         return _attempt(newest.unplanned, change, options, engine)
 
@@ -355,10 +357,10 @@ class ConditionalChange:
         """Return what to write instead of a value that is not a condition, as a sentence."""
         return f"Write where={quoted(condition_text(where))}." if isinstance(where, Mapping) and where else ""
 
-    def scope(self, snapshot: Snapshot) -> pl.Expr | None:
+    def scope(self, snapshot: Snapshot) -> Node | None:
         """See `Change`."""
         condition = self.condition(snapshot)
-        return None if condition.constant else condition.expr
+        return None if condition.constant else understand(condition.expr, snapshot.schema)[0]
 
     def condition(self, snapshot: Snapshot) -> Condition:
         """Return the condition for the columns of a version."""

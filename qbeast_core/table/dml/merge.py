@@ -15,6 +15,7 @@ from qbeast_core.errors import InvalidInputError, SchemaMismatchError, Unsupport
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.log.rules import with_high_water_marks
 from qbeast_core.log.schema import merged_schema
+from qbeast_core.plan.nodes import Node
 from qbeast_core.space.values import BoolArray
 from qbeast_core.table.data.rules import RowRules, drawn_for, rules_of
 from qbeast_core.table.data.schema import case_problems, name_problems, refuse_sample_column
@@ -58,6 +59,10 @@ class Merge(Change):
     def mode(self) -> WriteMode:
         """See `Change`."""
         return "overwrite" if self.clauses.changes_rows else "append"
+
+    def scope(self, snapshot: Snapshot) -> Node | None:
+        """See `Change`."""
+        return self.source.scope(self._rules(self.with_new_columns(snapshot)))
 
     def plan(self, snapshot: Snapshot, engine: Engine) -> ChangePlan:
         """See `Change`."""

@@ -102,6 +102,10 @@ class MergeSource(Protocol):
         """Frame without rows, with the columns and types of the source."""
         ...
 
+    def scope(self, rules: MergeRules) -> Node | None:
+        """Return the condition of all rows that may match, or be deleted. None: these may be any rows."""
+        ...
+
     def match(
         self, rules: MergeRules, snapshot: Snapshot, engine: Engine, *, among: BoolArray | None = None
     ) -> MergeMatches:
@@ -126,16 +130,23 @@ class FrameMergeSource:
         """See `MergeSource`."""
         return self.frame.clear()
 
+    def scope(self, rules: MergeRules) -> Node | None:
+        """See `MergeSource`."""
+        return scope_of(rules, self._keys(rules, rules.fit(self.frame)))
+
+    def _keys(self, rules: MergeRules, frame: pl.DataFrame) -> list[Node]:
+        schema = rules.schema
+        return [
+            is_in(Operand(name, schema[name]), frame[name], nulls_equal=False) for name in rules.clauses.keys
+        ]
+
     def match(
         self, rules: MergeRules, snapshot: Snapshot, engine: Engine, *, among: BoolArray | None = None
     ) -> MergeMatches:
         """Match all rows with each file, in the tasks that read the files; see `MergeSource`."""
-        frame, schema = rules.fit(self.frame), rules.schema
-        keys = [
-            is_in(Operand(name, schema[name]), frame[name], nulls_equal=False) for name in rules.clauses.keys
-        ]
+        frame = rules.fit(self.frame)
         planner, live = Planner(snapshot), live_rows(snapshot)
-        plan = scan_plan(rules, planner, keys)
+        plan = scan_plan(rules, planner, self._keys(rules, frame))
         files = np.flatnonzero(plan.selection.opened & (True if among is None else among))
         rows_at_once = min(self.rows_at_once, max(_MATCHED_PER_ROW * frame.height, _ROWS_MATCHED))
         chunks = list(_chunks(files, live, rows_at_once))
@@ -155,13 +166,18 @@ class FrameMergeSource:
         return replace(_matches(rules, frame, matched, found, plan), updated=updated)
 
 
-def scan_plan(rules: MergeRules, planner: Planner, keys: Sequence[Node]) -> ScanPlan:
-    """Plan which files to open: files with possible matches, or with rows to delete because they have none."""
+def scope_of(rules: MergeRules, keys: Sequence[Node]) -> Node:
+    """Return the condition of all rows that may match, or be deleted because they do not."""
     not_matched = rules.conditions.not_matched
     nodes = [all_of(keys)]
     if rules.clauses.when_not_matched_by_source == "delete":
         nodes.append(Unknown() if not_matched.constant else parse_predicate(not_matched.expr, rules.schema))
-    return ScanPlan(select(planner.blocks, any_of(nodes), ALL_WEIGHTS), ALL_WEIGHTS, None)
+    return any_of(nodes)
+
+
+def scan_plan(rules: MergeRules, planner: Planner, keys: Sequence[Node]) -> ScanPlan:
+    """Plan which files to open: files with possible matches, or with rows to delete because they have none."""
+    return ScanPlan(select(planner.blocks, scope_of(rules, keys), ALL_WEIGHTS), ALL_WEIGHTS, None)
 
 
 def _matches(
@@ -226,6 +242,11 @@ class StreamMergeSource:
     def empty(self) -> pl.DataFrame:
         """See `MergeSource`."""
         return self.stream.empty
+
+    def scope(self, rules: MergeRules) -> Node | None:
+        """See `MergeSource`. The keys are known after all rows were read."""
+        del rules
+        return None
 
     def match(
         self, rules: MergeRules, snapshot: Snapshot, engine: Engine, *, among: BoolArray | None = None
