@@ -1,21 +1,24 @@
-"""How long does planning take when a table has many files?
+"""What does planning cost when a table has many files?
 
-    python -m benchmarks.bench_plan [files]
+    python -m benchmarks.bench_plan [files ...]
 
-A synthetic log: `files` adds (10,000 by default) of 5 blocks each with statistics, three float columns, in one
-checkpoint and one commit after it. The data files do not exist, because planning must not touch them. Cold: a new
-process opens the table and plans one filter (imports not counted). Warm: the next filters on the opened table. Once
-with the tags of every Qbeast writer, once with ours (`qbeast.layout` and `qbeast.rules` too).
+A synthetic log: `files` adds (10,000, 100,000 and 1,000,000 by default) of 5 blocks each with statistics and all tags,
+three float columns, in one checkpoint and one commit after it. The data files do not exist, because planning must not
+touch them. Each step runs in a new process whose modules are loaded. CPU seconds, and memory as the peak beyond that of
+these modules. deltalake opens the same log, and Polars plans the same filter on `scan_delta`.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
+import resource
 import shutil
 import sys
-import time
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -34,40 +37,128 @@ COLUMNS = ("x", "y", "z")
 BLOCKS = 5
 BLOCK_ROWS, PAGE_ROWS = 16_000, 2048
 CHUNK = 50_000
-ROUNDS = 5
-WARM_FILTERS = 20
-# Files -> maximum seconds, cold and warm.
-MOST = {10_000: (0.15, 0.05), 100_000: (0.8, 0.4)}
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+FILES = (10_000, 100_000, 1_000_000)
+MADE, FIRST, SECOND = "open and filter, plan file is made", "open and first filter", "second filter"
+SAMPLE, APPEND, APPENDED = "sample of 1 %", "first append of 1,000 rows", "append of 1,000 rows"
+DELTA, POLARS = "deltalake opens the table", "Polars plans the filter on scan_delta"
+# Files -> step -> maximum CPU seconds and megabytes.
+MOST = {
+    100_000: {SECOND: (0.2, 450.0)},
+    1_000_000: {
+        MADE: (6.0, 1500.0),
+        FIRST: (1.0, 200.0),
+        SECOND: (0.8, 200.0),
+        SAMPLE: (3.0, 600.0),
+        APPENDED: (0.5, 300.0),
+    },
+}
+
+Costs = dict[str, tuple[float, float]]
 
 
-def run(files: int = 10_000) -> list[Figure]:
+def run(*files: int) -> list[Figure]:
     figures = []
-    for tags in ("plain", "ours"):
-        folder = data.CACHE / "plan" / f"{tags}-{files}"
-        _write_log(folder, files, ours=tags == "ours")
-        runs = [measure.in_child(_cold_then_warm, folder).result for _ in range(ROUNDS)]
-        cold, warm = (median(values) for values in zip(*runs, strict=True))
-        most_cold, most_warm = MOST.get(files, (None, None)) if tags == "plain" else (None, None)
-        what = f"plan over {files:,} files x {BLOCKS} blocks"
-        figures += [
-            Figure(f"{what}, {tags} tags, cold", cold, "s", most_cold),
-            Figure(f"{what}, {tags} tags, warm", warm, "s", most_warm),
-        ]
+    for count in files or FILES:
+        folder = data.CACHE / "plan" / f"{count}"
+        _write_log(folder, count, ours=True)
+        with tempfile.TemporaryDirectory(dir=data.CACHE) as cache:
+            costs: Costs = {}
+            for steps in (_made, _filters, _sample, _append, _deltalake, _polars):
+                costs |= measure.in_child(steps, folder, cache).result
+        for step, (seconds, megabytes) in costs.items():
+            what = f"{count:,} files, {step}"
+            most_seconds, most_megabytes = MOST.get(count, {}).get(step, (None, None))
+            figures += [
+                Figure(f"{what}, CPU", seconds, "s", most_seconds),
+                Figure(f"{what}, peak memory", megabytes, "MB", most_megabytes),
+            ]
+        shutil.rmtree(folder)
     return figures
 
 
-def _cold_then_warm(folder: Path) -> tuple[float, float]:
-    start = time.perf_counter()
-    opened = qbeast.open_table(str(folder))
-    plan = opened.rows(_filter(0.5)).explain()
-    share = plan.rows_opened / plan.rows_total
-    cold = time.perf_counter() - start
-    assert 0 < share < 0.5
-    places = np.random.default_rng(7).uniform(0.1, 0.9, WARM_FILTERS)
-    return cold, median(
-        measure.timed(lambda at=at: opened.rows(_filter(at)).explain().rows_opened) for at in places
-    )
+class _Meter:
+    """Measures steps of this process, beyond its modules."""
+
+    def __init__(self, folder: Path, cache: str) -> None:
+        tempfile.tempdir = cache
+        small = Path(cache) / f"small-{os.getpid()}"
+        qbeast.write_table(pl.DataFrame({name: [0.0, 1.0] for name in COLUMNS}), small, columns=[*COLUMNS])
+        qbeast.open_table(small).rows("x > 0.5").explain()
+        pl.scan_delta(str(small)).collect()
+        importlib.import_module("qbeast_core.table.snapshot.planned")
+        shutil.rmtree(small)
+        self.folder, self.base, self.costs = str(folder), _resident_bytes(), Costs()
+
+    def __call__(self, step: str, call: Callable[[], object]) -> Any:
+        measure.reset_peak()
+        start = _cpu_seconds()
+        result = call()
+        peak = measure.peak_rss_bytes() - self.base
+        self.costs[step] = _cpu_seconds() - start, peak / 1e6
+        return result
+
+
+def _made(folder: Path, cache: str) -> Costs:
+    meter = _Meter(folder, cache)
+    meter(MADE, lambda: _opened_rows(qbeast.open_table(meter.folder), 0.5))
+    return meter.costs
+
+
+def _filters(folder: Path, cache: str) -> Costs:
+    meter = _Meter(folder, cache)
+    opened: list[qbeast.Table] = []
+
+    def first() -> None:
+        opened.append(qbeast.open_table(meter.folder))
+        _opened_rows(opened[0], 0.5)
+
+    meter(FIRST, first)
+    meter(SECOND, lambda: _opened_rows(opened[0], 0.3))
+    return meter.costs
+
+
+def _sample(folder: Path, cache: str) -> Costs:
+    meter = _Meter(folder, cache)
+    opened = qbeast.open_table(meter.folder)
+    meter(SAMPLE, lambda: opened.rows(sample=0.01).explain().rows_opened)
+    return meter.costs
+
+
+def _append(folder: Path, cache: str) -> Costs:
+    meter = _Meter(folder, cache)
+    rows = pl.DataFrame({name: np.random.default_rng(3).random(1_000) for name in COLUMNS})
+    qbeast.open_table(meter.folder)
+    for step in (APPEND, APPENDED):
+        meter(step, lambda: qbeast.write_table(rows, meter.folder, mode="append"))
+    return meter.costs
+
+
+def _deltalake(folder: Path, cache: str) -> Costs:
+    meter = _Meter(folder, cache)
+    meter(DELTA, lambda: DeltaTable(meter.folder))
+    return meter.costs
+
+
+def _polars(folder: Path, cache: str) -> Costs:
+    meter = _Meter(folder, cache)
+    meter(POLARS, lambda: pl.scan_delta(meter.folder).filter(_filter(0.5)).explain())
+    return meter.costs
+
+
+def _opened_rows(opened: qbeast.Table, at: float) -> None:
+    plan = opened.rows(_filter(at)).explain()
+    assert 0 < plan.rows_opened < plan.rows_total / 2
+
+
+def _cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _resident_bytes() -> int:
+    line = next(line for line in measure.STATUS.read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) * 1024
 
 
 def _filter(at: float) -> pl.Expr:
@@ -184,4 +275,4 @@ def _layout(number: int, rows: int, lower: list[float], upper: list[float]) -> s
 
 
 if __name__ == "__main__":
-    print(table(run(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)))
+    print(table(run(*map(int, sys.argv[1:]))))
