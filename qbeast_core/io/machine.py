@@ -1,4 +1,4 @@
-"""The machine: its memory and cgroup, and private folders for temporary files."""
+"""The machine: its memory and cgroup, caches bounded by it, and private folders for temporary files."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ import stat
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from threading import Lock
+from typing import Final, Generic, TypeVar
+
+from qbeast_core.support.sizing import sizing
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+ValueT = TypeVar("ValueT")
 
 _CACHE_SECONDS: Final = 60
 
@@ -31,6 +38,53 @@ def machine_bytes(root: Path = Path("/")) -> int:
     """
     limits = [int(text) for text in _limits(root) if text.isdecimal()]
     return min([_physical_bytes(), *limits])
+
+
+class LruCache(Generic[KeyT, ValueT]):
+    """The values that were stored or read last. Safe to share between threads.
+
+    >>> cache = LruCache[str, str](max_items=2, size_of=len, max_bytes=4)
+    >>> for name in ("ab", "cd", "e", "too long"):
+    ...     cache.put(name, name)
+    >>> [cache.get(name) for name in ("ab", "cd", "e", "too long")]
+    [None, 'cd', 'e', None]
+    """
+
+    def __init__(
+        self, max_items: int, size_of: Callable[[ValueT], int], *, max_bytes: int | None = None
+    ) -> None:
+        self._max_items, self._size_of, self._max_bytes = max_items, size_of, max_bytes
+        self._lock = Lock()
+        self._items: OrderedDict[KeyT, tuple[ValueT, int]] = OrderedDict()
+
+    @property
+    def max_bytes(self) -> int:
+        """Maximum size of all values together."""
+        return int(memory_of_machine() * sizing().cache_share) if self._max_bytes is None else self._max_bytes
+
+    def get(self, key: KeyT) -> ValueT | None:
+        """Return the value of a key, or None. Measure its size again, because values may grow."""
+        with self._lock:
+            value, _ = self._items.get(key, (None, 0))
+            if value is not None:
+                self._store(key, value)
+        return value
+
+    def put(self, key: KeyT, value: ValueT) -> None:
+        """Set the value of a key."""
+        with self._lock:
+            self._store(key, value)
+
+    def _store(self, key: KeyT, value: ValueT) -> None:
+        size, max_bytes = self._size_of(value), self.max_bytes
+        self._items.pop(key, None)
+        if size > max_bytes:
+            return
+        self._items[key] = value, size
+        total = sum(size for _, size in self._items.values())
+        while len(self._items) > self._max_items or total > max_bytes:
+            _, (_, freed) = self._items.popitem(last=False)
+            total -= freed
 
 
 def give_back_memory() -> None:

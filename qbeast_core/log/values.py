@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
@@ -238,6 +238,44 @@ def _named(value: pl.Expr, found: Any, stored: Any, dtype: Any) -> pl.Expr:
         if old.name in present
     ]
     return pl.struct(fields) if fields else value
+
+
+def joined_files(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return the files of several parts. Columns that one of them lacks are null there, also in structs."""
+    schema = parts[-1].schema
+    if all(part.schema == schema for part in parts):
+        return pl.concat(parts)
+    return pl.concat([_like(part, schema) for part in parts])
+
+
+def _like(files: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+    """Return files with the columns and the fields of structs in a schema."""
+    columns: list[pl.Expr] = []
+    for name, dtype in schema.items():
+        found = files.schema.get(name)
+        if isinstance(dtype, pl.Struct) and isinstance(found, pl.Struct):
+            present = found.to_schema()
+            fields = [
+                pl.col(name).struct.field(inner).cast(kind)
+                if inner in present
+                else pl.lit(None, kind).alias(inner)
+                for inner, kind in dtype.to_schema().items()
+            ]
+            columns.append((pl.struct(fields) if fields else pl.lit(None, dtype)).alias(name))
+        else:
+            columns.append(pl.lit(None, dtype).alias(name) if found is None else pl.col(name).cast(dtype))
+    return files.select(columns)
+
+
+def statistics_of(files: pl.DataFrame, columns: Collection[str]) -> list[pl.Expr]:
+    """Return the statistics of some columns of the table."""
+    found: list[pl.Expr] = []
+    for kind in ("min", "max", "null_count"):
+        dtype = files.schema.get(kind)
+        known = dtype.to_schema() if isinstance(dtype, pl.Struct) else {}
+        fields = [pl.col(kind).struct.field(name) for name in columns if name in known]
+        found += [pl.struct(fields).alias(kind)] if fields else []
+    return found
 
 
 # A text of a Float32 in the log, read as a Float64, differs from the value by at most half of its last bit.

@@ -74,6 +74,7 @@ from qbeast_core.table.snapshot.snapshot import (
     refresh,
     timestamp_of,
     with_metadata,
+    write_checkpoint,
 )
 
 _EVERY: Final = 10
@@ -98,7 +99,7 @@ def _checkpoint_if_due(store: Store, snapshot: Snapshot, version: int) -> None:
         end = f"{LOG_DIRECTORY}/{max(version - 2 * _MAX_COMMITS, 0):020d}"
         if interval or outweighs_checkpoint(store.entries(LOG_DIRECTORY, after=end), version=version):
             newest = refresh(snapshot)
-            newest.source.checkpoint(newest.version, files=newest.file_count)
+            write_checkpoint(newest)
     except QbeastError as error:
         _warn(snapshot.uri, version, f"{error}. The commit itself is complete")
 
@@ -111,7 +112,7 @@ def replace_checkpoints(snapshot: Snapshot) -> None:
             store.delete(path)
     newest = load_snapshot(snapshot.location)
     try:
-        newest.source.checkpoint(newest.version, files=newest.file_count)
+        write_checkpoint(newest)
     except QbeastError as error:
         _warn(snapshot.uri, newest.version, f"{error}. The log is complete without it")
 

@@ -48,8 +48,8 @@ from qbeast_core.table.read.planner import only_rows
 from qbeast_core.table.read.scan import first_rows, lazy_frame
 from qbeast_core.table.read.tasks import RowFilter, read_scans
 from qbeast_core.table.snapshot.hidden_rows import deleted_rows
-from qbeast_core.table.snapshot.log_files import read_history, read_log, version_at
-from qbeast_core.table.snapshot.snapshot import Snapshot, version_or_time
+from qbeast_core.table.snapshot.log_files import read_history, read_log, version_at, version_or_time
+from qbeast_core.table.snapshot.snapshot import Snapshot
 
 # -1: the rows were removed; 1: they were added.
 SignedRows: TypeAlias = tuple[int, pl.DataFrame]

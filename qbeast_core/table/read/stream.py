@@ -25,8 +25,8 @@ from qbeast_core.table.read.changes import (
     commits_between,
     read_commits,
 )
-from qbeast_core.table.snapshot.log_files import version_at
-from qbeast_core.table.snapshot.snapshot import Snapshot, live_adds, load_snapshot, refresh, version_or_time
+from qbeast_core.table.snapshot.log_files import version_at, version_or_time
+from qbeast_core.table.snapshot.snapshot import Snapshot, live_adds, load_snapshot, refresh
 
 # Offsets in the checkpoint of a query: keys and whole numbers.
 OffsetJson: TypeAlias = Mapping[str, int]

@@ -273,6 +273,15 @@ def open_copy(location: Location, copy: LogCopy) -> tuple[DeltaSource, DeltaVers
         return DeltaSource(location, table, copy), _known(uri, table)
 
 
+def checkpoint_in(copy: LogCopy, version: int) -> pl.DataFrame:
+    """Write a checkpoint of the newest version to a copy of the log, and return it."""
+    with delta_errors(copy.uri):
+        table = _open(copy.path)
+        table.create_checkpoint()
+        path = f"{copy.path}/{LOG_DIRECTORY}/{version:020d}.checkpoint.parquet"
+        return pl.read_parquet(path, glob=False)
+
+
 def version_in(folder: Path, uri: str) -> DeltaVersion:
     """Read the version in a folder with a log; `uri` is for messages."""
     with delta_errors(uri):

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from functools import cache, partial
 from pathlib import Path
@@ -27,6 +28,7 @@ import polars as pl
 
 from qbeast_core.errors import (
     CommitUnknownError,
+    InvalidInputError,
     InvalidMetadataError,
     QbeastError,
     QbeastWarning,
@@ -135,6 +137,41 @@ def version_at(store: Store, time_ms: int) -> tuple[int | None, tuple[int, int] 
     times = [(number, time) for number, _, time in _timed(store)]
     versions = (number for number, time in reversed(times) if time <= time_ms)
     return next(versions, None), next(iter(times), None)
+
+
+def version_or_time(version: object, argument: str = "version") -> tuple[int | None, datetime | None]:
+    """Return a version number or a time. A time without zone is in UTC.
+
+    >>> version_or_time(3), version_or_time("3"), version_or_time("2026-01-31")[1].isoformat()
+    ((3, None), (3, None), '2026-01-31T00:00:00+00:00')
+    """
+    match version:
+        case None:
+            return None, None
+        case bool():
+            pass
+        case int() if version >= 0:
+            return version, None
+        case datetime():
+            return None, _zoned(version)
+        case date():
+            return None, datetime(version.year, version.month, version.day, tzinfo=UTC)
+        case str():
+            with suppress(ValueError):  # first: 20260131 is a date
+                return None, _zoned(datetime.fromisoformat(version))
+            if version.isdecimal():
+                return int(version), None
+        case _:
+            pass
+    msg = (
+        f"`{argument}` must be a number of at least 0, a date, a datetime, or the text of one (ISO 8601), not "
+        f"{version!r}"
+    )
+    raise InvalidInputError(msg, argument=argument, value=version)
+
+
+def _zoned(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _timed(store: Store) -> list[tuple[int, CommitInfo | None, int]]:

@@ -127,11 +127,7 @@ class PlanFile:
             return np.zeros(0, np.int64)
         found = [np.zeros(0, np.int64)]
         for first, frame in self.columns(["path"]):
-            listed = frame["path"]
-            if self.facts.has_odd_paths:
-                is_odd = listed.str.contains("%", literal=True)
-                decoded = [FilePath.of_log(path).text for path in listed.filter(is_odd)]
-                listed = listed.scatter(is_odd.arg_true(), decoded)
+            listed = decoded(frame["path"]) if self.facts.has_odd_paths else frame["path"]
             found.append(first + listed.is_in(wanted.implode()).arg_true().to_numpy().astype(np.int64))
         return np.concatenate(found)
 
@@ -248,6 +244,17 @@ def rows_by_revision(files: pl.DataFrame) -> dict[int, int]:
     """Return the number of rows of some files by their revision, -1 for files without one."""
     keys = pl.col("revision").cast(pl.Int64).fill_null(NO_REVISION)
     return dict(files.group_by(keys).agg(pl.col("num_records").cast(pl.Int64).sum()).iter_rows())
+
+
+def decoded(paths: pl.Series) -> pl.Series:
+    """Return decoded paths.
+
+    >>> decoded(pl.Series(["a%2Bb", "c"])).to_list()
+    ['a+b', 'c']
+    """
+    is_encoded = paths.str.contains("%", literal=True)
+    texts = [FilePath.of_log(path).text for path in paths.filter(is_encoded)]
+    return paths.clone().scatter(is_encoded.arg_true(), texts) if texts else paths
 
 
 def fields_of(files: pl.DataFrame) -> dict[str, tuple[str, ...]]:

@@ -8,11 +8,14 @@ made again; if it cannot be made, the log is read instead.
 from __future__ import annotations
 
 import hashlib
+import io
+import mmap
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, Final
@@ -44,9 +47,10 @@ from qbeast_core.spec.blocks import FilePath
 from qbeast_core.support.process import LOG
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.schema import LOG_DIRECTORY
-from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_copy, version_in
+from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, checkpoint_in, open_copy, version_in
 from qbeast_core.table.snapshot.hidden_rows import logged_counts
 from qbeast_core.table.snapshot.log_files import (
+    LAST_CHECKPOINT,
     SIDECARS,
     CheckpointFiles,
     CheckpointHint,
@@ -61,6 +65,7 @@ from qbeast_core.table.snapshot.plan_file import (
     PlanFacts,
     PlanFile,
     PlanWriter,
+    decoded,
     fields_of,
 )
 
@@ -214,6 +219,77 @@ def log_of_files(store: Store, version: int, paths: Collection[str]) -> LogState
         folder.close()
     newer = read_log(store, version, after=checkpoint.version)
     return replace(newer, checkpoint=tuple(frame for frame in frames if frame.height))
+
+
+def write_checkpoint(location: Location, planned: PlannedFiles, version: int, *, files: int) -> None:
+    """Write a checkpoint of the newest version from the one before, in parts; raise `PlanUnusable` if that fails.
+
+    `deltalake` writes a checkpoint of the log without the files that the plan file lists. These are copied to it.
+    """
+    store, before = location.store, planned.plan.facts.version
+    entries = store.entries(LOG_DIRECTORY, after=f"{LOG_DIRECTORY}/{before:020d}")
+    old = newest_checkpoint([entry.path for entry in entries], version=before)
+    if old is None or old.version != before:
+        raise PlanUnusable(location.uri)
+    folder = TemporaryFolder(Path(gettempdir()), _DOWNLOADS)
+    try:
+        parts, body = _local_parts(store, old, folder.path), io.BytesIO()
+        pl.concat([_rest_of(parts), _removes_in(parts)], how="diagonal").write_parquet(body)
+        copy = LogCopy(store)
+        copy.begin(before, body.getvalue(), [entry for entry in entries if version_of(entry.path) <= version])
+        small = checkpoint_in(copy, version)
+        gone = paths_in(read_log(copy, version, after=before).commits)
+        path = folder.path / "checkpoint"
+        adds, size = _join_checkpoint(path, small, _adds_in(parts), gone)
+        if adds != files:  # a file has several paths: other readers would list it again
+            raise PlanUnusable(location.uri)
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            store.put(f"{LOG_DIRECTORY}/{version:020d}.checkpoint.parquet", memoryview(data))
+        hint = {"version": version, "size": size, "sizeInBytes": path.stat().st_size, "numOfAddFiles": adds}
+        store.put(LAST_CHECKPOINT, orjson.dumps(hint))
+    finally:
+        folder.close()
+
+
+def _join_checkpoint(
+    path: Path, small: pl.DataFrame, parts: Iterable[pl.DataFrame], gone: Collection[str]
+) -> tuple[int, int]:
+    """Write a checkpoint of the actions of a small one, and of the files of another that are still live.
+
+    Return the number of files, and of all actions.
+    """
+    name, lost = pl.col("add").struct.field("path"), pl.Series(sorted(gone), dtype=pl.String).implode()
+    kept: Iterator[pl.DataFrame] = (
+        part.filter(~decoded(part.select(name)["path"]).is_in(lost)) for part in parts
+    )
+    if "add" not in small.columns:  # all files are in the other one
+        first = next(kept)
+        kept, small = chain([first], kept), small.with_columns(pl.lit(None, first.schema["add"]).alias("add"))
+    adds, size, dtype = small.filter(name.is_not_null()).height, small.height, small.schema["add"]
+    with pq.ParquetWriter(path, _arrow(small).schema) as writer:
+        writer.write_table(_arrow(small))
+        for part in kept:
+            frame = pl.concat(
+                [small.clear(), part.select(_with_type(part.schema["add"], dtype))], how="diagonal"
+            )
+            writer.write_table(_arrow(frame))
+            adds, size = adds + frame.height, size + frame.height
+    return adds, size
+
+
+def _with_type(found: pl.DataType, wanted: pl.DataType) -> pl.Expr:
+    """Return the adds of a checkpoint with the fields of those of another writer."""
+    if not (isinstance(found, pl.Struct) and isinstance(wanted, pl.Struct)):
+        raise PlanUnusable(found)
+    present = found.to_schema()
+    return pl.struct(
+        pl.col("add").struct.field(name).cast(dtype) if name in present else pl.lit(None, dtype).alias(name)
+        for name, dtype in wanted.to_schema().items()
+    ).alias("add")
+
+
+def _arrow(frame: pl.DataFrame) -> pa.Table:
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
 # --- the cache ----------------------------------------------------------------------------------------------------

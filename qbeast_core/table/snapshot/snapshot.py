@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
-from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import polars as pl
 
 from qbeast_core.errors import (
     AddedColumnWarning,
-    InvalidInputError,
     MemoryBudgetError,
     QbeastError,
     StorageError,
@@ -27,7 +25,7 @@ from qbeast_core.errors import (
     VersionNotFoundError,
 )
 from qbeast_core.io.location import Location
-from qbeast_core.io.machine import memory_of_machine
+from qbeast_core.io.machine import LruCache, memory_of_machine
 from qbeast_core.io.store import Store, status_of
 from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, Protocol
 from qbeast_core.log.columns import StoredColumns, config_by_name, sample_column_of, with_fields
@@ -58,9 +56,11 @@ from qbeast_core.log.schema import schema_from_delta
 from qbeast_core.log.values import (
     LiveFiles,
     PartitionTexts,
+    joined_files,
     partition_texts,
     sound_bounds,
     statistics_by_name,
+    statistics_of,
 )
 from qbeast_core.plan.blocks import BlockTable
 from qbeast_core.plan.decode_tags import build_block_table
@@ -81,61 +81,11 @@ from qbeast_core.table.snapshot.log_files import (
     fingerprint,
     read_log,
     version_at,
+    version_or_time,
 )
 
 if TYPE_CHECKING:
     from qbeast_core.table.snapshot.planned import PlannedFiles
-
-KeyT = TypeVar("KeyT", bound=Hashable)
-ValueT = TypeVar("ValueT")
-
-
-class LruCache(Generic[KeyT, ValueT]):
-    """The values that were stored or read last. Safe to share between threads.
-
-    >>> cache = LruCache[str, str](max_items=2, size_of=len, max_bytes=4)
-    >>> for name in ("ab", "cd", "e", "too long"):
-    ...     cache.put(name, name)
-    >>> [cache.get(name) for name in ("ab", "cd", "e", "too long")]
-    [None, 'cd', 'e', None]
-    """
-
-    def __init__(
-        self, max_items: int, size_of: Callable[[ValueT], int], *, max_bytes: int | None = None
-    ) -> None:
-        self._max_items, self._size_of, self._max_bytes = max_items, size_of, max_bytes
-        self._lock = Lock()
-        self._items: OrderedDict[KeyT, tuple[ValueT, int]] = OrderedDict()
-
-    @property
-    def max_bytes(self) -> int:
-        """Maximum size of all values together."""
-        return int(memory_of_machine() * sizing().cache_share) if self._max_bytes is None else self._max_bytes
-
-    def get(self, key: KeyT) -> ValueT | None:
-        """Return the value of a key, or None. Measure its size again, because values may grow."""
-        with self._lock:
-            value, _ = self._items.get(key, (None, 0))
-            if value is not None:
-                self._store(key, value)
-        return value
-
-    def put(self, key: KeyT, value: ValueT) -> None:
-        """Set the value of a key."""
-        with self._lock:
-            self._store(key, value)
-
-    def _store(self, key: KeyT, value: ValueT) -> None:
-        size, max_bytes = self._size_of(value), self.max_bytes
-        self._items.pop(key, None)
-        if size > max_bytes:
-            return
-        self._items[key] = value, size
-        total = sum(size for _, size in self._items.values())
-        while len(self._items) > self._max_items or total > max_bytes:
-            _, (_, freed) = self._items.popitem(last=False)
-            total -= freed
-
 
 _CACHED_TABLES: Final = 8
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -236,7 +186,7 @@ class Snapshot:
         if self.planned is None:
             return self.logged_files
         with suppress(PlanUnusable):
-            return joined([self.planned.first(_SOME), self.listed])
+            return joined_files([self.planned.first(_SOME), self.listed])
         return self.logged_files
 
     def revisions_without(self, paths: Collection[str]) -> set[int]:
@@ -251,11 +201,11 @@ class Snapshot:
 
         The order of files may be another one.
         """
-        listed = self.listed.select(*names, *_statistics_of(self.listed, statistics))
+        listed = self.listed.select(*names, *statistics_of(self.listed, statistics))
         if self.planned is None:
             return listed
         with suppress(PlanUnusable):
-            return joined([*self.planned.columns(names, statistics), listed])
+            return joined_files([*self.planned.columns(names, statistics), listed])
         return self.files.select(listed.columns)
 
     def narrowed(self, node: Node) -> Snapshot:
@@ -273,7 +223,7 @@ class Snapshot:
         try:
             rows = self.planned.matching(node)
             _refuse_many(self.uri, len(rows), self.planned.file_bytes)
-            return self.with_files(joined([*self.planned.parts(rows), listed]))
+            return self.with_files(joined_files([*self.planned.parts(rows), listed]))
         except PlanUnusable:
             return self._from_log().narrowed(node)
 
@@ -695,44 +645,6 @@ def _vectors_of(before: Snapshot | None, files: pl.DataFrame, planned: PlannedFi
     return before.vectors if planned is not None else before.vectors.for_files(files)
 
 
-def joined(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return the files of several parts. Columns that one of them lacks are null there, also in structs."""
-    schema = parts[-1].schema
-    if all(part.schema == schema for part in parts):
-        return pl.concat(parts)
-    return pl.concat([_like(part, schema) for part in parts])
-
-
-def _like(files: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
-    """Return files with the columns and the fields of structs in a schema."""
-    columns: list[pl.Expr] = []
-    for name, dtype in schema.items():
-        found = files.schema.get(name)
-        if isinstance(dtype, pl.Struct) and isinstance(found, pl.Struct):
-            present = found.to_schema()
-            fields = [
-                pl.col(name).struct.field(inner).cast(kind)
-                if inner in present
-                else pl.lit(None, kind).alias(inner)
-                for inner, kind in dtype.to_schema().items()
-            ]
-            columns.append((pl.struct(fields) if fields else pl.lit(None, dtype)).alias(name))
-        else:
-            columns.append(pl.lit(None, dtype).alias(name) if found is None else pl.col(name).cast(dtype))
-    return files.select(columns)
-
-
-def _statistics_of(files: pl.DataFrame, columns: Collection[str]) -> list[pl.Expr]:
-    """Return the statistics of some columns of the table."""
-    found: list[pl.Expr] = []
-    for kind in ("min", "max", "null_count"):
-        dtype = files.schema.get(kind)
-        known = dtype.to_schema() if isinstance(dtype, pl.Struct) else {}
-        fields = [pl.col(kind).struct.field(name) for name in columns if name in known]
-        found += [pl.struct(fields).alias(kind)] if fields else []
-    return found
-
-
 def _matching(files: pl.DataFrame, node: Node) -> pl.DataFrame:
     """Return the files that may match a filter by their statistics."""
     return files.filter(pl.Series(files_that_may_match(files, node), dtype=pl.Boolean))
@@ -823,6 +735,19 @@ def _log_of(snapshot: Snapshot) -> LogState:
         raise StorageError(message, path=snapshot.uri) from error
 
 
+def write_checkpoint(snapshot: Snapshot) -> None:
+    """Write a checkpoint of the newest version."""
+    if snapshot.planned is not None:
+        from qbeast_core.table.snapshot import planned  # noqa: PLC0415 - loads pyarrow
+
+        with suppress(PlanUnusable):
+            count = snapshot.file_count
+            planned.write_checkpoint(snapshot.location, snapshot.planned, snapshot.version, files=count)
+            return
+        _refuse_many(snapshot.uri, snapshot.file_count, snapshot.planned.file_bytes)
+    snapshot.source.checkpoint(snapshot.version, files=snapshot.file_count)
+
+
 def files_for(intent: WriteIntent, head: Snapshot) -> LiveFiles | None:
     """Return the files of the newest version if a change needs them, because reading them takes time."""
     replaces_all = intent.mode == "overwrite" and has_old_layout(head)
@@ -834,41 +759,6 @@ def has_old_layout(snapshot: Snapshot) -> bool:
     # Plan files have no files of such tables.
     states = (snapshot.logged_files if snapshot.planned is None else snapshot.listed)["state"]
     return bool(snapshot.config.replicated_sets) or states.null_count() < len(states)
-
-
-def version_or_time(version: object, argument: str = "version") -> tuple[int | None, datetime | None]:
-    """Return a version number or a time. A time without zone is in UTC.
-
-    >>> version_or_time(3), version_or_time("3"), version_or_time("2026-01-31")[1].isoformat()
-    ((3, None), (3, None), '2026-01-31T00:00:00+00:00')
-    """
-    match version:
-        case None:
-            return None, None
-        case bool():
-            pass
-        case int() if version >= 0:
-            return version, None
-        case datetime():
-            return None, _zoned(version)
-        case date():
-            return None, datetime(version.year, version.month, version.day, tzinfo=UTC)
-        case str():
-            with suppress(ValueError):  # first: 20260131 is a date
-                return None, _zoned(datetime.fromisoformat(version))
-            if version.isdecimal():
-                return int(version), None
-        case _:
-            pass
-    msg = (
-        f"`{argument}` must be a number of at least 0, a date, a datetime, or the text of one (ISO 8601), not "
-        f"{version!r}"
-    )
-    raise InvalidInputError(msg, argument=argument, value=version)
-
-
-def _zoned(moment: datetime) -> datetime:
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def with_schema(snapshot: Snapshot, schema_json: str) -> Snapshot:

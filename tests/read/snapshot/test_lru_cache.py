@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.io.machine import memory_of_machine
-from qbeast_core.table.snapshot.snapshot import LruCache
+from qbeast_core.io.machine import LruCache, memory_of_machine
 from tests.helpers.requests import counted
 from tests.helpers.small_files import resized
 
