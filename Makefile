@@ -104,8 +104,8 @@ bench: $(VENV)/.bench ## run every benchmark: a table of targets and figures (be
 	$(BIN)/python -m benchmarks.run_all
 	$(BIN)/python -m benchmarks.day_page
 
-bench-large: $(VENV)/.bench ## measure rows larger than memory: 60 million within 2 GiB (20 GB of disk, an hour on two cores)
-	$(BIN)/python -m benchmarks.bench_memory 10
+bench-large: $(VENV)/.bench ## measure a billion rows within 2 GiB of memory (60 GB of disk, an hour on two cores)
+	$(BIN)/python -m benchmarks.run_all large
 
 lint: $(VENV)/.dev ## run ruff and check the layers of the packages
 	$(BIN)/ruff check --quiet .

@@ -122,6 +122,11 @@ def bytes_read() -> int:
     return int(Path("/proc/self/io").read_text().split()[1])
 
 
+def bytes_written() -> int:
+    """Return the bytes that this process has written, cached or not (Linux)."""
+    return int(Path("/proc/self/io").read_text().split()[3])
+
+
 def tree_cpu_seconds() -> float:
     """Return the CPU seconds of this process and its descendants, ended ones included: a JVM and its workers."""
     stats = dict[int, list[int]]()

@@ -48,6 +48,7 @@ NAMES = (
     "log",
     "stores",
     "memory",
+    "large",
     "training",
     "carbondata",
     "day",
@@ -64,6 +65,7 @@ BY_HAND = {
     "spark_change",
     "heavy_keys",
     "users",
+    "large",
 }  # hours, another PySpark or engine, or an older commit
 
 

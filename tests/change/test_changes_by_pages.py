@@ -134,13 +134,18 @@ def test_other_pages_are_not_read(tmp_path: Path) -> None:
     rows = pl.DataFrame({"id": range(40_000)}).with_columns(x=pl.col("id") * 0.5)
     qbeast.write_table(rows, tmp_path, columns=["id"], cube_size=2000, deletion_vectors=True)
     table = qbeast.open_table(tmp_path)
-    table.delete("id = 77")
     (file,) = tmp_path.glob("*.parquet")
-    with file.open("r+b") as stored:  # the first page, where row 77 is not
+    table.delete("id = 77")
+    table.update("id = 88", {"x": "x + 1"})
+    with file.open("r+b") as stored:  # the first page, where these rows are not
         stored.seek(4)
         stored.write(bytes(200))
     with pytest.raises(qbeast.StorageError):
         qbeast.read_table(tmp_path)
     table = qbeast.open_table(tmp_path)
-    for changes in (table.changes(since=0), table.diff(0, key="id")):
-        assert changes.select("id", "_change_type").collect().rows() == [(77, "delete")]
+    updated = [(88, 44.0, "delete"), (88, 45.0, "insert")]
+    changes = table.changes(since=0).drop(COMMIT).collect()
+    assert changes.rows() == [(77, 38.5, "delete"), *updated]
+    kinds = {"delete": "update_preimage", "insert": "update_postimage"}
+    net = table.diff(0, key="id").collect()
+    assert net.rows() == [(77, 38.5, "delete"), *((n, x, kinds[kind]) for n, x, kind in updated)]

@@ -198,14 +198,12 @@ class CommitChanges:
             return [replace(self, feed=(file,)) for file in self.feed]
         if self.compares:
             return [self]
-        return [
-            replace(
-                self,
-                removes=tuple(file for file in self.removes if file.path == path),
-                adds=tuple(file for file in self.adds if file.path == path),
-            )
-            for path in self.sizes
-        ]
+        parts = {path: (list[RemoveFile](), list[AddFile]()) for path in self.sizes}
+        for remove in self.removes:
+            parts[remove.path][0].append(remove)
+        for add in self.adds:
+            parts[add.path][1].append(add)
+        return [replace(self, removes=tuple(gone), adds=tuple(new)) for gone, new in parts.values()]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
