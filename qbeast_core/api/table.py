@@ -972,9 +972,10 @@ class Table:
         stay as they are: reads skip files, cubes and pages by the columns of each. Each `optimize` without options
         moves up to a quarter of the table's bytes to the new columns, until no row is left under others.
 
-        Until then, a row belongs to a sample by the columns of its file. Samples stay random, disjoint samples have no
-        row in common, and together they have all rows of a version. But rows that move have other weights, so a sample
-        is repeatable only within a version. Versions of qbeast from before this method refuse the table.
+        Until then, a row belongs to a sample by the columns of its file. Disjoint samples have no row in common, and
+        together they have all rows of a version. But rows that move have other weights, so a sample is repeatable only
+        within a version, and while the files of one write move in several steps, samples may have more or fewer rows
+        than their fraction, unevenly. Versions of qbeast from before this method refuse the table.
 
         A table that was written without index (``columns=[]``) gets one, and the next `optimize` indexes its rows.
 

@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
+from qbeast_core.log.actions import AddFile, RemoveFile
+from qbeast_core.table.read.changes import CommitChanges
 from tests.helpers.examples import examples
 from tests.helpers.small_files import resized
 from tests.helpers.steps_of_life import NEW, ROWS, STEPS
@@ -128,6 +130,31 @@ def check(changes: pl.DataFrame, table: qbeast.Table, old: int, new: int) -> Non
     )
     assert lost.total() + gained.total() == changes.height
     assert (lost, gained) == (before - after, after - before)
+
+
+PATHS = st.lists(st.sampled_from("abcd"), max_size=5, unique=True)
+
+
+@examples(20, sweep=500, parent=RELAXED)
+@given(removed=PATHS, added=PATHS, keeps_feed=st.booleans())
+def test_parts_of_a_commit_have_the_files_of_a_path(
+    removed: list[str],
+    added: list[str],
+    keeps_feed: bool,  # noqa: FBT001 -- drawn
+) -> None:
+    removes = tuple(RemoveFile(path=path) for path in removed)
+    adds = tuple(AddFile(path=path, size=1, modification_time=0) for path in added)
+    commit = CommitChanges(
+        version=1, timestamp_ms=0, operation=None, removes=removes, adds=adds, keeps_feed=keeps_feed
+    )
+    parts = [(part.removes, part.adds) for part in commit.split()]
+    if removed and added and not keeps_feed:
+        assert parts == [(removes, adds)]  # rows that only moved are found together
+        return
+    assert parts == [
+        tuple(tuple(file for file in files if file.path == path) for files in (removes, adds))
+        for path in dict.fromkeys(removed + added)
+    ]
 
 
 def test_other_pages_are_not_read(tmp_path: Path) -> None:
