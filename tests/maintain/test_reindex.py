@@ -297,6 +297,24 @@ def test_estimates_hold_while_rows_move(tmp_path: Path, trials: int) -> None:
     assert kept >= 0.85 * trials  # 95 % are promised; fewer than 34 of 40 happen once in 3,000 runs
 
 
+@pytest.mark.parametrize(("moved", "last"), [("x", "x"), ("xy", "y"), ("xxx", "i")])
+def test_partly_moved_rows_do_not_bend_estimates(tmp_path: Path, moved: str, last: str) -> None:
+    rows = pl.DataFrame({"i": range(4000)}).with_columns(
+        x=pl.col("i") * 7919 % 4001, y=pl.col("i") * 31 % 101
+    )
+    with small_files(file_rows=300, page_rows=32):
+        qbeast.write_table(rows, tmp_path, ["i"], cube_size=200)
+        table = qbeast.open_table(tmp_path)
+        for column in moved:
+            table.reindex([column])
+            table.optimize()
+        table.reindex([last])
+    assert len(set(columns_of_files(tmp_path))) > 1, "some rows have moved"
+    few, truth = table.rows("y < 40", sample=0.1), rows.filter(pl.col("y") < 40)["i"].mean()
+    for mean in ("avg(i) AS mean", lambda frame: {"mean": frame["i"].mean()}):
+        assert few.estimate(mean).frame["mean"][0] == pytest.approx(truth, rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("options", "columns"),
     [

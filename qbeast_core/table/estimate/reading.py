@@ -115,6 +115,26 @@ def heavy_rows(planner: Planner, opened: Selection, *, rows: int, whole_keys: bo
     )
 
 
+def _partly_moved(planner: Planner) -> BoolArray:
+    """Return the files whose samples are not random, because a reindex has moved some of their rows.
+
+    Optimize moves some files of a write to the newest columns, such as its lowest weights. The other files then have
+    uneven shares of the weights. So have the moved rows, if they move back to columns that they had before.
+    """
+    revision_of, revisions = planner.blocks.revision_of, planner.snapshot.config.revisions
+    live = {
+        number: revisions[number].hashed for number in distinct(revision_of).tolist() if number in revisions
+    }
+    if len(set(live.values())) <= 1:
+        return np.zeros(len(revision_of), np.bool_)
+    others = [number for number, hashed in live.items() if hashed != planner.hashed]
+    came_back = any(
+        0 < number < max(others) and revision.hashed == planner.hashed
+        for number, revision in revisions.items()
+    )
+    return np.full(len(revision_of), came_back) | np.isin(revision_of, others)
+
+
 def _repeats_of(planner: Planner, opened: Selection, heavy: HeavyRows, *, min_shift: float) -> Repeats | None:
     """Return how often the other keys repeat in the opened rows; rows of files without tags count as single keys."""
     numbers = np.flatnonzero(opened.opened)
@@ -251,7 +271,10 @@ class Reading:
         unplaced = self.planner.blocks.unplaced_files
         if self.planner.sample_by is not None:
             return np.ones_like(unplaced)
-        return np.zeros_like(unplaced) if self.question.whole_keys else unplaced
+        older = _partly_moved(self.planner)
+        if self.question.whole_keys:
+            return np.full_like(older, older.any())
+        return unplaced | older
 
     @property
     def rows_known(self) -> int | None:
