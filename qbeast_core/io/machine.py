@@ -26,8 +26,11 @@ _CACHE_SECONDS: Final = 60
 
 
 def memory_of_machine() -> int:
-    """Return `machine_bytes`, cached for a minute: the limit of a cgroup may change while the process runs."""
-    return _machine_bytes(int(time.monotonic() // _CACHE_SECONDS))
+    """Return `machine_bytes`, cached for a minute: the limit of a cgroup may change while the process runs.
+
+    Of a limited address space, only the part that is not in use counts: much of it is reserved and stays empty.
+    """
+    return min([_machine_bytes(int(time.monotonic() // _CACHE_SECONDS)), *_address_space()])
 
 
 def machine_bytes(root: Path = Path("/")) -> int:
@@ -133,6 +136,18 @@ def _limits(root: Path) -> Iterator[str]:
             yield _text(base.joinpath(*parts[:length], file)).strip()
 
 
+def _address_space() -> Iterator[int]:
+    """Yield the bytes that this process may still map, if they are limited."""
+    if sys.platform == "win32":
+        return
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if most == resource.RLIM_INFINITY:
+        return
+    pages = _text(Path("/proc/self/statm")).partition(" ")[0]
+    if pages.isdecimal():
+        yield max(most - int(pages) * os.sysconf("SC_PAGE_SIZE"), 1)
+
+
 def _text(path: Path) -> str:
     try:
         return path.read_text()
@@ -142,6 +157,7 @@ def _text(path: Path) -> str:
 
 if sys.platform != "win32":
     import fcntl
+    import resource
 
 _LOCK: Final = "lock"
 _YOUNG_SECONDS: Final = 600  # a new folder may not have its lock yet

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,6 @@ from qbeast_core.errors import (
     StorageError,
     TableNotFoundError,
     UnsupportedTableError,
-    VersionNotFoundError,
 )
 from qbeast_core.io.location import Location
 from qbeast_core.io.machine import LruCache, memory_of_machine
@@ -43,12 +42,11 @@ from qbeast_core.log.replay import (
     NO_COPIES,
     CopiedRows,
     LogState,
-    contradictions,
     domains_of,
     files_with_tags,
+    keys_in,
     needs_removes,
     newest_adds,
-    paths_in,
     whole_files,
     without_copies,
 )
@@ -72,15 +70,22 @@ from qbeast_core.support.process import LOG, caller_stacklevel, new_id, now_ms, 
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.scan import TableFiles
 from qbeast_core.table.data.schema import visible_columns
-from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta, open_short
+from qbeast_core.table.snapshot.delta import (
+    DeltaSource,
+    DeltaVersion,
+    open_delta,
+    open_short,
+    refuse_other_log,
+    version_at_time,
+)
 from qbeast_core.table.snapshot.hidden_rows import HiddenRows, VectorCache, logged_counts
 from qbeast_core.table.snapshot.log_files import (
+    LogFiles,
     PlanUnusable,
     checkpoint_hint,
     commit_path,
     fingerprint,
     read_log,
-    version_at,
     version_or_time,
 )
 
@@ -88,7 +93,6 @@ if TYPE_CHECKING:
     from qbeast_core.table.snapshot.planned import PlannedFiles
 
 _CACHED_TABLES: Final = 8
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _SOME: Final = 64  # files that show how tags are written
 
@@ -190,11 +194,15 @@ class Snapshot:
         return self.logged_files
 
     def revisions_without(self, paths: Collection[str]) -> set[int]:
-        """Return the revisions of the live files without some, and perhaps more."""
-        files = self.logged_files if self.planned is None else self.listed
+        """Return the revisions of the live files without some."""
+        files, others = self.logged_files if self.planned is None else self.listed, set[int]()
+        try:
+            if self.planned is not None:
+                others = self.planned.without(FilePath.of_log(path).text for path in paths).revisions
+        except PlanUnusable:
+            files = self.logged_files
         kept = files.filter(~pl.col("path").is_in(list(paths)))["revision"].drop_nulls()
-        planned = set[int]() if self.planned is None else {*self.planned.plan.facts.rows_by_revision}
-        return {*kept.unique().to_list(), *(number for number in planned if number >= 0)}
+        return {*kept.unique().to_list(), *others}
 
     def light(self, names: Sequence[str], statistics: Collection[str] = ()) -> pl.DataFrame:
         """Return some columns of `files`, and the statistics of some columns of the table, without reading tags.
@@ -262,15 +270,31 @@ class Snapshot:
         """Return the version with only the files that the plan file lists."""
         return replace(self, listed=self.listed.clear())
 
+    def of_paths(self, paths: Sequence[str]) -> Snapshot:
+        """Return the version with only the files of some paths, in their order."""
+        wanted = pl.DataFrame({"path": paths}, schema={"path": pl.String})
+        listed = self.listed.join(wanted, on="path", how="semi")
+        if self.planned is not None:
+            decoded = (FilePath.of_log(path).text for path in paths)
+            try:
+                listed = joined_files([*self.planned.some(decoded), listed])
+            except PlanUnusable:
+                return self._from_log().of_paths(paths)
+        return self.with_files(wanted.join(listed, on="path", maintain_order="left").select(listed.columns))
+
     def with_files(self, files: pl.DataFrame) -> Snapshot:
         """Return the version with only these files."""
         return replace(self, listed=files, planned=None, whole=self.whole or self)
 
     def _from_log(self) -> Snapshot:
         """Return the version with all files in memory. The plan file is damaged, so it is removed."""
+        self.discard_plan()
+        return self.with_files(self.files)
+
+    def discard_plan(self) -> None:
+        """Remove the plan file, because it is damaged: it is made again."""
         if self.planned is not None:
             self.planned.discard()
-        return self.with_files(self.files)
 
     @property
     def logged_files(self) -> pl.DataFrame:
@@ -280,7 +304,9 @@ class Snapshot:
     @cached_property
     def with_copies(self) -> Snapshot:
         """The version with files of copies among its files: for what a check, metrics or a list of blocks show."""
-        return replace(self, listed=self.logged_files, copies=NO_COPIES) if self.copies else self
+        return (
+            replace(self, listed=self.logged_files, copies=NO_COPIES, planned=None) if self.copies else self
+        )
 
     @property
     def location(self) -> Location:
@@ -291,6 +317,11 @@ class Snapshot:
     def uri(self) -> str:
         """Address of the table, see `Location`."""
         return self.location.uri
+
+    @property
+    def log(self) -> LogFiles:
+        """The files of the log. The copy of a version with `planned` lacks the files of its checkpoint."""
+        return self.source.log if self.planned is None else self.store
 
     @property
     def storage_options(self) -> Mapping[str, str]:
@@ -438,8 +469,9 @@ class Snapshot:
         return int(whole.listed["size_bytes"].sum()) + (whole.planned.size_bytes if whole.planned else 0)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the URI and the version. Unpickling opens the table again."""
-        return _reopened, (self.location, self.version, self.metadata.id)
+        """Pickle the URI and the version, and the paths of some files. Unpickling opens the table again."""
+        paths = None if self.whole is None else self.listed["path"].to_list()
+        return _reopened, (self.location, self.version, self.metadata.id, paths)
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return the transaction version of an application, at this version or later. None: there is none."""
@@ -480,7 +512,7 @@ def load_snapshot(
     location = Location.of(path, storage_options, allow_absolute_paths=allow_absolute_paths)
     refuse_forked(location.uri)
     if timestamp is not None:
-        number = _version_at(location, timestamp)
+        number = version_at_time(location, timestamp)
     short = open_short(location, version=number)
     if short is not None:
         return _kept(_snapshot(*short), version)
@@ -497,7 +529,8 @@ def load_snapshot(
         try:
             actions = ("add", "remove") if needs_removes(known.files) else ("add",)
             domains = ("domainMetadata",) if _has_domains(known.protocol) else ()
-            log = read_log(source.log, known.version, actions=(*actions, *domains))
+            its_hint = hint if source.copy is None else None  # a copy has one checkpoint
+            log = read_log(source.log, known.version, actions=(*actions, *domains), hint=its_hint)
         except FileNotFoundError as error:
             missing = error
             continue
@@ -534,13 +567,15 @@ def newest_snapshot(
     return load_snapshot(location)
 
 
-def _reopened(location: Location, version: int, table_id: str) -> Snapshot:
-    """Load a pickled snapshot."""
+def _reopened(
+    location: Location, version: int, table_id: str, paths: Sequence[str] | None = None
+) -> Snapshot:
+    """Load a pickled snapshot, with some of its files in the same order."""
     uri, snapshot = location.uri, load_snapshot(location, version=version)
     if snapshot.metadata.id != table_id:
         message = f"the pickled table is not at {uri} any more: there is another table now"
         raise TableNotFoundError(message, path=uri)
-    return snapshot
+    return snapshot if paths is None else snapshot.of_paths(paths)
 
 
 def refresh(snapshot: Snapshot) -> Snapshot:
@@ -558,7 +593,12 @@ def follow(snapshot: Snapshot) -> tuple[Snapshot, LogState | None]:
             if newer is None:
                 return latest, None
             log = read_log(latest.source.log, newer.version, after=latest.version)
-            planned = None if latest.planned is None else latest.planned.without(paths_in(log.commits))
+            planned = latest.planned
+            try:
+                planned = planned and planned.without_keys(keys_in(log.commits))
+            except PlanUnusable:
+                latest.discard_plan()
+                return load_snapshot(snapshot.location), None
             if planned is not None and not planned.fits(newer.metadata):
                 return load_snapshot(snapshot.location), None
             newest = _snapshot(latest.source, newer, log, before=latest, planned=planned)
@@ -617,7 +657,7 @@ def _snapshot(
         earlier = None if before is None else pl.concat([before.listed, before.copies.files], how="diagonal")
         tagged = files_with_tags(tagged, log, known=earlier)
     if source.copy is None and source.store.local_root is None:
-        _refuse_other_log(tagged, log)
+        refuse_other_log(tagged, log)
     files, copies = without_copies(tagged)
     return Snapshot(
         version=known.version,
@@ -663,17 +703,6 @@ def _refuse_many(uri: str, files: int, file_bytes: int) -> None:
     raise MemoryBudgetError(message, path=uri, files=files, needed_bytes=needed)
 
 
-def _refuse_other_log(files: pl.DataFrame, log: LogState) -> None:
-    """Raise if the store returned another log to `deltalake`, which takes an empty answer for an empty commit."""
-    wrong = contradictions(files["path"].to_list(), log)
-    if wrong:
-        message = (
-            f"the log of {log.uri} was read twice, and the store returned something else each time: file {wrong[0]!r} "
-            "is part of the table only once. Try again."
-        )
-        raise StorageError(message, path=log.uri)
-
-
 def _has_domains(protocol: Protocol) -> bool:
     """Return whether the log of a table may have metadata domains."""
     return "domainMetadata" in (protocol.writer_features or ())
@@ -682,28 +711,6 @@ def _has_domains(protocol: Protocol) -> bool:
 def timestamp_of(info: CommitInfo | None) -> int:
     """Return the time of a commit, milliseconds since 1970 UTC; 0 if unknown."""
     return 0 if info is None else info.time or 0
-
-
-def _version_at(location: Location, timestamp: datetime) -> int:
-    """Return the newest version that is not newer than a time, by the times that `Table.history` shows."""
-    store = location.store
-    try:
-        number, oldest = version_at(store, (timestamp - _EPOCH) // timedelta(milliseconds=1))
-    except StorageError:
-        open_delta(location)  # its errors have more advice
-        raise
-    if number is not None:
-        return number
-    if oldest is None:
-        open_delta(location)  # raises if there is no table
-    its = (
-        ""
-        if oldest is None
-        else f"; its oldest is {oldest[0]}, of {_EPOCH + timedelta(milliseconds=oldest[1])}"
-    )
-    problem = f"{store.uri} has no version as old as {timestamp.isoformat()}{its}"
-    message = f"{problem}. Table.history() lists them."
-    raise VersionNotFoundError(message, path=store.uri, version=timestamp)
 
 
 def read_live_files(snapshot: Snapshot) -> LiveFiles:
@@ -728,8 +735,7 @@ def live_adds(snapshot: Snapshot, numbers: Sequence[int]) -> list[AddFile]:
 def _log_of(snapshot: Snapshot) -> LogState:
     whole = snapshot.whole or snapshot
     try:
-        # The log of a planned version lacks the files of its checkpoint.
-        return read_log(snapshot.source.log if whole.planned is None else snapshot.store, snapshot.version)
+        return read_log(whole.log, snapshot.version)
     except FileNotFoundError as error:
         message = f"a file of the log of {snapshot.uri} is missing: {error}; try again."
         raise StorageError(message, path=snapshot.uri) from error
