@@ -763,7 +763,7 @@ class Read:
     def _plan(self) -> ScanPlan:
         """Files and pages to open. A query of `lazy` plans again, with its own filters."""
         plan = self._narrow.plan(self._filter, self._sample)
-        warn_of_sample(self._planner, self._sample, plan)
+        warn_of_sample(self._planner, self._sample, opens=bool(plan.selection.opened.any()))
         return plan
 
     def _sample_of_rows(self) -> Sample | None:

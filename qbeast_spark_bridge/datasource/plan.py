@@ -62,8 +62,12 @@ class SourcePlan:
         if not isinstance(schema, StructType):
             schema = StructType([self.whole[name] for name in names])
         _refuse_types(schema, self.whole)
-        job = self.planner.plan(self.predicate, self.options.sample)
-        return tasks_of(self.planner, job, columns=names, schema=schema)
+        sample = self.options.sample
+        return [
+            task
+            for part in self.planner.parts(self.predicate)
+            for task in tasks_of(part, part.plan(self.predicate, sample), columns=names, schema=schema)
+        ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

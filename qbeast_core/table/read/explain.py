@@ -429,7 +429,7 @@ def explain(
     pushed, names = pushed_down(planner.snapshot.schema, where, columns)
     narrow = planner.narrowed(pushed)
     plan = narrow.plan(pushed, sample)
-    warn_of_sample(planner, sample, plan)
+    warn_of_sample(planner, sample, opens=bool(plan.selection.opened.any()))
     return Plan(narrow, plan, sample, tuple(names), where)
 
 

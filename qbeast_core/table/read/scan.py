@@ -231,12 +231,12 @@ def pushed_down(
     return requests[0] if requests else (pl.lit(value=False), list(columns or schema))
 
 
-def warn_of_sample(planner: Planner, sample: Sample | None, plan: ScanPlan | None = None) -> None:
+def warn_of_sample(planner: Planner, sample: Sample | None, *, opens: bool = False) -> None:
     """Warn if a sample reads all files, or is empty by the index although many rows were expected.
 
     No file is read: a sample that begins at 0 is empty if no block begins below its end. Files without index may hold
-    rows of the sample, so they prevent the warning. `plan` is the plan of the read, which may have a filter; `planner`
-    that of all files.
+    rows of the sample, so they prevent the warning. `planner` is that of all files; `opens`: the read, which may have a
+    filter, opens a file.
     """
     if sample is None or planner.weights_of(sample).is_full:  # raises if a sample needs other arguments
         return
@@ -244,7 +244,7 @@ def warn_of_sample(planner: Planner, sample: Sample | None, plan: ScanPlan | Non
     first, last = fractions_of(sample)
     rows = planner.snapshot.live_rows
     expected = (last - first) * rows
-    if expected < _MIN_EXPECTED or (plan is not None and plan.selection.opened.any()):
+    if expected < _MIN_EXPECTED or opens:
         return
     if any(part.plan(None, sample).selection.opened.any() for part in planner.parts(None)):
         return

@@ -1,0 +1,34 @@
+"""Tables of a few files that are opened by a plan file, in parts of two files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.helpers.small_files import resized
+
+__all__ = ["planned"]
+
+_SIZES = {
+    "many_files": 1,
+    "plan_chunk_files": 3,
+    "plan_group_files": 2,
+    "plan_batch_files": 4,
+    "plan_part_files": 2,
+}
+
+
+@contextmanager
+def planned(path: Path) -> Iterator[Path]:
+    """Copy a table, which is in no cache of the process then, and open the copy by a plan file within the block."""
+    copy = path.with_name(f"{path.name} planned")
+    shutil.copytree(path, copy)
+    DeltaTable(copy).create_checkpoint()
+    with resized(**_SIZES):
+        assert load_snapshot(copy).planned is not None
+        yield copy
