@@ -24,11 +24,11 @@ _SIZES = {
 
 
 @contextmanager
-def planned(path: Path) -> Iterator[Path]:
+def planned(path: Path, **sizes: int) -> Iterator[Path]:
     """Copy a table, which is in no cache of the process then, and open the copy by a plan file within the block."""
     copy = path.with_name(f"{path.name} planned")
     shutil.copytree(path, copy)
     DeltaTable(copy).create_checkpoint()
-    with resized(**_SIZES):
+    with resized(**{**_SIZES, **sizes}):
         assert load_snapshot(copy).planned is not None
         yield copy
