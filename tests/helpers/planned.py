@@ -10,17 +10,9 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from tests.helpers.small_files import resized
+from tests.helpers.small_files import PLANNED, resized
 
 __all__ = ["planned"]
-
-_SIZES = {
-    "many_files": 1,
-    "plan_chunk_files": 3,
-    "plan_group_files": 2,
-    "plan_batch_files": 4,
-    "plan_part_files": 2,
-}
 
 
 @contextmanager
@@ -29,6 +21,6 @@ def planned(path: Path, **sizes: int) -> Iterator[Path]:
     copy = path.with_name(f"{path.name} planned")
     shutil.copytree(path, copy)
     DeltaTable(copy).create_checkpoint()
-    with resized(**{**_SIZES, **sizes}):
+    with resized(**{**PLANNED, **sizes}):
         assert load_snapshot(copy).planned is not None
         yield copy
