@@ -19,6 +19,7 @@ from qbeast_core.plan.nodes import Nothing, named_columns
 from qbeast_core.plan.predicate import parse_complement
 from qbeast_core.plan.select import RowCount, count_rows, match
 from qbeast_core.plan.weights import ALL_WEIGHTS, Sample, fraction_below, fractions_of, sample_to_weights
+from qbeast_core.space.values import I64Array
 from qbeast_core.support.frames import own_column
 from qbeast_core.support.hints import quoted
 from qbeast_core.support.process import caller_stacklevel
@@ -40,6 +41,7 @@ from qbeast_core.table.read.planner import (
     warn_of_full_read,
 )
 from qbeast_core.table.read.tasks import read_scans
+from qbeast_core.table.snapshot.hidden_rows import UNKNOWN, logged_counts
 
 _Source: TypeAlias = Callable[
     [list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]
@@ -281,13 +283,20 @@ def known_rows(planner: Planner) -> int | None:
     >>> known_rows(qbeast.open_table("ids").planner)
     1000
     """
-    total = 0
-    for part in planner.parts(None):
-        counts, hidden = trusted_counts(part.snapshot.files), part.hidden_rows.counts
-        if (counts < hidden).any():
-            return None
-        total += int((counts - hidden).sum())
-    return total
+    counts, hidden = _counts(planner)
+    return None if (counts < hidden).any() else int((counts - hidden).sum())
+
+
+def _counts(planner: Planner) -> tuple[I64Array, I64Array]:
+    """Return the rows of each file, -1 if unknown, and its hidden rows."""
+    logged = planner.snapshot.light(["num_records", "deletion_vector"])
+    counts, hidden = trusted_counts(logged), logged_counts(logged)
+    if (hidden == UNKNOWN).any() or planner.snapshot.copies:
+        parts = [
+            (trusted_counts(part.snapshot.files), part.hidden_rows.counts) for part in planner.parts(None)
+        ]
+        counts, hidden = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return counts, hidden
 
 
 def max_rows(planner: Planner, plan: ScanPlan) -> int | None:
@@ -328,8 +337,7 @@ def sample_of_rows(
         return sample
     refuse_rows(rows, sample)
     if where is None:
-        hidden = sum(int(part.hidden_rows.counts.sum()) for part in planner.parts(None))
-        total = planner.snapshot.counted_rows - hidden
+        total = planner.snapshot.counted_rows - int(_counts(planner)[1].sum())
         return min(rows / total, 1.0) if total > 0 else 1.0
     condition = condition_of(where, planner.snapshot.schema).expr
     pushed, columns = pushed_down(planner.snapshot.schema, condition, planner.hashed)

@@ -220,7 +220,7 @@ class Snapshot:
             return self
         listed = _matching(self.listed, node)
         if self.planned is None:
-            return self.with_files(listed)
+            return self if listed.height == self.listed.height else self.with_files(listed)
         try:
             rows = self.planned.matching(node)
             _refuse_many(self.uri, len(rows), self.planned.file_bytes)
