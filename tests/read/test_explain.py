@@ -259,7 +259,11 @@ def check_planned(path: Path, request: dict[str, Any], part_files: int) -> None:
             files, expected = frame.sort("path"), plan.files.sort("path")
             assert files.drop("reason").equals(expected.drop("reason"))
             assert files.filter(files["reason"] != expected["reason"])["reason"].is_in(["statistics"]).all()
-        assert repr(actual).splitlines()[2:4] == repr(plan).splitlines()[2:4]
+        shown, expected_lines = (
+            [line for line in repr(item).splitlines() if line[2:7].strip() in {"pages", "rows", "bytes"}]
+            for item in (actual, plan)
+        )
+        assert shown == expected_lines
     by_name = pl.col("path").str.split("/").list.last()
     assert actual_opened.with_columns(by_name).sort("path").equals(opened.with_columns(by_name).sort("path"))
     shutil.rmtree(copy)
@@ -268,6 +272,7 @@ def check_planned(path: Path, request: dict[str, Any], part_files: int) -> None:
 @examples(2, sweep=50)
 @given(case=CASES, data=st.data())
 def test_plan_by_a_plan_file_is_the_plan_of_the_log(case: Case, data: st.DataObject) -> None:
+    assume(case.rows.height)
     with folder() as path, small_files(file_rows=30, page_rows=4):
         write(path, case)
         if data.draw(st.booleans()):
