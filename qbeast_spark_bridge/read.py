@@ -139,7 +139,7 @@ class SparkRead(Read):
             return frame_of_rows(self.spark, self._strata())
         planner, names, pushed = self._planner, self._names, self._parsed[1]
         weight = sampling_weight(planner, self._sample) if self.request.expand else None
-        plans = ((part, part.plan(pushed, self._sample)) for part in planner.parts(pushed))
+        plans = planner.plans(pushed, self._sample)
         parts = [frame for part, plan in plans for frame in _rows(self.spark, part, plan, self._schema)]
         warn_of_sample(planner, self._sample, opens=bool(parts))
         df = self._matching(parts)

@@ -238,9 +238,8 @@ class Plan(Hinted):
         if not self.in_parts:
             yield self._part
             return
-        predicate = self.scan_plan.predicate
-        for part in self.planner.whole.parts(predicate):
-            yield _Part(part, part.plan(predicate, self.sample), self.sample, self.columns)
+        for part, plan in self.planner.whole.plans(self.scan_plan.predicate, self.sample):
+            yield _Part(part, plan, self.sample, self.columns)
 
     @cached_property
     def _part(self) -> _Part:

@@ -167,6 +167,11 @@ class Planner:
         """Yield planners of the files that may match a filter, some files at a time."""
         yield from map(self._of, self.snapshot.parts(self._node(predicate)))
 
+    def plans(self, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[tuple[Planner, ScanPlan]]:
+        """Yield planners like `parts`, each with its plan of a read."""
+        for part in self.parts(predicate):
+            yield part, part.plan(predicate, sample)
+
     @property
     def whole(self) -> Planner:
         """The planner of all live files of the version."""

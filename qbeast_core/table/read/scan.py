@@ -150,8 +150,7 @@ def _rows(
     planner: Planner, sample: Sample | None, columns: list[str], predicate: pl.Expr | None, limit: int | None
 ) -> Iterator[pl.DataFrame]:
     """Yield the rows of a filter and a sample, in frames of bounded size. The limit is only a hint."""
-    for part in planner.parts(predicate):
-        plan = part.plan(predicate, sample)
+    for part, plan in planner.plans(predicate, sample):
         log_read(part, plan, sample)
         row_filter = part.row_filter(plan, columns)
         yield from read_scans(scans_of(part, plan), row_filter, part.files, limit=limit)
@@ -248,7 +247,7 @@ def warn_of_sample(planner: Planner, sample: Sample | None, *, opens: bool = Fal
     expected = (last - first) * rows
     if expected < _MIN_EXPECTED or opens:
         return
-    if any(part.plan(None, sample).selection.opened.any() for part in planner.parts(None)):
+    if any(plan.selection.opened.any() for _, plan in planner.plans(None, sample)):
         return
     many = "choose a sampling key of many values: overwrite with sample_by=[...]."
     if not planner.snapshot.config.sample_by:
@@ -264,11 +263,10 @@ def warn_of_sample(planner: Planner, sample: Sample | None, *, opens: bool = Fal
 def heights(planner: Planner, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[int]:
     """Yield the number of rows of a read in parts. The first part is known without a read of data files."""
     column = next(iter([*named_columns(predicate), *planner.hashed, *planner.snapshot.schema]))
-    for part in planner.parts(predicate):
-        plan = part.plan(predicate, sample)
-        count = _log_count(part, plan) if plan.weights.is_full else None
+    for part, whole in planner.plans(predicate, sample):
+        count = _log_count(part, whole) if whole.weights.is_full else None
+        plan = whole if count is None else replace(whole, selection=count.undecided)
         if count is not None:
-            plan = replace(plan, selection=count.undecided)
             yield count.known
         log_read(part, plan, sample)
         for frame in read_scans(scans_of(part, plan), part.row_filter(plan, [column]), part.files):
@@ -451,8 +449,7 @@ def read_strata(
 def _counted(planner: Planner, condition: pl.Expr | None, groups: list[str]) -> pl.DataFrame:
     """Return the number of matching rows of each group."""
     counts: list[pl.DataFrame] = []
-    for part in planner.parts(condition):
-        plan = part.plan(condition, None)
+    for part, plan in planner.plans(condition, None):
         frames = read_scans(scans_of(part, plan), part.row_filter(plan, groups), part.files)
         counts += [frame.group_by(groups).len(_COUNT) for frame in frames]
     if not counts:
