@@ -37,7 +37,7 @@ from qbeast_core.table.index.live_index import Index
 from qbeast_core.table.read.changes import ChangeTask, change_reader, commits_between
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.explain import explain as plan_read
-from qbeast_core.table.read.planner import FilterPlanner, Planner, ScanPlan
+from qbeast_core.table.read.planner import Planner, ScanPlan
 from qbeast_core.table.read.scan import (
     SAMPLING_WEIGHT,
     fraction_of_matches,
@@ -137,11 +137,12 @@ class SparkRead(Read):
         """
         if self.request.by is not None:
             return frame_of_rows(self.spark, self._strata())
-        planner, names = self._planner, self._names
+        planner, names, pushed = self._planner, self._names, self._parsed[1]
         weight = sampling_weight(planner, self._sample) if self.request.expand else None
-        plan = self._plan_of(self._sample)
-        warn_of_sample(planner, self._sample, plan)
-        df = self._matching(plan)
+        plans = planner.plans(pushed, self._sample)
+        parts = [frame for part, plan in plans for frame in _rows(self.spark, part, plan, self._schema)]
+        warn_of_sample(planner, self._sample, opens=bool(parts))
+        df = self._matching(parts)
         if names is not None:
             df = df.select([quoted(name) for name in names])
         return df if weight is None else df.withColumn(SAMPLING_WEIGHT, F.lit(weight))
@@ -222,12 +223,10 @@ class SparkRead(Read):
         """The condition for Spark and for the planner. Only Spark compares texts with a collation."""
         return parse_where(self.request.where, self.planner.snapshot.schema, collated_columns(self._schema))
 
-    @cached_property
-    def _plan_of(self) -> FilterPlanner:
-        return self._planner.of_filter(self._parsed[1])
-
-    def _matching(self, plan: ScanPlan, weight_column: str | None = None) -> DataFrame:
-        df = _rows(self.spark, self._planner, plan, self._schema, weight_column)
+    def _matching(self, parts: Sequence[DataFrame]) -> DataFrame:
+        df = reduce(
+            lambda left, right: left.union(right), parts or [self.spark.createDataFrame([], self._schema)]
+        )
         condition, _ = self._parsed
         if isinstance(condition, str):
             return keep_where(df, condition)
@@ -239,10 +238,15 @@ class SparkRead(Read):
         if self.request.where is None:
             return super()._sample_of_rows()
         refuse_rows(self.request.rows, self.request.sample)
-        lowest = partial(
-            _lowest_weights, self._plan_of, self._matching, _free_name(self._schema), self.request.rows
-        )
-        return fraction_of_matches(self.request.rows, max_rows(self._planner, self._plan_of(None)), lowest)
+        narrow, weight_column = self._planner.narrowed(self._parsed[1]), _free_name(self._schema)
+        plan_of = narrow.of_filter(self._parsed[1])
+
+        def matching(fraction: float) -> DataFrame | None:
+            parts = _rows(self.spark, narrow, plan_of(fraction), self._schema, weight_column)
+            return self._matching(parts) if parts else None
+
+        lowest = partial(_lowest_weights, matching, weight_column, self.request.rows)
+        return fraction_of_matches(self.request.rows, max_rows(narrow, plan_of(None)), lowest)
 
 
 def translated(snapshot: Snapshot, where: Any, argument: str = "where") -> Any:
@@ -263,16 +267,13 @@ def _escaped(text: str) -> str:
 
 
 def _lowest_weights(
-    plan_of: FilterPlanner,
-    matching: Callable[[ScanPlan, str], DataFrame],
-    weight_column: str,
-    rows: int,
-    fraction: float,
+    matching: Callable[[float], DataFrame | None], weight_column: str, rows: int, fraction: float
 ) -> pl.DataFrame:
     """Return the lowest weights of matching rows below a fraction, see `fraction_of_matches`."""
-    weight = F.col(quoted(weight_column)).alias("weight")
-    weights = matching(plan_of(fraction), weight_column).select(weight).groupBy("weight")
-    counts = weights.agg(F.count("*").alias("rows")).orderBy("weight").limit(rows + 1).collect()
+    found, counts = matching(fraction), list[Any]()
+    if found is not None:
+        weights = found.select(F.col(quoted(weight_column)).alias("weight")).groupBy("weight")
+        counts = weights.agg(F.count("*").alias("rows")).orderBy("weight").limit(rows + 1).collect()
     return pl.DataFrame(counts, schema={"weight": pl.Int32, "rows": pl.Int64}, orient="row")
 
 
@@ -285,9 +286,16 @@ def _free_name(schema: StructType) -> str:
 
 
 def _rows(
-    spark: SparkSession, planner: Planner, job: ScanPlan, schema: StructType, weight_column: str | None
-) -> DataFrame:
-    """Return the rows of the sample, with all columns, and a column with their weights if it is named."""
+    spark: SparkSession,
+    planner: Planner,
+    job: ScanPlan,
+    schema: StructType,
+    weight_column: str | None = None,
+) -> list[DataFrame]:
+    """Return the rows of the sample, with all columns, and a column with their weights if it is named.
+
+    The rows are in several frames; no frame: no file is opened.
+    """
     numbers = np.flatnonzero(job.selection.opened).tolist()
     locations = {number: planner.store.locate(planner.paths[number]) for number in numbers}
     # Spark 3.5 does not read all narrower types as wider ones.
@@ -320,9 +328,7 @@ def _rows(
         rest = replace(job, selection=replace(job.selection, opened=opened), predicate=None)
         tasks = tasks_of(planner, rest, schema=shown, weight_column=weight_column)
         parts.append(rows_of_tasks(spark, tasks, shown))
-    if not parts:
-        return spark.createDataFrame([], shown)
-    return reduce(lambda left, right: left.union(right), parts)
+    return parts
 
 
 def _by_weights(

@@ -538,8 +538,7 @@ class Read:
         self.request.refuse("explain", "by")
         from qbeast_core.table.read.explain import explain
 
-        plan = explain(self._planner, self._condition, self._sample, self._names)
-        return replace(plan, adviser=_hint_of)
+        return replace(explain(self._planner, self._condition, self._sample, self._names), adviser=_hint_of)
 
     def files(self) -> pl.DataFrame:
         """Return the data files that the read opens, for other engines.
@@ -601,13 +600,9 @@ class Read:
         70000
         """
         self.request.refuse("tasks", "by", "expand")
-        columns, wanted = self.request.columns, self._filter
+        split = partial(scan_tasks, columns=self.request.columns, task_bytes=task_bytes)
         warn_of_sample(self._planner, self._sample)
-        return [
-            task
-            for part in self._planner.parts(wanted)
-            for task in scan_tasks(part, part.plan(wanted, self._sample), columns, task_bytes=task_bytes)
-        ]
+        return [task for plan in self._planner.plans(self._filter, self._sample) for task in split(*plan)]
 
     def estimate(self, aggregates: Expressions | Function, **keywords: Unpack[EstimateKeywords]) -> Estimate:
         """Estimate aggregates with a maximum error, from the smallest sample that is sufficient.
@@ -755,16 +750,12 @@ class Read:
         return chosen if self.request.seed == 0 else another_sample(chosen, self.request.seed)
 
     @cached_property
-    def _narrow(self) -> Planner:
-        """Planner of the files that may match, whose numbers are in `_plan`."""
-        return self._planner.narrowed(self._filter)
-
-    @cached_property
-    def _plan(self) -> ScanPlan:
-        """Files and pages to open. A query of `lazy` plans again, with its own filters."""
-        plan = self._narrow.plan(self._filter, self._sample)
-        warn_of_sample(self._planner, self._sample, plan)
-        return plan
+    def _plan(self) -> tuple[Planner, ScanPlan]:
+        """Planner of the files that may match, and its plan. A query of `lazy` plans again, with its own filters."""
+        narrow = self._planner.narrowed(self._filter)
+        plan = narrow.plan(self._filter, self._sample)
+        warn_of_sample(self._planner, self._sample, opens=bool(plan.selection.opened.any()))
+        return narrow, plan
 
     def _sample_of_rows(self) -> Sample | None:
         return sample_of_rows(self._planner, self.request.rows, self.request.sample, self._condition)
@@ -786,10 +777,8 @@ class Read:
         check_whole_number("batch_rows", batch_rows, 1)
         check_whole_number("buffer_bytes", buffer_bytes, 1)
         names = self.planner.names_of(self.request.columns)
-        request = (self._narrow, self._plan, names, self._sample, order)
-        read = ShuffledRead(
-            *request, buffer_bytes=buffer_bytes, expand=self.request.expand, where=self._condition
-        )
+        how: dict[str, Any] = {"expand": self.request.expand, "where": self._condition}
+        read = ShuffledRead(*self._plan, names, self._sample, order, buffer_bytes=buffer_bytes, **how)
         return ShuffledBatches(read, batch_rows, resume)
 
     def _rounds(

@@ -368,6 +368,18 @@ class Pieces:
         return len(self.file)
 
 
+def in_space(selection: Selection) -> I64Array:
+    """Return the opened files, neighbours in space near each other, the same way for any order of `files`.
+
+    Processes with and without a plan file have different orders of files, and may divide a read among them.
+    """
+    table, cube = selection.table, pl.col("cube")
+    cubes = table.blocks.group_by("file", maintain_order=True).agg(cube.min().alias("first"), last=cube.max())
+    order = cubes.with_columns(table.files["path"]).select(pl.arg_sort_by("first", "last", "path"))
+    numbers: I64Array = order.to_series().cast(pl.Int64).to_numpy()
+    return numbers[selection.opened[numbers]]
+
+
 def cut(selection: Selection, *, piece_rows: int, whole_bands: bool) -> Pieces:
     """Cut a read into pieces of about `piece_rows` rows; `whole_bands`: into bands, which are adjacent in a file."""
     table, pages = selection.table.pages, selection.page_numbers

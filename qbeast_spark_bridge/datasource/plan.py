@@ -62,8 +62,8 @@ class SourcePlan:
         if not isinstance(schema, StructType):
             schema = StructType([self.whole[name] for name in names])
         _refuse_types(schema, self.whole)
-        job = self.planner.plan(self.predicate, self.options.sample)
-        return tasks_of(self.planner, job, columns=names, schema=schema)
+        plans = self.planner.plans(self.predicate, self.options.sample)
+        return [task for part, job in plans for task in tasks_of(part, job, columns=names, schema=schema)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

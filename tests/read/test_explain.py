@@ -1,9 +1,12 @@
+# ruff: noqa: S301 -- what is unpickled was pickled here
 """A plan names every byte that a read needs: all others can be zero and the answer stays."""
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from pathlib import Path
+from typing import Any
 
 import orjson
 import polars as pl
@@ -16,6 +19,7 @@ import qbeast
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.invariants import read_log
+from tests.helpers.planned import planned
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
 from tests.helpers.tables import (
     assert_same_rows,
@@ -233,3 +237,49 @@ def test_rows_of_files_without_statistics_are_counted(tmp_path: Path) -> None:
     plan = qbeast.open_table(tmp_path).rows().explain()
     assert (plan.rows_opened, plan.rows_total) == (1007, 1007)
     assert "1,007 of 1,007" in repr(plan)
+
+
+SUMS = (
+    *("bytes_opened", "bytes_total", "rows_opened", "rows_total", "rows_in_files", "bytes_in_files"),
+    *("unused_conditions", "design_effect", "design_effect_scope"),
+)
+
+
+def check_planned(path: Path, request: dict[str, Any], part_files: int) -> None:
+    """Compare a plan with the one of the same table by a plan file."""
+    plan = qbeast.open_table(path).rows(**request).explain()
+    opened = qbeast.open_table(path).rows(**request).files()
+    with planned(path, plan_part_files=part_files) as copy:
+        rows = qbeast.open_table(copy).rows(**request)
+        actual, actual_opened = rows.explain(), rows.files()
+        again = pickle.loads(pickle.dumps(actual))
+        for name in SUMS:
+            assert getattr(actual, name) == getattr(again, name) == getattr(plan, name), name
+        for frame in (actual.files, again.files):
+            files, expected = frame.sort("path"), plan.files.sort("path")
+            assert files.drop("reason").equals(expected.drop("reason"))
+            assert files.filter(files["reason"] != expected["reason"])["reason"].is_in(["statistics"]).all()
+        shown, expected_lines = (
+            [line for line in repr(item).splitlines() if line[2:7].strip() in {"pages", "rows", "bytes"}]
+            for item in (actual, plan)
+        )
+        assert shown == expected_lines
+    by_name = pl.col("path").str.split("/").list.last()
+    assert actual_opened.with_columns(by_name).sort("path").equals(opened.with_columns(by_name).sort("path"))
+    shutil.rmtree(copy)
+
+
+@examples(2, sweep=50)
+@given(case=CASES, data=st.data())
+def test_plan_by_a_plan_file_is_the_plan_of_the_log(case: Case, data: st.DataObject) -> None:
+    assume(case.rows.height)
+    with folder() as path, small_files(file_rows=30, page_rows=4):
+        write(path, case)
+        if data.draw(st.booleans()):
+            write_deltalake(path, pl.read_delta(str(path)), mode="append")
+        request = {
+            "where": data.draw(st.none() | filters(case.rows)),
+            "sample": data.draw(samples()),
+            "columns": data.draw(st.sampled_from([None, [ROW]])),
+        }
+        check_planned(path, request, data.draw(st.sampled_from([2, 1000])))

@@ -15,8 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives
 import qbeast
 from qbeast_spark_bridge import read_table
 from tests.helpers.deletion_vectors import GONE, ROWS, delete
+from tests.helpers.planned import planned
 from tests.helpers.strategies import ROW
-from tests.helpers.tables import small_files
+from tests.helpers.tables import assert_same_rows, small_files
 from tests.spark.frames import numbers
 
 if TYPE_CHECKING:
@@ -201,3 +202,23 @@ def test_collated_strings_compare_as_in_spark(spark: SparkSession, tmp_path: Pat
     for condition in (pl.col("name") == "ABC", "name = 'ABC'"):
         with pytest.raises(qbeast.InvalidInputError, match="collation"):
             read_table(spark, path, where=condition)
+
+
+def test_a_table_with_a_plan_file_is_read_in_parts(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = pl.DataFrame({ROW: range(60), "part": ["a", "b"] * 30, "x": [float(n) for n in range(60)]})
+    with small_files(file_rows=10, page_rows=5):
+        qbeast.write_table(
+            rows, path, columns=[ROW], partition_by=["part"], cube_size=10, deletion_vectors=True
+        )
+    qbeast.open_table(path).delete(f"{ROW} = 33")
+    with planned(path) as copy:
+        for where, options in (
+            (None, {}),
+            (f"{ROW} < 17 OR {ROW} = 70", {}),
+            (f"part = 'b' AND {ROW} > 20", {"sample": 0.5}),
+            (f"{ROW} >= 20", {"rows": 9}),
+            (f"{ROW} < 0", {}),
+        ):
+            actual = read_table(spark, copy, where=where, **options).toPandas()
+            assert_same_rows(pl.DataFrame(actual), qbeast.read_table(path, where=where, **options), ROW)

@@ -24,6 +24,7 @@ from qbeast_spark_bridge.engine.engine import arrow_schema, tasks_of
 from qbeast_spark_bridge.spark_types import nullable_schema, spark_schema
 from qbeast_spark_bridge.worker import read_task
 from tests.helpers.examples import examples
+from tests.helpers.planned import planned
 from tests.helpers.small_files import resized
 from tests.helpers.strategies import ROW, Case, cases
 from tests.helpers.tables import assert_same_rows, folder, small_files, write
@@ -142,6 +143,21 @@ def test_deleted_rows_stay_hidden(tmp_path: Path) -> None:
     DeltaTable(place).delete("id >= 500")
     actual, _ = read(place)
     assert sorted(actual["id"]) == list(range(500))
+
+
+@pytest.mark.parametrize("where", [None, "id < 90 OR id > 370", "id < 0"])
+def test_source_of_a_planned_table_has_the_same_rows(tmp_path: Path, where: str | None) -> None:
+    with small_files(file_rows=40):
+        qbeast.write_table(numbers(400), tmp_path / "t", columns=["id"], cube_size=20)
+    write_deltalake(tmp_path / "t", numbers(50).with_columns(pl.col("id") + 1000), mode="append")
+    with planned(tmp_path / "t") as copy:
+        options = {"path": str(copy), "sample": "0.5", **({"where": where} if where else {})}
+        source = QbeastDataSource(CaseInsensitiveDict(options))
+        tasks = source.reader(source.schema()).partitions()
+        read_rows = [batch for part in tasks for batch in source.reader(source.schema()).read(part)]
+    expected = qbeast.read_table(tmp_path / "t", where=where, sample=0.5)
+    actual = pl.concat([pl.DataFrame(schema=expected.schema), *map(pl.DataFrame, read_rows)])
+    assert_same_rows(actual, expected, key="id")
 
 
 def test_task_finds_its_table_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

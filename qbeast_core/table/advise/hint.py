@@ -69,8 +69,8 @@ class _Hints:
     """The simulated tables of a hint."""
 
     def __init__(self, plan: Plan, where: pl.Expr) -> None:
-        self._plan, self._planner = plan, plan.planner
-        self._snapshot = plan.planner.snapshot
+        self._plan, self._planner = plan, plan.planner.whole
+        self._snapshot = self._planner.snapshot
         self._where, self._fields = with_fields_as_columns(where, self._snapshot.schema)
 
     def line(self) -> str | None:
@@ -99,12 +99,14 @@ class _Hints:
             snapshot.config.is_indexed
             and dialect_of(snapshot) == "documented"
             and not snapshot.copies
-            and not self._plan.scan_plan.selection.table.unplaced_files.any()
+            and (snapshot.planned is not None or not self._planner.blocks.unplaced_files.any())
         )
 
     @cached_property
     def _is_cheap(self) -> bool:
         """Whether a sample is small enough to be read for a hint."""
+        if self._snapshot.planned is not None:
+            return False  # its index is not in memory
         planner, total = self._planner, max(self._plan.rows_total, 1)
         fraction = min(_ROWS * min(math.ceil(counts_of(self._snapshot).lower_bound), 8) / total, 1.0)
         if fraction == 1.0:

@@ -520,7 +520,7 @@ class _FunctionRounds:
             fraction=self.fraction - self.start,
             rows_read=reading.rows_read,
             bytes_opened=reading.bytes_opened,
-            bytes_total=int(snapshot.files["size_bytes"].sum()),
+            bytes_total=snapshot.data_bytes,
             confidence=question.limits.confidence,
             simultaneous=question.limits.simultaneous,
             met=self.is_met if question.limits.sample is None else None,

@@ -230,6 +230,7 @@ class Window:
 class Reading:
     """Plans and reads of one question, and their cost."""
 
+    # Of the files that may match the conditions, which are the population of the samples.
     planner: Planner
     question: Question
     # Number of rows of the samples.
@@ -249,6 +250,11 @@ class Reading:
     _sizes: list[KeySizes] = field(default_factory=list[KeySizes], init=False)
     # A round is planned twice: for its cost, then to read it.
     _windows: dict[_Kind, Window | None] = field(default_factory=dict["_Kind", Window | None], init=False)
+
+    def __post_init__(self) -> None:
+        """Leave out the files that the statistics exclude, if the table has many."""
+        if self.question.pushed is not None:
+            self.planner = self.planner.narrowed(self.question.pushed)
 
     @cached_property
     def others(self) -> tuple[Reading, ...]:

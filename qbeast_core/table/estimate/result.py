@@ -77,7 +77,8 @@ class Estimate(Hinted):
     complete : bool
         Whether all groups are listed. Groups without sampled rows are missing.
     design_effect : float
-        Minimum design effect of samples of the table, see `Table.design_effect`.
+        Minimum design effect of samples of the table, see `Table.design_effect`; of a table with many files, of
+        samples of the files that the filter may open.
     names : tuple of str
         Names of the answers.
     notes : tuple of str

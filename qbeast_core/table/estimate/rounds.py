@@ -295,7 +295,7 @@ class _Rounds:
         question, reading = self.question, self.reading
         snapshot = reading.planner.snapshot
         rows_read = sum(table.rows_read for table in reading.tables)
-        rows = [known_rows(table.planner) for table in reading.tables]
+        rows = [known_rows(table.planner.whole) for table in reading.tables]
         known = [count for count in rows if count is not None]
         rows_total = sum(known) if len(known) == len(rows) else None
         is_precise, group_rows = self.is_precise[self.kept.rows], self.seen.totals[self.kept.rows, 0]
@@ -307,9 +307,7 @@ class _Rounds:
             fraction=0.0 if self.is_counted and not reading.bytes_opened else self.fraction - self.start,
             rows_read=rows_read,
             bytes_opened=reading.bytes_opened,
-            bytes_total=sum(
-                int(table.planner.snapshot.files["size_bytes"].sum()) for table in reading.tables
-            ),
+            bytes_total=sum(table.planner.snapshot.data_bytes for table in reading.tables),
             confidence=question.limits.confidence,
             simultaneous=question.limits.simultaneous or (question.cut is not None and question.cut.chooses),
             met=self.is_met if has_target else None,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from html import escape
 from typing import Any, Final, Literal
@@ -36,7 +36,7 @@ from qbeast_core.plan.select import match
 from qbeast_core.plan.weights import Sample
 from qbeast_core.results import Hinted
 from qbeast_core.space.values import BoolArray, I64Array
-from qbeast_core.spec.revision import HashTransformation
+from qbeast_core.spec.revision import HashTransformation, Revision
 from qbeast_core.support.frames import bar, html_of, to_json
 from qbeast_core.support.process import refuse_forked
 from qbeast_core.support.text import in_lines, short_name
@@ -49,6 +49,8 @@ from qbeast_core.tree.keys import CLUSTERED
 
 _RANGES: Final = pl.List(pl.Struct({"start": pl.Int64, "length": pl.Int64}))
 
+_SKIPPED: Final[dict[str, Any]] = {"opened": False, "pages_opened": 0, "ranges": [], "bytes_opened": 0}
+
 _COMPARE: Final = "compare a column with constants instead (=, <, BETWEEN, IN, LIKE 'a%', IS NULL)"
 _NOT_SUPPORTED: Final = f"the index does not support it; {_COMPARE}"
 _LATER: Final = f"Polars applies it after the read, as it may fail for some value or calls Python; {_COMPARE}"
@@ -56,193 +58,65 @@ _ONE_VALUE_LESS: Final = "it excludes only one value; list the values to match i
 _STAGED: Final = "no file is indexed yet; optimize the table, or convert it first if it has no index"
 
 
-@dataclass(frozen=True, eq=False, repr=False)  # no slots: derived values are cached
-class Plan(Hinted):
-    """The plan of a read. No row is read.
-
-    `files` reads the page directories of opened files. `rows_opened` and `rows_total` read the footers of files whose
-    rows the log does not count.
-
-    Bytes include everything that is read from data files: pages, dictionaries, and page directories or footers, or the
-    whole file if it is small and lies in an object store. A filter with ``=``, ``IN`` or a prefix reads less than the
-    plan shows: its own columns of these pages first, then the other columns of pages with a match.
-    """
+@dataclass(frozen=True, eq=False)  # no slots: derived values are cached
+class _Part:
+    """The plan of some files."""
 
     planner: Planner
     scan_plan: ScanPlan
     sample: Sample | None
     columns: tuple[str, ...]
-    where: pl.Expr | None = None
-    beside: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Conditions that another engine applies, with the reason."""
-    adviser: Callable[[Plan], str | None] | None = None
-    """Returns the hint of a plan."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the request. Unpickling plans the read again from the log."""
-        request = (self.sample, self.columns, self.where, self.beside, self.adviser)
-        return _planned_again, (self.planner, self.scan_plan.predicate, *request)
 
     @cached_property
     def files(self) -> pl.DataFrame:
-        """One row per live file.
-
-        `path` (decoded); `opened`; `pages_opened` and `pages_total`, 0 if the file has no page index; `ranges`, a
-        list of ``{start, length}`` of the column data to read, null if the whole file is read; `bytes_opened`;
-        `reason`: ``"matches"``, or why the file is skipped (``"weights"``, ``"statistics"``, ``"cubes"``,
-        ``"replicated copies"``).
-        """
+        """`files` of the planner."""
         chosen = self.scan_plan.selection
         ranges = [self._ranges_of(number) for number in range(len(self.planner.paths))]
         sizes = [None if r is None else r[1] for r in ranges]
         dicts = [None if r is None else [{"start": s, "length": n} for s, n in r[0]] for r in ranges]
-        files = pl.DataFrame(
+        return pl.DataFrame(
             {
                 "path": pl.Series(self.planner.paths, dtype=pl.String),
                 "opened": chosen.opened,
                 "pages_opened": chosen.pages_opened,
-                # From all blocks: a plan may not have decoded the tags of skipped files.
-                "pages_total": np.diff(self.planner.blocks.pages.first_page),
+                "pages_total": chosen.pages_total,
                 "ranges": pl.Series(dicts, dtype=_RANGES),
                 "bytes_opened": pl.Series(sizes, dtype=pl.Int64).fill_null(self._sizes),
                 "reason": chosen.reasons,
             }
         )
-        return pl.concat([files, self._copies(files.schema)])
 
     @property
     def files_to_open(self) -> pl.DataFrame:
-        """The opened files, as other engines open them; see `Read.files`."""
         files, locate = self.planner.snapshot.files, self.planner.snapshot.store.locate
         stored = files.select("size_bytes", "num_records", pl.col("revision").alias("revision_id"))
-        ranges, vectors = self.files.select("ranges"), files.select("has_deletion_vector")
-        listed = pl.concat([self.files.select("path"), stored, ranges, vectors], how="horizontal")
-        opened = listed.filter(self.files["opened"])
+        own, vectors = self.files, files.select("has_deletion_vector")
+        listed = pl.concat([own.select("path"), stored, own.select("ranges"), vectors], how="horizontal")
+        opened = listed.filter(own["opened"])
         return opened.with_columns(pl.Series("path", map(locate, opened["path"]), pl.String))
 
-    def _copies(self, schema: pl.Schema) -> pl.DataFrame:
-        """Return the files of copies (format 11), which no read opens."""
-        snapshot = self.planner.snapshot
-        paths = snapshot.with_copies.data_paths[snapshot.files.height :]
-        skipped = {"opened": False, "pages_opened": 0, "pages_total": 0, "ranges": [], "bytes_opened": 0}
-        rows = [{"path": path, **skipped, "reason": "replicated copies"} for path in paths]
-        return pl.DataFrame(rows, schema=schema)
-
-    @cached_property
+    @property
     def bytes_opened(self) -> int:
-        """Number of bytes to read from data files."""
         opened = np.flatnonzero(self.scan_plan.selection.opened).tolist()
         return sum(self._bytes_opened_of(number) for number in opened)
 
-    @cached_property
-    def bytes_total(self) -> int:
-        """Size of all live data files."""
-        copies = self.planner.snapshot.copies.files
-        return self.planner.snapshot.data_bytes + (int(copies["size_bytes"].sum()) if copies.height else 0)
-
-    @cached_property
-    def rows_opened(self) -> int:
-        """Number of rows in the pages and files to read, including rows that do not match."""
-        chosen, uncounted = self.scan_plan.selection, self._uncounted
-        return int(chosen.rows_opened[~uncounted].sum()) + self._footer_rows(uncounted & chosen.opened)
-
-    @cached_property
-    def rows_total(self) -> int:
-        """Number of rows of all live data files, including copies and deleted rows."""
-        whole = self.planner.snapshot.whole
-        if whole is not None:
-            return whole.counted_rows
-        table, uncounted, rows = self.scan_plan.selection.table, self._uncounted, self._counted_rows
-        logged = self.planner.snapshot.with_copies.blocks if self.planner.snapshot.copies else table
-        copies = logged.rows[logged.file >= table.files.height]
-        return int(rows[~uncounted].sum() + copies.sum()) + self._footer_rows(uncounted)
-
-    @cached_property
-    def rows_in_files(self) -> int:
-        """Number of rows of the files to open: a delete or an update of the matching rows copies at most these.
-
-        With deletion vectors it copies only rows of files in which many rows match. ``dry_run=True`` of a change reads
-        the rows, and returns what it copies (`ChangeResult.copies`).
-        """
-        opened, uncounted = self.scan_plan.selection.opened, self._uncounted
-        return int(self._counted_rows[opened & ~uncounted].sum()) + self._footer_rows(uncounted & opened)
+    @property
+    def sums(self) -> tuple[int, int, int]:
+        chosen = self.scan_plan.selection
+        uncounted = _uncounted(chosen.table)
+        by_footer = _footer_rows(self.planner, uncounted & chosen.opened)
+        rows = int(chosen.rows_opened[~uncounted].sum()) + by_footer
+        of_files = int(_counted_rows(chosen.table)[chosen.opened & ~uncounted].sum()) + by_footer
+        return rows, of_files, int(self._sizes.filter(pl.Series(chosen.opened)).sum())
 
     @property
-    def bytes_in_files(self) -> int:
-        """Size of the files to open, see `rows_in_files`."""
-        return int(self._sizes.filter(pl.Series(self.scan_plan.selection.opened)).sum())
-
-    @property
-    def _counted_rows(self) -> I64Array:
-        """Rows of each live file as the log counts them, shape (files,)."""
-        table = self.scan_plan.selection.table
-        block_rows = np.bincount(table.file, table.rows, table.files.height).astype(np.int64)
-        return np.where(table.num_records < 0, block_rows, table.num_records)
-
-    @property
-    def _uncounted(self) -> BoolArray:
-        """Mask of files whose rows the log does not count, or counts inconsistently; shape (files,)."""
-        table = self.scan_plan.selection.table
-        return (table.num_records < 0) & table.unplaced_files
-
-    def _footer_rows(self, files: BoolArray) -> int:
-        """Return the number of rows of some files from their footers."""
-        planner, numbers = self.planner, np.flatnonzero(files).tolist()
-        return sum(map_files(planner.store, partial(_rows_of_footer, planner), numbers))
-
-    @property
-    def share(self) -> float:
-        """`bytes_opened` divided by `bytes_total`, in [0, 1]; 0.0 for a table without files."""
-        return self.bytes_opened / self.bytes_total if self.bytes_total else 0.0
-
-    @cached_property
-    def unused_conditions(self) -> dict[str, str]:
-        """Parts of the filter (joined by AND) that skip no file, with the reason and an alternative.
-
-        Such a part is tested on rows only: the column is not indexed, or is indexed by a hash, which a range cannot
-        use, or the part is not supported. An OR is one part. It skips no file if one of its sides does not.
-        """
-        table = self.scan_plan.selection.table
-        schema = self.planner.snapshot.schema
-        parts = [] if self.where is None else conjuncts(self.where)
-        reasons = {str(part): _reasons(part, schema, table) for part in parts}
-        unused = {part: "; ".join(dict.fromkeys(texts)) for part, texts in reasons.items() if texts}
-        return {**self.beside, **unused}
-
-    @cached_property
-    def hint(self) -> str | None:
-        """What would open less, in one line, with the calls and the expected share. None: nothing is known to help.
-
-        Only a plan of `Read.explain` that opens more than a third of the bytes has one, if the filter matches fewer
-        rows and an index can use it. When it is printed, a sample of about 4,096 rows (at most 8 MiB) is read for it.
-        """
-        return None if self.adviser is None else self.adviser(self)
-
-    @property
-    def design_effect(self) -> float:
-        """Design effect, see `Table.design_effect`, of the rows that `design_effect_scope` names."""
-        return self._keys.lower_bound
-
-    @property
-    def design_effect_scope(self) -> Literal["rows", "files", "at least"]:
-        """Scope of `design_effect`.
-
-        ``"rows"``: the rows of the table. ``"files"``: all rows of the files that the filter opens; matching rows may
-        be more or less clustered. ``"at least"``: a lower bound, because some of these files do not store how often
-        index keys repeat.
-        """
-        if self._keys.unknown_files:
-            return "at least"
-        return "rows" if self.where is None else "files"
-
-    @cached_property
-    def _keys(self) -> KeyCounts:
-        """Counts of keys in the files that the filter opens, without the sample."""
+    def tagged(self) -> pl.DataFrame:
+        """The files that the filter opens, without the sample."""
         chosen = self.scan_plan if self.sample is None else self.planner.plan(self.scan_plan.predicate, None)
         files = self.planner.snapshot.files.filter(pl.Series(chosen.selection.opened))
         if self.planner.sample_by is not None:  # the tags count other keys
-            files = files.with_columns(keys=pl.lit(None, pl.String))
-        return count_keys(files)
+            return files.with_columns(keys=pl.lit(None, pl.String))
+        return files
 
     @cached_property
     def _needed(self) -> list[str]:
@@ -303,6 +177,182 @@ class Plan(Hinted):
             # Fewer bytes than the file, because of `columns`.
             request = all_pages(self.planner.snapshot, chosen.table, number)
         return None if request and self.planner.files.pages.reads_whole(request) else request
+
+
+@dataclass(frozen=True, eq=False, repr=False)  # no slots: derived values are cached
+class Plan(Hinted):
+    """The plan of a read. No row is read.
+
+    `files` reads the page directories of opened files. `rows_opened` and `rows_total` read the footers of files whose
+    rows the log does not count.
+
+    Bytes include everything that is read from data files: pages, dictionaries, and page directories or footers, or the
+    whole file if it is small and lies in an object store. A filter with ``=``, ``IN`` or a prefix reads less than the
+    plan shows: its own columns of these pages first, then the other columns of pages with a match.
+    """
+
+    planner: Planner
+    scan_plan: ScanPlan
+    sample: Sample | None
+    columns: tuple[str, ...]
+    where: pl.Expr | None = None
+    beside: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Conditions that another engine applies, with the reason."""
+    adviser: Callable[[Plan], str | None] | None = None
+    """Returns the hint of a plan."""
+    in_parts: bool = False
+    """Whether so many files may match that they are planned in parts. Then `planner` and `scan_plan` have no files."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the request. Unpickling plans the read again from the log."""
+        request = (self.sample, self.columns, self.where, self.beside, self.adviser)
+        return _planned_again, (self.planner, self.scan_plan.predicate, *request)
+
+    @cached_property
+    def files(self) -> pl.DataFrame:
+        """One row per live file.
+
+        `path` (decoded); `opened`; `pages_opened` and `pages_total`, 0 if the file has no page index; `ranges`, a
+        list of ``{start, length}`` of the column data to read, null if the whole file is read; `bytes_opened`;
+        `reason`: ``"matches"``, or why the file is skipped (``"weights"``, ``"statistics"``, ``"cubes"``,
+        ``"replicated copies"``).
+        """
+        planned = pl.concat([part.files for part in self._parts()])
+        if self.planner.snapshot.whole is not None:
+            skipped = {**_SKIPPED, "reason": "statistics"}
+            listed = pl.concat([_paged(part) for part in self.planner.all_parts()]).with_row_index("place")
+            others = listed.join(planned, on="path", how="anti").with_columns(
+                pl.lit(value, planned.schema[name]).alias(name) for name, value in skipped.items()
+            )
+            places = planned.join(listed.select("place", "path"), on="path")
+            planned = pl.concat([places, others.select(places.columns)]).sort("place").drop("place")
+        return pl.concat([planned, self._copies(planned.schema)])
+
+    @property
+    def files_to_open(self) -> pl.DataFrame:
+        """The opened files, as other engines open them; see `Read.files`."""
+        return pl.concat([part.files_to_open for part in self._parts()])
+
+    def _parts(self) -> Iterator[_Part]:
+        """Yield plans of the files that may match, some files at a time."""
+        if not self.in_parts:
+            yield self._part
+            return
+        for part, plan in self.planner.whole.plans(self.scan_plan.predicate, self.sample):
+            yield _Part(part, plan, self.sample, self.columns)
+
+    @cached_property
+    def _part(self) -> _Part:
+        return _Part(self.planner, self.scan_plan, self.sample, self.columns)
+
+    def _copies(self, schema: pl.Schema) -> pl.DataFrame:
+        """Return the files of copies (format 11), which no read opens."""
+        snapshot = self.planner.snapshot
+        paths = snapshot.with_copies.data_paths[snapshot.files.height :]
+        skipped = {**_SKIPPED, "pages_total": 0, "reason": "replicated copies"}
+        rows = [{"path": path, **skipped} for path in paths]
+        return pl.DataFrame(rows, schema=schema)
+
+    @cached_property
+    def bytes_opened(self) -> int:
+        """Number of bytes to read from data files."""
+        return sum(part.bytes_opened for part in self._parts())
+
+    @cached_property
+    def bytes_total(self) -> int:
+        """Size of all live data files."""
+        copies = self.planner.snapshot.copies.files
+        return self.planner.snapshot.data_bytes + (int(copies["size_bytes"].sum()) if copies.height else 0)
+
+    @property
+    def rows_opened(self) -> int:
+        """Number of rows in the pages and files to read, including rows that do not match."""
+        return self._sums[0]
+
+    @cached_property
+    def rows_total(self) -> int:
+        """Number of rows of all live data files, including copies and deleted rows."""
+        snapshot, copies = self.planner.snapshot, 0
+        if snapshot.copies:
+            logged = snapshot.with_copies.blocks
+            copies = int(logged.rows[logged.file >= snapshot.files.height].sum())
+        if snapshot.whole is not None and not snapshot.uncounted_files:
+            return snapshot.counted_rows + copies
+        return sum(map(_rows_of, self.planner.all_parts())) + copies
+
+    @property
+    def rows_in_files(self) -> int:
+        """Number of rows of the files to open: a delete or an update of the matching rows copies at most these.
+
+        With deletion vectors it copies only rows of files in which many rows match. ``dry_run=True`` of a change reads
+        the rows, and returns what it copies (`ChangeResult.copies`).
+        """
+        return self._sums[1]
+
+    @property
+    def bytes_in_files(self) -> int:
+        """Size of the files to open, see `rows_in_files`."""
+        return self._sums[2]
+
+    @cached_property
+    def _sums(self) -> tuple[int, int, int]:
+        """Rows to read, and rows and bytes of the files to open."""
+        rows, of_files, file_bytes = zip(*(part.sums for part in self._parts()), strict=True)
+        return sum(rows), sum(of_files), sum(file_bytes)
+
+    @property
+    def share(self) -> float:
+        """`bytes_opened` divided by `bytes_total`, in [0, 1]; 0.0 for a table without files."""
+        return self.bytes_opened / self.bytes_total if self.bytes_total else 0.0
+
+    @cached_property
+    def unused_conditions(self) -> dict[str, str]:
+        """Parts of the filter (joined by AND) that skip no file, with the reason and an alternative.
+
+        Such a part is tested on rows only: the column is not indexed, or is indexed by a hash, which a range cannot
+        use, or the part is not supported. An OR is one part. It skips no file if one of its sides does not.
+        """
+        index = _Index(self.planner)
+        parts = [] if self.where is None else conjuncts(self.where)
+        reasons = {str(part): index.reasons(part) for part in parts}
+        unused = {part: "; ".join(dict.fromkeys(texts)) for part, texts in reasons.items() if texts}
+        return {**self.beside, **unused}
+
+    @cached_property
+    def hint(self) -> str | None:
+        """What would open less, in one line, with the calls and the expected share. None: nothing is known to help.
+
+        Only a plan of `Read.explain` that opens more than a third of the bytes has one, if the filter matches fewer
+        rows and an index can use it. When it is printed, a sample of about 4,096 rows (at most 8 MiB) is read for it.
+        """
+        return None if self.adviser is None else self.adviser(self)
+
+    @property
+    def design_effect(self) -> float:
+        """Design effect, see `Table.design_effect`, of the rows that `design_effect_scope` names."""
+        return self._keys.lower_bound
+
+    @property
+    def design_effect_scope(self) -> Literal["rows", "files", "at least"]:
+        """Scope of `design_effect`.
+
+        ``"rows"``: the rows of the table. ``"files"``: all rows of the files that the filter opens; matching rows may
+        be more or less clustered. ``"at least"``: a lower bound, because some of these files do not store how often
+        index keys repeat.
+        """
+        if self._keys.unknown_files:
+            return "at least"
+        return "rows" if self.where is None else "files"
+
+    @cached_property
+    def _keys(self) -> KeyCounts:
+        """Counts of keys in the files that the filter opens, without the sample."""
+        if not self.in_parts:
+            return count_keys(self._part.tagged)
+        counts = KeyCounts()
+        for part in self._parts():
+            counts.add(part.tagged.select("keys", "num_records"))
+        return counts
 
     def to_json(self) -> str:
         """Return the plan as JSON, with `files` as a list of objects."""
@@ -401,6 +451,36 @@ class Plan(Hinted):
         return f"{bound}{effect:.2f}{where}{effect_text if effect > CLUSTERED else ''}"
 
 
+def _paged(planner: Planner) -> pl.DataFrame:
+    """Return paths and numbers of pages of the files of a planner."""
+    pages = np.diff(planner.blocks.pages.first_page)
+    return pl.DataFrame({"path": pl.Series(planner.paths, dtype=pl.String), "pages_total": pages})
+
+
+def _rows_of(planner: Planner) -> int:
+    """Return the number of rows of the files of a planner."""
+    table = planner.blocks
+    uncounted = _uncounted(table)
+    return int(_counted_rows(table)[~uncounted].sum()) + _footer_rows(planner, uncounted)
+
+
+def _counted_rows(table: BlockTable) -> I64Array:
+    """Return rows of each live file as the log counts them, shape (files,)."""
+    block_rows = np.bincount(table.file, table.rows, table.files.height).astype(np.int64)
+    return np.where(table.num_records < 0, block_rows, table.num_records)
+
+
+def _uncounted(table: BlockTable) -> BoolArray:
+    """Return the mask of files whose rows the log does not count, or counts inconsistently; shape (files,)."""
+    return (table.num_records < 0) & table.unplaced_files
+
+
+def _footer_rows(planner: Planner, files: BoolArray) -> int:
+    """Return the number of rows of some files from their footers."""
+    numbers = np.flatnonzero(files).tolist()
+    return sum(map_files(planner.store, partial(_rows_of_footer, planner), numbers))
+
+
 def _rows_of_footer(planner: Planner, number: int) -> int:
     size = int(planner.snapshot.files["size_bytes"][number])
     try:
@@ -411,8 +491,18 @@ def _rows_of_footer(planner: Planner, number: int) -> int:
 
 def _planned_again(planner: Planner, predicate: pl.Expr | None, sample: Sample | None, *request: Any) -> Plan:
     """Unpickle a plan."""
-    planner = planner.narrowed(predicate)
-    return Plan(planner, planner.plan(predicate, sample), sample, *request)
+    columns, where, beside, adviser = request
+    return replace(_plan(planner, predicate, sample, columns), where=where, beside=beside, adviser=adviser)
+
+
+def _plan(
+    planner: Planner, predicate: pl.Expr | None, sample: Sample | None, columns: tuple[str, ...]
+) -> Plan:
+    narrow, in_parts = planner.one_part(predicate), False
+    if narrow is None:
+        snapshot = planner.snapshot
+        narrow, in_parts = Planner(snapshot.with_files(snapshot.listed.clear()), planner.sample_by), True
+    return Plan(narrow, narrow.plan(predicate, sample), sample, columns, in_parts=in_parts)
 
 
 def explain(
@@ -427,70 +517,91 @@ def explain(
     refuse_forked(planner.snapshot.uri)
     where = filter_of(predicate, planner.snapshot.schema, argument=argument)
     pushed, names = pushed_down(planner.snapshot.schema, where, columns)
-    narrow = planner.narrowed(pushed)
-    plan = narrow.plan(pushed, sample)
-    warn_of_sample(planner, sample, plan)
-    return Plan(narrow, plan, sample, tuple(names), where)
+    plan = replace(_plan(planner, pushed, sample, tuple(names)), where=where)
+    warn_of_sample(planner, sample, opens=bool(plan.scan_plan.selection.opened.any()))
+    return plan
 
 
-def _reasons(part: pl.Expr, schema: pl.Schema, table: BlockTable) -> list[str]:
-    """Return why a part skips no file; empty if it does, or could in a larger table."""
-    if not named_columns(part):  # a constant
-        return []
-    pushed, _ = pushed_down(schema, part, None)
-    node = Unknown() if pushed is None else parse_predicate(pushed, schema)
-    if not match(table, node).blocks.all():
-        return []
-    sides = disjuncts(part)
-    if len(sides) > 1:
-        named = ((side, reason) for side in sides for reason in _reasons(side, schema, table))
-        return [f"{side}: {reason}" for side, reason in named]
-    nested = [name for name in named_columns(part) if schema[name].is_nested()]
-    if nested and isinstance(node, Unknown):
-        return [
-            f"{nested[0]!r} is nested, and its fields have no index; write the field as a column, and index that"
-        ]
-    return [_LATER] if pushed is None else _of_node(node, schema, table)
+class _Index:
+    """The index of all files of a version: what it skips."""
 
+    def __init__(self, planner: Planner) -> None:
+        self._planner, self._schema = planner, planner.snapshot.schema
+        # Revisions of usable blocks, and whether another writer wrote them. Complete if a part was found to skip none.
+        self._spaces: dict[tuple[int, bool], Revision] = {}
 
-def _of_node(node: Node, schema: pl.Schema, table: BlockTable) -> list[str]:
-    match node:
-        case Unknown():
-            return [_NOT_SUPPORTED]
-        case Nothing():
+    def reasons(self, part: pl.Expr) -> list[str]:
+        """Return why a part of a filter skips no file; empty if it does, or could in a larger table."""
+        if not named_columns(part):  # a constant
             return []
-        case And():
-            reasons = [_of_node(child, schema, table) for child in node.children]
-            return [reason for child in reasons for reason in child] if all(reasons) else []
-        case Or():
-            return [reason for child in node.children for reason in _of_node(child, schema, table)]
-        case _:
-            reason = _of_atom(node, schema, table)
-            return [] if reason is None else [reason]
+        pushed, _ = pushed_down(self._schema, part, None)
+        node = Unknown() if pushed is None else parse_predicate(pushed, self._schema)
+        if self._skips(node):
+            return []
+        sides = disjuncts(part)
+        if len(sides) > 1:
+            named = ((side, reason) for side in sides for reason in self.reasons(side))
+            return [f"{side}: {reason}" for side, reason in named]
+        nested = [name for name in named_columns(part) if self._schema[name].is_nested()]
+        if nested and isinstance(node, Unknown):
+            return [
+                f"{nested[0]!r} is nested, and its fields have no index; write the field as a column, and index that"
+            ]
+        return [_LATER] if pushed is None else self._of_node(node)
 
+    def _skips(self, node: Node) -> bool:
+        snapshot = self._planner.snapshot
+        if snapshot.whole is not None and snapshot.count_matching(node) < snapshot.file_count:
+            return True
+        for part in self._planner.all_parts():
+            table = part.blocks
+            self._spaces |= {
+                (space.revision.revision_id, space.foreign): space.revision for space in table.spaces
+            }
+            if not match(table, node).blocks.all():
+                return True
+        return False
 
-def _of_atom(atom: Atom, schema: pl.Schema, table: BlockTable) -> str | None:
-    """Return why the index cannot use a comparison. None: it can."""
-    if isinstance(atom, IsNotNull) or (isinstance(atom, Compare) and atom.op == "!="):
-        return _ONE_VALUE_LESS
-    if not table.spaces:
-        return _STAGED
-    column = column_of(atom)
-    spaces = [
-        (space.revision.transformations[space.revision.columns.index(column)], space.foreign)
-        for space in table.spaces
-        if column in space.revision.columns
-    ]
-    if not spaces:
+    def _of_node(self, node: Node) -> list[str]:
+        match node:
+            case Unknown():
+                return [_NOT_SUPPORTED]
+            case Nothing():
+                return []
+            case And():
+                reasons = [self._of_node(child) for child in node.children]
+                return [reason for child in reasons for reason in child] if all(reasons) else []
+            case Or():
+                return [reason for child in node.children for reason in self._of_node(child)]
+            case _:
+                reason = self._of_atom(node)
+                return [] if reason is None else [reason]
+
+    def _of_atom(self, atom: Atom) -> str | None:
+        """Return why the index cannot use a comparison. None: it can."""
+        if isinstance(atom, IsNotNull) or (isinstance(atom, Compare) and atom.op == "!="):
+            return _ONE_VALUE_LESS
+        if not self._spaces:
+            return _STAGED
+        column = column_of(atom)
+        spaces = [
+            (revision.transformations[revision.columns.index(column)], foreign)
+            for (_, foreign), revision in self._spaces.items()
+            if column in revision.columns
+        ]
+        if not spaces:
+            return (
+                f"{column!r} is not indexed, and all files have similar values of it; index it too: "
+                "Table.reindex(columns=[...])"
+            )
+        if any(coordinate_intervals(atom, space, foreign=foreign) is not None for space, foreign in spaces):
+            return None
+        if any(isinstance(space, HashTransformation) for space, _ in spaces):
+            return (
+                f"{column!r} is indexed by hash, which has no order; use single values (= or IN), or index "
+                f"{f'{column}:quantiles'!r}: Table.reindex(columns=[...])"
+            )
         return (
-            f"{column!r} is not indexed, and all files have similar values of it; index it too: "
-            "Table.reindex(columns=[...])"
+            f"the index of {column!r} cannot place the value; compare it with values of its own type, "
+            f"{self._schema[column]}"
         )
-    if any(coordinate_intervals(atom, space, foreign=foreign) is not None for space, foreign in spaces):
-        return None
-    if any(isinstance(space, HashTransformation) for space, _ in spaces):
-        return (
-            f"{column!r} is indexed by hash, which has no order; use single values (= or IN), or index "
-            f"{f'{column}:quantiles'!r}: Table.reindex(columns=[...])"
-        )
-    return f"the index of {column!r} cannot place the value; compare it with values of its own type, {schema[column]}"

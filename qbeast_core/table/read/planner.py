@@ -156,13 +156,34 @@ class Planner:
 
         Plans of the result number its files, so it goes with them.
         """
-        snapshot = self.snapshot.narrowed(self._node(predicate))
-        return self if snapshot is self.snapshot else Planner(snapshot, self.sample_by)
+        return self._of(self.snapshot.narrowed(self._node(predicate)))
+
+    def one_part(self, predicate: pl.Expr | None) -> Planner | None:
+        """Return the planner like `narrowed`. None: more files may match, so they are better planned in `parts`."""
+        snapshot = self.snapshot.one_part(self._node(predicate))
+        return None if snapshot is None else self._of(snapshot)
 
     def parts(self, predicate: pl.Expr | None) -> Iterator[Planner]:
         """Yield planners of the files that may match a filter, some files at a time."""
-        for part in self.snapshot.parts(self._node(predicate)):
-            yield self if part is self.snapshot else Planner(part, self.sample_by)
+        yield from map(self._of, self.snapshot.parts(self._node(predicate)))
+
+    def plans(self, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[tuple[Planner, ScanPlan]]:
+        """Yield planners like `parts`, each with its plan of a read."""
+        for part in self.parts(predicate):
+            yield part, part.plan(predicate, sample)
+
+    @property
+    def whole(self) -> Planner:
+        """The planner of all live files of the version."""
+        return self._of(self.snapshot.whole or self.snapshot)
+
+    def all_parts(self) -> Iterator[Planner]:
+        """Yield planners of all live files of the version, some files at a time."""
+        whole = self.whole
+        yield from (whole,) if whole.snapshot.planned is None else whole.parts(None)
+
+    def _of(self, snapshot: Snapshot) -> Planner:
+        return self if snapshot is self.snapshot else Planner(snapshot, self.sample_by)
 
     def _node(self, predicate: pl.Expr | None) -> Node:
         return Unknown() if predicate is None else understand(predicate, self.snapshot.schema)[0]

@@ -19,6 +19,7 @@ from qbeast_core.plan.nodes import Nothing, named_columns
 from qbeast_core.plan.predicate import parse_complement
 from qbeast_core.plan.select import RowCount, count_rows, match
 from qbeast_core.plan.weights import ALL_WEIGHTS, Sample, fraction_below, fractions_of, sample_to_weights
+from qbeast_core.space.values import I64Array
 from qbeast_core.support.frames import own_column
 from qbeast_core.support.hints import quoted
 from qbeast_core.support.process import caller_stacklevel
@@ -40,6 +41,7 @@ from qbeast_core.table.read.planner import (
     warn_of_full_read,
 )
 from qbeast_core.table.read.tasks import read_scans
+from qbeast_core.table.snapshot.hidden_rows import UNKNOWN, logged_counts
 
 _Source: TypeAlias = Callable[
     [list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]
@@ -148,8 +150,7 @@ def _rows(
     planner: Planner, sample: Sample | None, columns: list[str], predicate: pl.Expr | None, limit: int | None
 ) -> Iterator[pl.DataFrame]:
     """Yield the rows of a filter and a sample, in frames of bounded size. The limit is only a hint."""
-    for part in planner.parts(predicate):
-        plan = part.plan(predicate, sample)
+    for part, plan in planner.plans(predicate, sample):
         log_read(part, plan, sample)
         row_filter = part.row_filter(plan, columns)
         yield from read_scans(scans_of(part, plan), row_filter, part.files, limit=limit)
@@ -231,12 +232,12 @@ def pushed_down(
     return requests[0] if requests else (pl.lit(value=False), list(columns or schema))
 
 
-def warn_of_sample(planner: Planner, sample: Sample | None, plan: ScanPlan | None = None) -> None:
+def warn_of_sample(planner: Planner, sample: Sample | None, *, opens: bool = False) -> None:
     """Warn if a sample reads all files, or is empty by the index although many rows were expected.
 
     No file is read: a sample that begins at 0 is empty if no block begins below its end. Files without index may hold
-    rows of the sample, so they prevent the warning. `plan` is the plan of the read, which may have a filter; `planner`
-    that of all files.
+    rows of the sample, so they prevent the warning. `planner` is that of all files; `opens`: the read, which may have a
+    filter, opens a file.
     """
     if sample is None or planner.weights_of(sample).is_full:  # raises if a sample needs other arguments
         return
@@ -244,9 +245,9 @@ def warn_of_sample(planner: Planner, sample: Sample | None, plan: ScanPlan | Non
     first, last = fractions_of(sample)
     rows = planner.snapshot.live_rows
     expected = (last - first) * rows
-    if expected < _MIN_EXPECTED or (plan is not None and plan.selection.opened.any()):
+    if expected < _MIN_EXPECTED or opens:
         return
-    if any(part.plan(None, sample).selection.opened.any() for part in planner.parts(None)):
+    if any(plan.selection.opened.any() for _, plan in planner.plans(None, sample)):
         return
     many = "choose a sampling key of many values: overwrite with sample_by=[...]."
     if not planner.snapshot.config.sample_by:
@@ -262,11 +263,10 @@ def warn_of_sample(planner: Planner, sample: Sample | None, plan: ScanPlan | Non
 def heights(planner: Planner, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[int]:
     """Yield the number of rows of a read in parts. The first part is known without a read of data files."""
     column = next(iter([*named_columns(predicate), *planner.hashed, *planner.snapshot.schema]))
-    for part in planner.parts(predicate):
-        plan = part.plan(predicate, sample)
-        count = _log_count(part, plan) if plan.weights.is_full else None
+    for part, whole in planner.plans(predicate, sample):
+        count = _log_count(part, whole) if whole.weights.is_full else None
+        plan = whole if count is None else replace(whole, selection=count.undecided)
         if count is not None:
-            plan = replace(plan, selection=count.undecided)
             yield count.known
         log_read(part, plan, sample)
         for frame in read_scans(scans_of(part, plan), part.row_filter(plan, [column]), part.files):
@@ -281,13 +281,20 @@ def known_rows(planner: Planner) -> int | None:
     >>> known_rows(qbeast.open_table("ids").planner)
     1000
     """
-    total = 0
-    for part in planner.parts(None):
-        counts, hidden = trusted_counts(part.snapshot.files), part.hidden_rows.counts
-        if (counts < hidden).any():
-            return None
-        total += int((counts - hidden).sum())
-    return total
+    counts, hidden = _counts(planner)
+    return None if (counts < hidden).any() else int((counts - hidden).sum())
+
+
+def _counts(planner: Planner) -> tuple[I64Array, I64Array]:
+    """Return the rows of each file, -1 if unknown, and its hidden rows."""
+    logged = planner.snapshot.light(["num_records", "deletion_vector"])
+    counts, hidden = trusted_counts(logged), logged_counts(logged)
+    if (hidden == UNKNOWN).any() or planner.snapshot.copies:
+        parts = [
+            (trusted_counts(part.snapshot.files), part.hidden_rows.counts) for part in planner.parts(None)
+        ]
+        counts, hidden = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return counts, hidden
 
 
 def max_rows(planner: Planner, plan: ScanPlan) -> int | None:
@@ -328,8 +335,7 @@ def sample_of_rows(
         return sample
     refuse_rows(rows, sample)
     if where is None:
-        hidden = sum(int(part.hidden_rows.counts.sum()) for part in planner.parts(None))
-        total = planner.snapshot.counted_rows - hidden
+        total = planner.snapshot.counted_rows - int(_counts(planner)[1].sum())
         return min(rows / total, 1.0) if total > 0 else 1.0
     condition = condition_of(where, planner.snapshot.schema).expr
     pushed, columns = pushed_down(planner.snapshot.schema, condition, planner.hashed)
@@ -443,8 +449,7 @@ def read_strata(
 def _counted(planner: Planner, condition: pl.Expr | None, groups: list[str]) -> pl.DataFrame:
     """Return the number of matching rows of each group."""
     counts: list[pl.DataFrame] = []
-    for part in planner.parts(condition):
-        plan = part.plan(condition, None)
+    for part, plan in planner.plans(condition, None):
         frames = read_scans(scans_of(part, plan), part.row_filter(plan, groups), part.files)
         counts += [frame.group_by(groups).len(_COUNT) for frame in frames]
     if not counts:

@@ -29,7 +29,7 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.machine import TemporaryFolder
 from qbeast_core.plan.nodes import named_columns
-from qbeast_core.plan.select import Pieces, Share, cut, deal, share_of
+from qbeast_core.plan.select import Pieces, Share, cut, deal, in_space, share_of
 from qbeast_core.plan.weights import Sample
 from qbeast_core.space.values import I64Array
 from qbeast_core.support.frames import own_column, with_types
@@ -261,10 +261,13 @@ class ShuffledRead:
         buffer_bytes: int,
         expand: bool,
     ) -> None:
-        self._planner, self._order, self._buffer_bytes = planner, order, buffer_bytes
-        self._where, self._plan = where, plan
+        self._order, self._buffer_bytes, self._where = order, buffer_bytes, where
         self._sample, self._spill_dir = sample, _spill_folder()
         log_read(planner, plan, sample)
+        snapshot = planner.snapshot
+        opened = snapshot.with_files(snapshot.files[in_space(plan.selection)])
+        planner = self._planner = Planner(opened, planner.sample_by)
+        self._plan = planner.of_filter(plan.predicate).within(plan.weights)
         self._keep = planner.row_filter(self._plan, columns)
         # Value of the column that `expand` adds.
         self._weight = sampling_weight(planner, sample) if expand else None

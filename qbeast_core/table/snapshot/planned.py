@@ -43,6 +43,7 @@ from qbeast_core.log.replay import (
 )
 from qbeast_core.log.values import sound_bounds, statistics_by_name
 from qbeast_core.plan.blocks import NO_REVISION
+from qbeast_core.plan.bounds import trusted_counts
 from qbeast_core.plan.nodes import Node
 from qbeast_core.space.values import I64Array
 from qbeast_core.spec.blocks import FilePath
@@ -121,6 +122,11 @@ class PlannedFiles:
     def hidden_rows(self) -> int:
         """Number of rows that deletion vectors hide, by the log."""
         return self.plan.facts.hidden_rows - self.gone_hidden_rows
+
+    @property
+    def uncounted(self) -> int:
+        """Number of files whose rows the log does not count."""
+        return self.plan.facts.uncounted - int((trusted_counts(self._gone) < 0).sum())
 
     @property
     def size_bytes(self) -> int:
