@@ -564,7 +564,10 @@ class Read:
         >>> qbeast.open_table("ids").rows("id < 10").files()["num_records"].to_list()
         [1000]
         """
-        return self.explain().files_to_open
+        self.request.refuse("explain", "by")
+        from qbeast_core.table.read.explain import files_to_open
+
+        return files_to_open(self._planner, self._filter, self._sample, self._names)
 
     def tasks(self, *, task_bytes: int = TASK_BYTES) -> list[ScanTask]:
         """Split the read into tasks that any process can run without reading the log.

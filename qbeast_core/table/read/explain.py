@@ -433,6 +433,20 @@ def explain(
     return Plan(narrow, plan, sample, tuple(names), where)
 
 
+def files_to_open(
+    planner: Planner, where: pl.Expr | None, sample: Sample | None, columns: list[str] | None
+) -> pl.DataFrame:
+    """Return the files that a read opens, some at a time; see `Read.files`."""
+    pushed, names = pushed_down(planner.snapshot.schema, where, columns)
+    files, opening = list[pl.DataFrame](), None
+    for part in planner.parts(pushed):
+        plan = part.plan(pushed, sample)
+        files.append(Plan(part, plan, sample, tuple(names), where).files_to_open)
+        opening = plan if opening is None or files[-1].height else opening
+    warn_of_sample(planner, sample, opening)
+    return pl.concat(files)
+
+
 def _reasons(part: pl.Expr, schema: pl.Schema, table: BlockTable) -> list[str]:
     """Return why a part skips no file; empty if it does, or could in a larger table."""
     if not named_columns(part):  # a constant

@@ -11,7 +11,7 @@ import hashlib
 import io
 import mmap
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -42,9 +42,9 @@ from qbeast_core.log.replay import (
 )
 from qbeast_core.log.values import sound_bounds, statistics_by_name
 from qbeast_core.plan.nodes import Node
-from qbeast_core.space.values import I64Array
+from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.spec.blocks import FilePath
-from qbeast_core.support.process import LOG
+from qbeast_core.support.process import LOG, new_id
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.schema import LOG_DIRECTORY
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, checkpoint_in, open_copy, version_in
@@ -75,6 +75,7 @@ _DOWNLOADS: Final = "qbeast-checkpoint-"
 _REFUSED, _REST = "refused", "rest.parquet"
 _PIECE_BYTES: Final = 64 << 20
 _FOOTER_BYTES: Final = 64 << 10
+_DIGEST_BYTES: Final = 16
 # Kinds of actions of a checkpoint that are not about files, and a field that each has.
 _OTHERS: Final = {
     "protocol": "minReaderVersion",
@@ -100,17 +101,15 @@ class PlannedFiles:
     @property
     def rows(self) -> int:
         """Number of rows that the log counts, including deleted rows."""
-        return self.plan.facts.rows - int(self._gone["num_records"].sum())
+        return self.totals[0]
 
     @property
-    def hidden_rows(self) -> int:
-        """Number of rows that deletion vectors hide, by the log."""
-        return self.plan.facts.hidden_rows - int(np.maximum(logged_counts(self._gone), 0).sum())
-
-    @property
-    def size_bytes(self) -> int:
-        """Size of the files."""
-        return self.plan.facts.data_bytes - int(self._gone["size_bytes"].sum())
+    def totals(self) -> tuple[int, int, int]:
+        """Rows that the log counts, rows of them that deletion vectors hide, by the log, and size of the files."""
+        facts, gone = self.plan.facts, self._gone
+        hidden = int(np.maximum(logged_counts(gone), 0).sum())
+        rows, size = int(gone["num_records"].sum()), int(gone["size_bytes"].sum())
+        return facts.rows - rows, facts.hidden_rows - hidden, facts.data_bytes - size
 
     @cached_property
     def _gone(self) -> pl.DataFrame:
@@ -125,11 +124,37 @@ class PlannedFiles:
         """Return the rows in the plan file of the files that may match a filter by their statistics, ascending."""
         return np.setdiff1d(self.plan.matching(node), self.gone, assume_unique=True)
 
+    def rows_of(self, paths: Iterable[str]) -> I64Array:
+        """Return the rows in the plan file of some files by their decoded paths, ascending."""
+        return np.setdiff1d(self.plan.rows_of(paths), self.gone, assume_unique=True)
+
     def parts(self, rows: I64Array) -> Iterator[pl.DataFrame]:
         """Yield files by their rows in the plan file, some at a time, in the columns of `Snapshot.files`."""
         at_once = sizing().plan_part_files
         for first in range(0, len(rows), at_once):
             yield self.plan.take(rows[first : first + at_once])
+
+    @property
+    def is_live(self) -> BoolArray:
+        """Mask of the rows of the plan file."""
+        is_live = np.ones(self.plan.facts.files, np.bool_)
+        is_live[self.gone] = False
+        return is_live
+
+    def kept(self, name: str, make: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        """Return a frame that depends on the plan file and a name only. It is made once, and kept beside the file."""
+        path = self.plan.folder / name
+        with suppress(OSError, ValueError, pl.exceptions.PolarsError):
+            data = path.read_bytes()
+            if data[:_DIGEST_BYTES] == _digest(data[_DIGEST_BYTES:]):
+                return pl.read_parquet(io.BytesIO(data[_DIGEST_BYTES:]))
+        frame, body = make(), io.BytesIO()
+        frame.write_parquet(body, compression="lz4")
+        with suppress(OSError):  # another process removed the folder, or the disk is full
+            temporary = self.plan.folder / f"{new_id()}.tmp"
+            temporary.write_bytes(_digest(body.getvalue()) + body.getvalue())
+            temporary.replace(path)
+        return frame
 
     def discard(self) -> None:
         """Remove the plan file from the cache, because it is damaged."""
@@ -150,7 +175,7 @@ class PlannedFiles:
 
     def without(self, paths: Iterable[str]) -> PlannedFiles:
         """Return the files without those of some decoded paths."""
-        rows = self.plan.rows_of(paths)
+        rows = self.rows_of(paths)
         return replace(self, gone=np.union1d(self.gone, rows)) if len(rows) else self
 
     def fits(self, metadata: Metadata) -> bool:
@@ -290,6 +315,10 @@ def _with_type(found: pl.DataType, wanted: pl.DataType) -> pl.Expr:
 
 def _arrow(frame: pl.DataFrame) -> pa.Table:
     return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 
 # --- the cache ----------------------------------------------------------------------------------------------------

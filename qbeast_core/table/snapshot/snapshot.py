@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,6 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import (
-    AddedColumnWarning,
     MemoryBudgetError,
     QbeastError,
     StorageError,
@@ -64,11 +62,11 @@ from qbeast_core.log.values import (
 )
 from qbeast_core.plan.blocks import BlockTable
 from qbeast_core.plan.decode_tags import build_block_table
-from qbeast_core.plan.nodes import Node
+from qbeast_core.plan.nodes import Node, Unknown
 from qbeast_core.plan.select import files_that_may_match
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.spec.table_config import TableConfig
-from qbeast_core.support.process import LOG, caller_stacklevel, new_id, now_ms, refuse_forked
+from qbeast_core.support.process import LOG, new_id, now_ms, refuse_forked
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.scan import TableFiles
 from qbeast_core.table.data.schema import visible_columns
@@ -183,6 +181,8 @@ class Snapshot:
     @cached_property
     def some_files(self) -> pl.DataFrame:
         """Some of the live files, and of copies: enough to see how tags are written."""
+        if self.whole is not None:
+            return self.whole.some_files
         if self.planned is None:
             return self.logged_files
         with suppress(PlanUnusable):
@@ -213,9 +213,8 @@ class Snapshot:
 
         File numbers are those of the result.
         """
-        if self.planned is None and (
-            self.listed.height < sizing().many_files or self.decoded_blocks is not None
-        ):
+        is_few = self.listed.height < sizing().many_files or isinstance(node, Unknown)
+        if self.planned is None and (is_few or self.decoded_blocks is not None):
             return self
         listed = _matching(self.listed, node)
         if self.planned is None:
@@ -225,7 +224,7 @@ class Snapshot:
             _refuse_many(self.uri, len(rows), self.planned.file_bytes)
             return self.with_files(joined_files([*self.planned.parts(rows), listed]))
         except PlanUnusable:
-            return self._from_log().narrowed(node)
+            return self.from_log().narrowed(node)
 
     def parts(self, node: Node) -> Iterator[Snapshot]:
         """Yield the files that may match a filter, some at a time, each part as a version with only these files."""
@@ -238,7 +237,7 @@ class Snapshot:
                 taken.append(part["path"])
                 yield self.with_files(part)
         except PlanUnusable:
-            rest = self._from_log().narrowed(node)
+            rest = self.from_log().narrowed(node)
             others = ~pl.col("path").is_in(pl.concat(taken).implode())
             yield rest.with_files(rest.listed.filter(others))
             return
@@ -262,11 +261,23 @@ class Snapshot:
         """Return the version with only the files that the plan file lists."""
         return replace(self, listed=self.listed.clear())
 
+    def at_paths(self, paths: pl.Series) -> Snapshot:
+        """Return the version with only the files at some paths, as in the log."""
+        is_one = pl.col("path").is_in(paths.implode())
+        if self.planned is None:
+            return self.with_files(self.listed.filter(is_one))
+        try:
+            rows = self.planned.rows_of([FilePath.of_log(path).text for path in paths])
+            _refuse_many(self.uri, len(rows), self.planned.file_bytes)
+            return self.with_files(joined_files([*self.planned.parts(rows), self.listed]).filter(is_one))
+        except PlanUnusable:
+            return self.from_log().at_paths(paths)
+
     def with_files(self, files: pl.DataFrame) -> Snapshot:
         """Return the version with only these files."""
         return replace(self, listed=files, planned=None, whole=self.whole or self)
 
-    def _from_log(self) -> Snapshot:
+    def from_log(self) -> Snapshot:
         """Return the version with all files in memory. The plan file is damaged, so it is removed."""
         if self.planned is not None:
             self.planned.discard()
@@ -280,7 +291,9 @@ class Snapshot:
     @cached_property
     def with_copies(self) -> Snapshot:
         """The version with files of copies among its files: for what a check, metrics or a list of blocks show."""
-        return replace(self, listed=self.logged_files, copies=NO_COPIES) if self.copies else self
+        if not self.copies:
+            return self
+        return replace(self, listed=self.logged_files, copies=NO_COPIES, planned=None)
 
     @property
     def location(self) -> Location:
@@ -421,21 +434,30 @@ class Snapshot:
     @property
     def counted_rows(self) -> int:
         """Number of rows of the live files that the log counts, including deleted rows."""
-        whole = self.whole or self
-        return int(whole.listed["num_records"].sum()) + (whole.planned.rows if whole.planned else 0)
+        return self._totals[0]
 
     @property
     def live_rows(self) -> int:
         """Number of rows of the live files, by the counts in the log, without rows that deletion vectors hide."""
-        whole = self.whole or self
-        hidden = int(np.maximum(logged_counts(whole.listed), 0).sum())
-        return self.counted_rows - hidden - (whole.planned.hidden_rows if whole.planned else 0)
+        return self._totals[0] - self._totals[1]
 
     @property
     def data_bytes(self) -> int:
         """Size of the live files."""
+        return self._totals[2]
+
+    @cached_property
+    def _totals(self) -> tuple[int, int, int]:
+        """Rows, hidden rows and bytes of all live files."""
         whole = self.whole or self
-        return int(whole.listed["size_bytes"].sum()) + (whole.planned.size_bytes if whole.planned else 0)
+        files, sums = whole.listed, (0, 0, 0)
+        try:
+            sums = sums if whole.planned is None else whole.planned.totals
+        except PlanUnusable:
+            files = whole.from_log().listed
+        hidden = int(np.maximum(logged_counts(files), 0).sum())
+        rows, size = int(files["num_records"].sum()), int(files["size_bytes"].sum())
+        return sums[0] + rows, sums[1] + hidden, sums[2] + size
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the URI and the version. Unpickling opens the table again."""
@@ -708,7 +730,7 @@ def _version_at(location: Location, timestamp: datetime) -> int:
 
 def read_live_files(snapshot: Snapshot) -> LiveFiles:
     """Return the files of a snapshot with all fields of the log, and files that only Spark takes for live."""
-    return whole_files(snapshot.logged_files["path"].to_list(), _log_of(snapshot))
+    return whole_files(snapshot.logged_files["path"].to_list(), log_of(snapshot))
 
 
 def live_adds(snapshot: Snapshot, numbers: Sequence[int]) -> list[AddFile]:
@@ -716,7 +738,7 @@ def live_adds(snapshot: Snapshot, numbers: Sequence[int]) -> list[AddFile]:
     paths = snapshot.files["path"].gather(list(numbers)).to_list()
     whole = snapshot.whole or snapshot
     if whole.planned is None:
-        log = _log_of(snapshot)
+        log = log_of(snapshot)
     else:
         from qbeast_core.table.snapshot.planned import log_of_files  # noqa: PLC0415 - loads pyarrow
 
@@ -725,11 +747,13 @@ def live_adds(snapshot: Snapshot, numbers: Sequence[int]) -> list[AddFile]:
     return [found[path] for path in paths]
 
 
-def _log_of(snapshot: Snapshot) -> LogState:
+def log_of(snapshot: Snapshot, actions: Sequence[str] = ("add",)) -> LogState:
+    """Return the log up to a version, with some kinds of actions of its checkpoint."""
     whole = snapshot.whole or snapshot
     try:
         # The log of a planned version lacks the files of its checkpoint.
-        return read_log(snapshot.source.log if whole.planned is None else snapshot.store, snapshot.version)
+        log = snapshot.source.log if whole.planned is None else snapshot.store
+        return read_log(log, snapshot.version, actions=actions)
     except FileNotFoundError as error:
         message = f"a file of the log of {snapshot.uri} is missing: {error}; try again."
         raise StorageError(message, path=snapshot.uri) from error
@@ -779,16 +803,3 @@ def with_metadata(snapshot: Snapshot, metadata: Metadata) -> Snapshot:
         schema=visible_columns(schema_from_delta(metadata.schema_string, path=snapshot.uri)),
         schema_json=metadata.schema_string,
     )
-
-
-def warn_of_added_columns(before: Snapshot, schema: pl.Schema) -> None:
-    """Warn if columns were added to a table with rows that qbeast-spark may optimize."""
-    added = [name for name in schema if name not in before.schema]
-    if not added or not before.file_count or dialect_of(before) != "qbeast-spark":
-        return
-    message = (
-        f"column(s) {added} were added to {before.uri!r}. qbeast-spark 0.7.1 ignores the schema of the table when it "
-        "optimizes files, and their values become null then. Do not optimize this table with it; Table.optimize() "
-        "keeps them."
-    )
-    warnings.warn(message, AddedColumnWarning, stacklevel=caller_stacklevel())
