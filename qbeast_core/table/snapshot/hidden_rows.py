@@ -286,3 +286,9 @@ def logged_counts(files: pl.DataFrame) -> I64Array:
     counts = pl.when(vector.is_null()).then(0).when(is_possible).then(count).otherwise(UNKNOWN)
     rows: I64Array = files.select(counts.cast(pl.Int64).alias("rows"))["rows"].to_numpy().copy()
     return rows
+
+
+def logged_totals(files: pl.DataFrame) -> tuple[int, int, int]:
+    """Return the rows of files that the log counts, rows of them that vectors hide, by the log, and bytes."""
+    hidden = int(np.maximum(logged_counts(files), 0).sum())
+    return int(files["num_records"].sum()), hidden, int(files["size_bytes"].sum())

@@ -26,9 +26,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from qbeast_core.errors import QbeastError
+from qbeast_core.errors import MemoryBudgetError, QbeastError
 from qbeast_core.io.location import Location
-from qbeast_core.io.machine import TemporaryFolder, private_folder
+from qbeast_core.io.machine import TemporaryFolder, memory_of_machine, private_folder
 from qbeast_core.io.store import Entry, Store, map_files, status_of
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns import StoredColumns, config_by_name
@@ -48,7 +48,7 @@ from qbeast_core.support.process import LOG, new_id
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.schema import LOG_DIRECTORY
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, checkpoint_in, open_copy, version_in
-from qbeast_core.table.snapshot.hidden_rows import logged_counts
+from qbeast_core.table.snapshot.hidden_rows import logged_totals
 from qbeast_core.table.snapshot.log_files import (
     LAST_CHECKPOINT,
     SIDECARS,
@@ -76,6 +76,7 @@ _REFUSED, _REST = "refused", "rest.parquet"
 _PIECE_BYTES: Final = 64 << 20
 _FOOTER_BYTES: Final = 64 << 10
 _DIGEST_BYTES: Final = 16
+_COPIES_OF_FILES: Final = 4  # memory of files, as a multiple of their columns
 # Kinds of actions of a checkpoint that are not about files, and a field that each has.
 _OTHERS: Final = {
     "protocol": "minReaderVersion",
@@ -106,19 +107,25 @@ class PlannedFiles:
     @property
     def totals(self) -> tuple[int, int, int]:
         """Rows that the log counts, rows of them that deletion vectors hide, by the log, and size of the files."""
-        facts, gone = self.plan.facts, self._gone
-        hidden = int(np.maximum(logged_counts(gone), 0).sum())
-        rows, size = int(gone["num_records"].sum()), int(gone["size_bytes"].sum())
+        facts, (rows, hidden, size) = self.plan.facts, logged_totals(self._gone)
         return facts.rows - rows, facts.hidden_rows - hidden, facts.data_bytes - size
 
     @cached_property
     def _gone(self) -> pl.DataFrame:
         return self.plan.take(self.gone)
 
-    @property
-    def file_bytes(self) -> int:
-        """Approximate memory of one file's columns."""
-        return self.plan.bytes_per_file
+    def refuse_many(self, files: int, uri: str) -> None:
+        """Raise before the metadata of so many files is read into memory that the process would not survive."""
+        needed = files * self.plan.bytes_per_file * _COPIES_OF_FILES
+        most = int(memory_of_machine() * sizing().listed_share)
+        if needed <= most:
+            return
+        message = (
+            f"the metadata of {files:,} files of {uri!r} needs about {needed >> 20:,} MiB of memory, and it may use "
+            f"{most >> 20:,} MiB. Filter by a column that skips more files, join small files with Table.optimize(), "
+            "or run it on a machine with more memory."
+        )
+        raise MemoryBudgetError(message, path=uri, files=files, needed_bytes=needed)
 
     def matching(self, node: Node) -> I64Array:
         """Return the rows in the plan file of the files that may match a filter by their statistics, ascending."""

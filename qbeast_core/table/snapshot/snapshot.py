@@ -11,11 +11,9 @@ from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import polars as pl
 
 from qbeast_core.errors import (
-    MemoryBudgetError,
     QbeastError,
     StorageError,
     TableNotFoundError,
@@ -23,7 +21,7 @@ from qbeast_core.errors import (
     VersionNotFoundError,
 )
 from qbeast_core.io.location import Location
-from qbeast_core.io.machine import LruCache, memory_of_machine
+from qbeast_core.io.machine import LruCache
 from qbeast_core.io.store import Store, status_of
 from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, Protocol
 from qbeast_core.log.columns import StoredColumns, config_by_name, sample_column_of, with_fields
@@ -71,7 +69,7 @@ from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.scan import TableFiles
 from qbeast_core.table.data.schema import visible_columns
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta, open_short
-from qbeast_core.table.snapshot.hidden_rows import HiddenRows, VectorCache, logged_counts
+from qbeast_core.table.snapshot.hidden_rows import HiddenRows, VectorCache, logged_totals
 from qbeast_core.table.snapshot.log_files import (
     PlanUnusable,
     checkpoint_hint,
@@ -158,7 +156,7 @@ class Snapshot:
         """All live files. Of a version with `planned`, they are read from the log."""
         if self.planned is None:
             return self.listed
-        _refuse_many(self.uri, self.planned.count, self.planned.file_bytes)
+        self.planned.refuse_many(self.planned.count, self.uri)
         return self.unplanned.listed
 
     @cached_property
@@ -181,13 +179,11 @@ class Snapshot:
     @cached_property
     def some_files(self) -> pl.DataFrame:
         """Some of the live files, and of copies: enough to see how tags are written."""
-        if self.whole is not None:
-            return self.whole.some_files
-        if self.planned is None:
-            return self.logged_files
+        whole = self.whole or self
         with suppress(PlanUnusable):
-            return joined_files([self.planned.first(_SOME), self.listed])
-        return self.logged_files
+            if whole.planned is not None:
+                return joined_files([whole.planned.first(_SOME), whole.listed])
+        return whole.logged_files
 
     def revisions_without(self, paths: Collection[str]) -> set[int]:
         """Return the revisions of the live files without some, and perhaps more."""
@@ -221,7 +217,7 @@ class Snapshot:
             return self.with_files(listed)
         try:
             rows = self.planned.matching(node)
-            _refuse_many(self.uri, len(rows), self.planned.file_bytes)
+            self.planned.refuse_many(len(rows), self.uri)
             return self.with_files(joined_files([*self.planned.parts(rows), listed]))
         except PlanUnusable:
             return self.from_log().narrowed(node)
@@ -268,7 +264,7 @@ class Snapshot:
             return self.with_files(self.listed.filter(is_one))
         try:
             rows = self.planned.rows_of([FilePath.of_log(path).text for path in paths])
-            _refuse_many(self.uri, len(rows), self.planned.file_bytes)
+            self.planned.refuse_many(len(rows), self.uri)
             return self.with_files(joined_files([*self.planned.parts(rows), self.listed]).filter(is_one))
         except PlanUnusable:
             return self.from_log().at_paths(paths)
@@ -455,8 +451,7 @@ class Snapshot:
             sums = sums if whole.planned is None else whole.planned.totals
         except PlanUnusable:
             files = whole.from_log().listed
-        hidden = int(np.maximum(logged_counts(files), 0).sum())
-        rows, size = int(files["num_records"].sum()), int(files["size_bytes"].sum())
+        rows, hidden, size = logged_totals(files)
         return sums[0] + rows, sums[1] + hidden, sums[2] + size
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -672,19 +667,6 @@ def _matching(files: pl.DataFrame, node: Node) -> pl.DataFrame:
     return files.filter(pl.Series(files_that_may_match(files, node), dtype=pl.Boolean))
 
 
-def _refuse_many(uri: str, files: int, file_bytes: int) -> None:
-    """Raise before the metadata of so many files is read into memory that the process would not survive."""
-    needed, most = files * file_bytes * _COPIES_OF_FILES, int(memory_of_machine() * sizing().listed_share)
-    if needed <= most:
-        return
-    message = (
-        f"the metadata of {files:,} files of {uri!r} needs about {needed >> 20:,} MiB of memory, and it may use "
-        f"{most >> 20:,} MiB. Filter by a column that skips more files, join small files with Table.optimize(), or "
-        "run it on a machine with more memory."
-    )
-    raise MemoryBudgetError(message, path=uri, files=files, needed_bytes=needed)
-
-
 def _refuse_other_log(files: pl.DataFrame, log: LogState) -> None:
     """Raise if the store returned another log to `deltalake`, which takes an empty answer for an empty commit."""
     wrong = contradictions(files["path"].to_list(), log)
@@ -768,7 +750,7 @@ def write_checkpoint(snapshot: Snapshot) -> None:
             count = snapshot.file_count
             planned.write_checkpoint(snapshot.location, snapshot.planned, snapshot.version, files=count)
             return
-        _refuse_many(snapshot.uri, snapshot.file_count, snapshot.planned.file_bytes)
+        snapshot.planned.refuse_many(snapshot.file_count, snapshot.uri)
     snapshot.source.checkpoint(snapshot.version, files=snapshot.file_count)
 
 
