@@ -368,7 +368,7 @@ class FileIndex(Index):
     # `revision`, `has_samples` and `begins` of each file, as in `Index`.
     facts: pl.DataFrame = field(kw_only=True, repr=False)
 
-    @cached_property
+    @property
     def revision_of(self) -> I64Array:
         """See `Index`."""
         return self.facts["revision"].to_numpy()

@@ -160,7 +160,7 @@ def test_optimize_keeps_all_rows_and_the_order(tables: tuple[qbeast.Table, qbeas
 def test_versions_and_vacuum_keep_what_is_needed(tables: tuple[qbeast.Table, qbeast.Table]) -> None:
     plain, planned = tables
     assert planned.versions()["readable"].to_list() == plain.versions()["readable"].to_list()
-    doomed = {"retention_hours": 0, "allow_short_retention": True}
+    doomed: dict[str, Any] = {"retention_hours": 0, "allow_short_retention": True}
     assert planned.vacuum(**doomed).files == plain.vacuum(**doomed).files
     assert planned.vacuum().files == ()
 
