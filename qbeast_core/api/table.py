@@ -212,9 +212,9 @@ class Table:
         """Return how many rows are indexed by other columns, after a reindex."""
         if not self._snapshot.config.has_other_columns:
             return ""
-        from qbeast_core.table.index.live_index import Index
+        from qbeast_core.table.index.live_index import file_index
 
-        rows = Index(self._snapshot).rows_of_other_columns
+        rows = file_index(self._snapshot).rows_of_other_columns
         return f"; {rows:,} rows by other columns, until optimize moves them" if rows else ""
 
     def _repr_html_(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,9 @@ from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.io.footer import stored_size
 from qbeast_core.io.store import Store, map_files
 from qbeast_core.plan.blocks import BlockTable
+from qbeast_core.plan.nodes import Unknown
 from qbeast_core.space.values import U64Array, distinct
+from qbeast_core.spec.blocks import FilePath
 from qbeast_core.spec.table_config import may_have_other_columns
 from qbeast_core.support.process import Progress, ProgressCallback, report
 from qbeast_core.table.check.faults import OF_INDEX, OF_LAYOUT, CheckReport, Fault, fault_frame
@@ -32,7 +34,7 @@ from qbeast_core.table.check.log import (
     usable_revisions,
     vector_faults,
 )
-from qbeast_core.table.check.rows import FileCheck, Placement, check_file, read_tags
+from qbeast_core.table.check.rows import FileCheck, FileTags, Placement, check_file, read_tags
 from qbeast_core.table.data.scan import SCAN_ERRORS, FileScan, TableFiles, scan_files, whole_batches
 from qbeast_core.table.data.schema import LOG_DIRECTORY, lost_key_columns, taken_name
 from qbeast_core.table.engine.engine import AnswerT, Engine, ItemT
@@ -56,30 +58,29 @@ def check_table(
     """Check a version; see `Table.check`. Also return tags that can be restored: lost tags, and tags with faults."""
     tags: LostTags = {}
     snapshot = snapshot.with_copies
-    index, frames, notes = check_log(Index(snapshot))
-    faults, rows = list(_commits(snapshot)), _rows(snapshot, index)
+    frames, notes = check_log(Index(snapshot))
+    faults, blocks, rows = list(_commits(snapshot)), 0, 0
     faults += [
         Fault(code="checkpoint", message=broken.problem, path=broken.paths[0])
         for broken in checkpoint_faults(snapshot.source.store)
     ]
-    faults += _presence(snapshot)
+    for part in snapshot.parts(Unknown()):
+        blocks, rows = blocks + part.blocks.binding.height, rows + _rows(part, part.blocks)
+        faults += _presence(part)
     if data:
-        jobs = _jobs(snapshot, index)
-        for done, of_file in enumerate(_each(snapshot, engine, check_file, jobs), start=1):
-            faults += of_file
-            report(progress, Progress("read", done, len(jobs), rows))
-        faults += [*_copies(snapshot, index), *vector_faults(snapshot)]
-        tags = _restorable(snapshot, engine, jobs, pl.concat([*frames, fault_frame(faults)]))
-        faults += _lost(snapshot, tags)
+        known = pl.concat([*frames, fault_frame(faults)])
+        of_files, lost, claimed = _data_faults(snapshot, engine, progress, rows, known)
+        tags = _restorable(snapshot, engine, claimed)
+        faults += [*of_files, *_lost(lost, tags)]
     else:
-        faults += missing_vectors(snapshot)
+        faults += chain.from_iterable(map(missing_vectors, snapshot.parts(Unknown())))
         notes.append("data files were not read: places, weights and statistics of rows are not checked")
     checked = CheckReport(
         uri=snapshot.uri,
         version=snapshot.version,
         data=data,
-        files=snapshot.files.height,
-        blocks=index.binding.height,
+        files=snapshot.file_count,
+        blocks=blocks,
         rows=rows,
         faults=_in_order(pl.concat([*frames, fault_frame(faults)]), snapshot),
         notes=tuple(notes),
@@ -87,41 +88,84 @@ def check_table(
     return checked, tags
 
 
-def _restorable(
-    snapshot: Snapshot, engine: Engine | None, jobs: Sequence[FileCheck], faults: pl.DataFrame
-) -> LostTags:
-    """Return the tags to restore from copies in the files."""
-    spoiled = faults.filter(pl.col("code").is_in(list(OF_INDEX | OF_LAYOUT)))["path"].drop_nulls()
-    revisions = usable_revisions(snapshot)
-    files = untagged_files(snapshot, jobs, spoiled) if revisions else []
-    path_of = dict(zip(snapshot.data_paths, snapshot.files["path"].to_list(), strict=True))
-    read = partial(read_tags, revisions=revisions)
-    copies = zip(files, _each(snapshot, engine, read, files), strict=True)
-    claimed = {path_of[job.path]: tags for job, tags in copies if tags is not None}
+def _data_faults(
+    snapshot: Snapshot,
+    engine: Engine | None,
+    progress: ProgressCallback | None,
+    rows: int,
+    known: pl.DataFrame,
+) -> tuple[list[Fault], dict[str, str], LostTags]:
+    """Read all data files, some at a time. Return their faults, and the tags that copies in the files claim.
+
+    `known` are the faults of the log. The second value has the paths of the files without tags, by path in the log.
+    """
+    faults, lost, claimed, done, is_old = list[Fault](), dict[str, str](), dict[str, FileTags](), 0, False
+    spoiled, revisions = _spoiled(known), usable_revisions(snapshot)
+    for part in snapshot.parts(Unknown()):
+        jobs, before = _jobs(part, part.blocks), len(faults)
+        for of_file in _each(snapshot, engine, check_file, jobs):
+            faults += of_file
+            done += 1
+            report(progress, Progress("read", done, snapshot.file_count, rows))
+        wrong = spoiled | _spoiled(fault_frame(faults[before:]))
+        files = untagged_files(part, jobs, wrong) if revisions else {}
+        read = partial(read_tags, revisions=revisions)
+        copies = _each(snapshot, engine, read, list(files.values()))
+        found = {path: tags for path, tags in zip(files, copies, strict=True) if tags is not None}
+        bare = part.files.filter(untagged(part))["path"]
+        lost |= {path: files[path].path for path in bare if path in found}
+        claimed |= found
+        faults += vector_faults(part)
+        is_old = is_old or _may_repeat(part)
+    if is_old:
+        whole = snapshot.unplanned
+        faults += _copies(whole, whole.blocks)
+    return faults, lost, claimed
+
+
+def _spoiled(faults: pl.DataFrame) -> set[str]:
+    """Return the paths of files whose tags have faults."""
+    return {*faults.filter(pl.col("code").is_in(list(OF_INDEX | OF_LAYOUT)))["path"].drop_nulls()}
+
+
+def _may_repeat(snapshot: Snapshot) -> bool:
+    """Return whether some files may hold copies of rows."""
+    states, is_marked = snapshot.files["state"], bool(snapshot.blocks.binding["replicated"].any())
+    return is_marked or states.null_count() < len(states)
+
+
+def _restorable(snapshot: Snapshot, engine: Engine | None, claimed: LostTags) -> LostTags:
+    """Return the tags to restore, of those that copies in the files claim."""
     if not claimed:
         return claimed
+    whole = snapshot.unplanned
 
     def check(tagged: Snapshot, paths: Sequence[str]) -> list[Fault]:
         chosen = [job for job in _jobs(tagged, tagged.blocks) if job.path in set(paths)]
         return [*chain.from_iterable(_each(snapshot, engine, check_file, chosen))]
 
-    return fitting_tags(snapshot, proven_tags(snapshot, claimed, check))
+    return fitting_tags(whole, proven_tags(whole, claimed, check))
 
 
-def _lost(snapshot: Snapshot, tags: LostTags) -> list[Fault]:
+def _lost(files: Mapping[str, str], tags: LostTags) -> list[Fault]:
     """Return a fault for each file that has its tags no more, and could have them."""
     message = "the log lost its index, so it is read as a whole; `Table.repair` restores it from the copy in the file"
-    bare = untagged(snapshot)
     return [
         Fault("tags-lost", message, path=path, revision=tags[logged].revision.revision_id)
-        for path, logged, is_bare in zip(snapshot.data_paths, snapshot.files["path"], bare, strict=True)
-        if is_bare and logged in tags
+        for logged, path in files.items()
+        if logged in tags
     ]
 
 
 def _in_order(faults: pl.DataFrame, snapshot: Snapshot) -> pl.DataFrame:
     """Sort faults by the order of the files; those of the table come first."""
-    order = {path: number for number, path in enumerate(snapshot.data_paths)}
+    named = set(faults["path"].drop_nulls())
+    paths = snapshot.light(["path"])["path"] if named else ()
+    order = {
+        path: number
+        for number, path in enumerate(FilePath.of_log(raw).text for raw in paths)
+        if path in named
+    }
     place = pl.col("path").replace_strict(order, default=-1, return_dtype=pl.Int64)
     return faults.sort(place, "code", "row", maintain_order=True)
 

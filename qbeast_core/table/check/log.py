@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import compress
 from typing import Final, TypeAlias
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError, QbeastError
@@ -19,8 +20,9 @@ from qbeast_core.io.store import map_files
 from qbeast_core.log.deletion_vectors import parse_vector, vector_path
 from qbeast_core.log.replay import RULES, RULES_TAG, SPELLED_DIFFERENTLY, TAG_KEYS, digest_of
 from qbeast_core.plan.blocks import BlockTable
-from qbeast_core.plan.decode_tags import characters_per_level, fits_schema
-from qbeast_core.space.values import MAX_WEIGHT, I64Array
+from qbeast_core.plan.decode_tags import fits_schema, levels_shared
+from qbeast_core.plan.nodes import Unknown
+from qbeast_core.space.values import MAX_WEIGHT, MIN_WEIGHT, BoolArray, I32Array, I64Array
 from qbeast_core.spec.blocks import BlocksDialect, FilePath, Layout, blocks_dialect, dump_blocks, parse_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import REVISION_PREFIX, SAMPLE_COLUMN
@@ -33,6 +35,7 @@ from qbeast_core.table.index.revision import blocks_in_order
 from qbeast_core.table.snapshot.hidden_rows import deleted_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.keys import KEYS_TAG
+from qbeast_core.tree.summary import NO_PARTITIONS
 
 _UNUSABLE: Final[dict[str, tuple[str, str]]] = {
     "unreadable": ("tags-unreadable", "its blocks tag is not a list of blocks"),
@@ -53,29 +56,53 @@ _ROOT: Final = "the root"
 _CUBE_KEY: Final = ["tree", "cube"]
 
 
-def check_log(state: Index) -> tuple[BlockTable, list[pl.DataFrame], list[str]]:
-    """Check what the log says of a table."""
-    snapshot, index = state.snapshot, state.table
-    revisions = snapshot.config.revisions
-    files = snapshot.files.select(
-        pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
-        pl.Series("path", snapshot.data_paths, dtype=pl.String),
-        pl.col("revision", "num_records", "size_bytes", "layout", "blocks"),
-        pl.col("rules").eq("1").fill_null(value=False).alias("ours"),
-    )
-    places = files.select("file", "path", "num_records")
-    blocks = state.in_trees(index.binding).join(places, on="file", how="left", maintain_order="left")
-    faults = [
-        _revision_faults(snapshot),
-        *_tag_faults(files, index, widened=bool(snapshot.columns.type_changes)),
-        *_count_faults(files, blocks),
-        _dialect_faults(snapshot, files),
-        _layout_faults(files, index.binding, revisions),
-        _path_faults(snapshot),
-    ]
-    whole = blocks["file"].n_unique() == files.height
-    branches, notes = _branch_faults(blocks, revisions, whole=whole)
-    return index, [*faults, branches], [*_notes(state, files), *notes]
+def check_log(state: Index) -> tuple[list[pl.DataFrame], list[str]]:
+    """Check what the log says of a table, some files at a time. Return faults and notes."""
+    snapshot = state.snapshot
+    parts = [_Part(part) for part in snapshot.parts(Unknown())]
+    branches, notes = _branch_faults(parts, snapshot.config.revisions)
+    dialect = _dialect_faults(parts, snapshot.config.dialect or "qbeast-spark")
+    faults = [frame for part in parts for frame in part.faults]
+    return [_revision_faults(snapshot), *faults, dialect, branches], [*_notes(snapshot, parts), *notes]
+
+
+class _Part:
+    """What the log says of some files: their faults, and what the order of weights and dialects depend on."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.paths = pl.Series("path", snapshot.data_paths, dtype=pl.String)
+        index, revisions = snapshot.blocks, snapshot.config.revisions
+        files = snapshot.files.select(
+            pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
+            self.paths,
+            pl.col("revision", "num_records", "size_bytes", "layout", "blocks"),
+            pl.col("rules").eq("1").fill_null(value=False).alias("ours"),
+        )
+        places = files.select("file", "path", "num_records")
+        blocks = index.binding.join(places, on="file", how="left", maintain_order="left")
+        self.faults = [
+            *_tag_faults(files, index, widened=bool(snapshot.columns.type_changes)),
+            *_count_faults(files, blocks),
+            _layout_faults(files, index.binding, revisions),
+            _path_faults(snapshot),
+        ]
+        self.blocks = index.binding.select(
+            pl.col("file").cast(pl.UInt32),
+            *("revision", "cube", pl.col("depth").cast(pl.UInt8)),
+            pl.col("min_weight", "max_weight").cast(pl.Int32),
+            *("ours", "replicated"),
+        )
+        self.partitions = snapshot.partitions
+        state = Index(snapshot)
+        self.rows_without_sample = state.rows_without_sample
+        self.rows_of_other_columns = state.rows_of_other_columns
+        self.staged = files.join(index.binding, on="file", how="anti")["num_records"]
+        # Dialects of our files, and the files that have another one, by dialect.
+        texts = files.filter(pl.col("ours") & pl.col("blocks").is_not_null())
+        self.dialects: set[BlocksDialect] = {
+            name for name in map(blocks_dialect, texts["blocks"]) if name is not None
+        }
+        self.others = {dialect: _of_other_dialect(texts, dialect) for dialect in _OBJECTS}
 
 
 def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
@@ -147,16 +174,17 @@ def _parts(frame: pl.DataFrame, *conditions: pl.Expr) -> list[pl.DataFrame]:
     return [frame.filter(met) if met.any() else frame.head(0) for met in frame.select(**named)]
 
 
-def _dialect_faults(snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
-    """Find files of ours whose blocks have another dialect than the table; a JVM fails on other keys."""
-    texts = files.filter(pl.col("ours") & pl.col("blocks").is_not_null())
-    dialects: set[BlocksDialect] = {name for name in map(blocks_dialect, texts["blocks"]) if name is not None}
-    dialect: BlocksDialect = snapshot.config.dialect or "qbeast-spark"
-    if len(dialects) == 1:
-        dialect = dialects.pop()
+def _of_other_dialect(texts: pl.DataFrame, dialect: BlocksDialect) -> pl.DataFrame:
     block = _OBJECTS[dialect]
     fits = pl.col("blocks").str.contains(rf"^\[(?:{block}(?:,{block})*)?\]$")
-    wrong = texts.filter(~fits)
+    return texts.filter(~fits).select("path", "revision")
+
+
+def _dialect_faults(parts: Sequence[_Part], default: BlocksDialect) -> pl.DataFrame:
+    """Find files of ours whose blocks have another dialect than the table; a JVM fails on other keys."""
+    dialects = {name for part in parts for name in part.dialects}
+    dialect = dialects.pop() if len(dialects) == 1 else default
+    wrong = pl.concat(part.others[dialect] for part in parts)
     return faults_at("tags-spelling", wrong, f"its blocks are not written in dialect {dialect!r}")
 
 
@@ -169,43 +197,43 @@ def _path_faults(snapshot: Snapshot) -> pl.DataFrame:
     return faults_at("path-encoding", pl.DataFrame({"path": wrong}, schema={"path": pl.String}), message)
 
 
-def _notes(state: Index, files: pl.DataFrame) -> Iterator[str]:
+def _notes(snapshot: Snapshot, parts: Sequence[_Part]) -> Iterator[str]:
     """Yield which rows have no index, which other engines may miss in a sample, and which a reindex left."""
-    snapshot = state.snapshot
-    staged = files.join(state.table.binding, on="file", how="anti")
+    staged = sum(len(part.staged) for part in parts)
     if not snapshot.config.is_indexed:
         yield "the table has no index"
-    elif staged.height:
-        rows = int(staged["num_records"].sum())
-        yield f"{staged.height:,} file(s) with {rows:,} rows have no index that can be used: staging"
+    elif staged:
+        rows = sum(int(part.staged.sum()) for part in parts)
+        yield f"{staged:,} file(s) with {rows:,} rows have no index that can be used: staging"
     name, named = snapshot.sample_column, snapshot.config.entries.get(SAMPLE_COLUMN)
     if name is None and named is not None:
         yield f"another writer dropped or changed the sample column {named!r}"
-    if name is not None and (rows := state.rows_without_sample):
+    if name is not None and (rows := sum(part.rows_without_sample for part in parts)):
         yield (
             f"{rows:,} rows have no value in {name!r} that can be trusted: other engines may miss them until an "
             "optimize"
         )
-    if rows := state.rows_of_other_columns:
+    if rows := sum(part.rows_of_other_columns for part in parts):
         yield f"{rows:,} rows are indexed by other columns than the newest revision; each optimize moves some"
 
 
 def _branch_faults(
-    blocks: pl.DataFrame, revisions: Mapping[int, Revision], *, whole: bool
+    parts: Sequence[_Part], revisions: Mapping[int, Revision]
 ) -> tuple[pl.DataFrame, list[str]]:
     """Find blocks that reach below a threshold above them, and thresholds that fall on the way down.
 
     These are faults in revisions that we alone wrote to; elsewhere a note counts them, and revisions with
-    copies of rows are not looked at. Unless the `whole` table has blocks, a cube may be a leaf only because what lay
+    copies of rows are not looked at. Unless the whole table has blocks, a cube may be a leaf only because what lay
     below it is staged now, which is not a fault.
     """
-    frames, notes = [NO_FAULTS], list[str]()
+    frames, notes, blocks = [NO_FAULTS], list[str](), _all_blocks(parts)
+    whole = not any(len(part.staged) for part in parts)
     for number in blocks["revision"].unique().sort():
         selected = blocks.filter(pl.col("revision") == number)
         if selected["replicated"].any():
             notes.append(f"revision {number} holds copies of rows: the order of its weights is not checked")
             continue
-        faults = _of_revision(selected, characters_per_level(revisions[number]))
+        faults = _of_revision(selected.drop("ours", "replicated"), revisions, parts)
         if not whole:
             faults = faults.filter(pl.col("code") != "leaf-threshold")
         if selected["ours"].all():
@@ -218,54 +246,85 @@ def _branch_faults(
     return pl.concat(frames), notes
 
 
-def _of_revision(blocks: pl.DataFrame, width: int) -> pl.DataFrame:
-    threshold = pl.col("max_weight")
-    cubes = blocks.group_by(_CUBE_KEY).agg(
-        pl.col("depth").first(), least=threshold.min(), most=threshold.max()
-    )
-    branches = blocks.join(_thresholds_above(cubes, width), on=_CUBE_KEY, how="left")
-    named = pl.when(pl.col("nearest_cube") == "").then(pl.lit(_ROOT)).otherwise(pl.col("nearest_cube"))
-    low, *of_cubes = _parts(
-        branches,
-        pl.col("min_weight") <= pl.col("highest"),
-        pl.col("least") < pl.col("nearest"),
-        ~pl.col("is_inner") & (pl.col("most") < MAX_WEIGHT),
-    )
-    falling, leaves = (rows.unique(_CUBE_KEY, keep="first", maintain_order=True) for rows in of_cubes)
+def _all_blocks(parts: Sequence[_Part]) -> pl.DataFrame:
+    """Return the blocks of all parts, with the numbers of their trees and of their files among all."""
+    partitions, before, frames = NO_PARTITIONS, 0, list[pl.DataFrame]()
+    for part in parts:
+        partitions = partitions.with_rows(part.partitions)
+        numbers = partitions.numbers(part.partitions)
+        trees = pl.Series("tree", np.zeros(len(part.paths), np.int64) if numbers is None else numbers)
+        tree = trees.cast(pl.UInt32)[part.blocks["file"]]
+        frames.append(part.blocks.with_columns(pl.col("file") + before, tree))
+        before += len(part.paths)
+    return pl.concat(frames)
+
+
+def _of_revision(
+    blocks: pl.DataFrame, revisions: Mapping[int, Revision], parts: Sequence[_Part]
+) -> pl.DataFrame:
+    blocks = blocks.with_row_index("block").sort(*_CUBE_KEY, "block")
+    is_first = pl.any_horizontal(pl.col(name) != pl.col(name).shift() for name in _CUBE_KEY)
+    starts = blocks.select(is_first.fill_null(value=True)).to_series().arg_true().to_numpy()
+    cubes = blocks[starts].select("revision", *_CUBE_KEY, pl.col("depth").cast(pl.Int64))
+    thresholds = blocks["max_weight"].to_numpy()
+    least, most = np.minimum.reduceat(thresholds, starts), np.maximum.reduceat(thresholds, starts)
+    nearest, highest, is_inner = _thresholds_above(cubes, least, levels_shared(cubes, revisions))
+    cube_of = np.repeat(np.arange(len(starts)), np.diff(starts, append=blocks.height))
+    above = least[nearest]
+    falling, leaves = (nearest >= 0) & (least < above), ~is_inner & (most < MAX_WEIGHT)
+    masks = blocks["min_weight"].to_numpy() <= highest[cube_of], falling[cube_of], leaves[cube_of]
+
+    def chosen(mask: BoolArray) -> pl.DataFrame:
+        rows, at = blocks.filter(mask), cube_of[mask]
+        named = rows.with_columns(
+            pl.Series("path", _paths_of(parts, rows["file"])),
+            pl.Series("highest", highest[at]),
+            pl.Series("least", least[at]),
+            pl.Series("most", most[at]),
+            pl.Series("nearest", above[at]),
+            pl.Series("nearest_cube", cubes["cube"][nearest[at]]).replace("", _ROOT),
+        )
+        return named.sort("block")
+
+    low, *of_cubes = map(chosen, masks)
+    falling_at, leaves_at = (rows.unique(_CUBE_KEY, keep="first", maintain_order=True) for rows in of_cubes)
     not_above = "its smallest weight {} is not above {}, the threshold of a cube over it"
     below = "the cube's threshold {} is below that of {} over it, {}"
     no_leaf = "no cube lies below it, and yet its threshold is {}"
     return pl.concat(
         [
             faults_at("weight-order", low, pl.format(not_above, "min_weight", "highest")),
-            faults_at("threshold-order", falling, pl.format(below, "least", named, "nearest")),
-            faults_at("leaf-threshold", leaves, pl.format(no_leaf, "most")),
+            faults_at("threshold-order", falling_at, pl.format(below, "least", "nearest_cube", "nearest")),
+            faults_at("leaf-threshold", leaves_at, pl.format(no_leaf, "most")),
         ]
     )
 
 
-def _thresholds_above(cubes: pl.DataFrame, width: int) -> pl.DataFrame:
-    """Add the highest and the nearest threshold above each cube, and whether it has cubes below."""
-    no_number, no_text = pl.lit(None, pl.Int64), pl.lit(None, pl.String)
-    with_above = cubes.with_columns(highest=no_number, nearest=no_number, nearest_cube=no_text)
-    inner = [cubes.select(_CUBE_KEY).head(0)]
-    thresholds = cubes.select("tree", pl.col("cube").alias("above"), pl.col("least").alias("threshold"))
-    deepest = cubes["depth"].max()
-    for level in range(deepest if isinstance(deepest, int) else 0):
-        prefix = pl.when(pl.col("depth") > level).then(pl.col("cube").str.head(level * width))
-        with_above = with_above.with_columns(prefix.alias("above"))
-        with_above = with_above.join(thresholds, on=["tree", "above"], how="left")
-        found = with_above.filter(pl.col("threshold").is_not_null())
-        inner.append(found.select("tree", pl.col("above").alias("cube")))
-        with_above = with_above.with_columns(
-            highest=pl.max_horizontal("highest", "threshold"),
-            nearest=pl.coalesce("threshold", "nearest"),
-            nearest_cube=pl.when(pl.col("threshold").is_null()).then("nearest_cube").otherwise("above"),
-        ).drop("above", "threshold")
-    marked = pl.concat(inner).unique().with_columns(is_inner=True)
-    return with_above.join(marked, on=_CUBE_KEY, how="left").with_columns(
-        pl.col("is_inner").fill_null(value=False)
-    )
+def _paths_of(parts: Sequence[_Part], files: pl.Series) -> pl.Series:
+    """Return the paths of some files, by their numbers among all."""
+    return pl.concat(part.paths for part in parts)[files] if len(files) else pl.Series(dtype=pl.String)
+
+
+def _thresholds_above(
+    cubes: pl.DataFrame, least: I32Array, shared: I64Array
+) -> tuple[I64Array, I64Array, BoolArray]:
+    """Return the nearest cube above each cube, the highest threshold above, and which cubes have cubes below.
+
+    `cubes` are sorted, see `levels_shared`. -1: there is none above.
+    """
+    depth, numbers = cubes["depth"].to_numpy(), np.arange(cubes.height)
+    nearest = np.full(cubes.height, -1)
+    highest = np.full(cubes.height, MIN_WEIGHT - 1)
+    is_inner = np.zeros(cubes.height, np.bool_)
+    for level in range(int(depth.max(initial=0))):
+        # The last cube of this level is above, unless a cube since is in another branch of it.
+        last = np.maximum.accumulate(np.where((depth == level) | (shared < level), numbers, 0))
+        found = np.flatnonzero((depth > level) & (depth[last] == level))
+        above = last[found]
+        nearest[found] = above
+        highest[found] = np.maximum(highest[found], least[above])
+        is_inner[above] = True
+    return nearest, highest, is_inner
 
 
 def _layout_faults(
@@ -364,11 +423,13 @@ def usable_revisions(snapshot: Snapshot) -> dict[str, Revision]:
     }
 
 
-def untagged_files(snapshot: Snapshot, jobs: Sequence[FileCheck], spoiled: Iterable[str]) -> list[FileCheck]:
-    """Return the files to look for copies in: those without tags, and those at `spoiled` paths."""
+def untagged_files(
+    snapshot: Snapshot, jobs: Sequence[FileCheck], spoiled: Iterable[str]
+) -> dict[str, FileCheck]:
+    """Return the files to look for copies in, by path in the log: those without tags, and those at `spoiled` paths."""
     paths = pl.Series([job.path for job in jobs], dtype=pl.String)
     chosen = paths.is_in(list(spoiled)) | untagged(snapshot)
-    return list(compress(jobs, chosen))
+    return dict(compress(zip(snapshot.files["path"], jobs, strict=True), chosen))
 
 
 def proven_tags(
@@ -377,7 +438,7 @@ def proven_tags(
     """Return the tags that a check of log and rows finds nothing wrong with. `check` reads the files at some paths."""
     tagged = with_tags(snapshot, tags)
     paths = dict(zip(snapshot.files["path"].to_list(), snapshot.data_paths, strict=True))
-    index, faults, _ = check_log(Index(tagged))
+    index, (faults, _) = tagged.blocks, check_log(Index(tagged))
     wrong = pl.concat(faults).filter(pl.col("code").is_in(list(_SPOILED)))["path"].to_list()
     usable = {tagged.data_paths[number] for number in index.usable["file"].unique()}
     sound = [path for path in tags if paths[path] in usable.difference(wrong)]

@@ -174,7 +174,7 @@ def _order_after(snapshot: Snapshot, repairs: Mapping[str, FileRepair]) -> pl.Da
     staged = [path for path, repair in repairs.items() if "drop index" in repair.actions]
     gone = pl.col("path").is_in(staged)
     files = snapshot.files.with_columns(pl.when(~gone).then(pl.col(name)).alias(name) for name in TAG_KEYS)
-    _, faults, _ = check_log(Index(snapshot.with_files(files)))
+    faults, _ = check_log(Index(snapshot.with_files(files)))
     return pl.concat(faults).filter(pl.col("code").is_in(_ORDER)).with_columns(_usual_advice())
 
 

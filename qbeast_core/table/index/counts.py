@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import (
+    AddedColumnWarning,
     DesignEffectWarning,
     InvalidColumnsError,
     InvalidMetadataError,
@@ -20,6 +21,8 @@ from qbeast_core.errors import (
 )
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.protocol import damaged_index
+from qbeast_core.log.rebase import dialect_of
+from qbeast_core.plan.nodes import Unknown
 from qbeast_core.space.values import U64Array, distinct
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import SAMPLE_BY
@@ -85,7 +88,10 @@ def counts_of(snapshot: Snapshot) -> KeyCounts:
     """Return how often index keys repeat in a version. The result is cached: copy it before you add to it."""
     counts = _BY_VERSION.get(snapshot)
     if counts is None:
-        counts = _BY_VERSION[snapshot] = count_keys(snapshot.files)
+        counts = count_keys(snapshot.files) if snapshot.planned is None else KeyCounts()
+        for part in () if snapshot.planned is None else snapshot.parts(Unknown()):
+            counts.add(part.files.select("keys", "num_records"))
+        _BY_VERSION[snapshot] = counts
     return counts
 
 
@@ -326,3 +332,16 @@ def refuse_unindexed(snapshot: Snapshot) -> None:
     )
     msg = f"{uri!r} is {what}, and this needs one. Index it, which moves no data: {index_call(snapshot)}."
     raise NotQbeastTableError(msg, path=uri)
+
+
+def warn_of_added_columns(before: Snapshot, schema: pl.Schema) -> None:
+    """Warn if columns were added to a table with rows that qbeast-spark may optimize."""
+    added = [name for name in schema if name not in before.schema]
+    if not added or not before.file_count or dialect_of(before) != "qbeast-spark":
+        return
+    message = (
+        f"column(s) {added} were added to {before.uri!r}. qbeast-spark 0.7.1 ignores the schema of the table when it "
+        "optimizes files, and their values become null then. Do not optimize this table with it; Table.optimize() "
+        "keeps them."
+    )
+    warnings.warn(message, AddedColumnWarning, stacklevel=caller_stacklevel())

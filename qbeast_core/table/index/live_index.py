@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import blake2b
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -12,15 +13,26 @@ import polars as pl
 
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.rebase import clustered_by_others, is_clustered
-from qbeast_core.log.values import typed_partitions
+from qbeast_core.log.values import joined_files, statistics_of, typed_partitions
 from qbeast_core.plan.blocks import NO_REVISION, BlockTable
 from qbeast_core.plan.decode_tags import fits_schema
+from qbeast_core.plan.nodes import Unknown
 from qbeast_core.space.cubes import Cubes, decode_cubes
-from qbeast_core.space.values import BoolArray, F64Array, I64Array, NumberColumn, distinct, number_values
+from qbeast_core.space.values import (
+    BoolArray,
+    F64Array,
+    I32Array,
+    I64Array,
+    NumberColumn,
+    distinct,
+    number_values,
+    weight_to_fraction,
+)
 from qbeast_core.spec.blocks import WITHOUT_HIDDEN_WEIGHTS
 from qbeast_core.spec.revision import HashTransformation, Revision
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index.planned_cubes import planned_cubes
+from qbeast_core.table.snapshot.log_files import PlanUnusable
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.build import ExistingTree, broken_order, existing_tree, open_where_broken
 from qbeast_core.tree.grid import text_column, to_index_column
@@ -159,18 +171,7 @@ class Index:
 
     def listed(self) -> pl.DataFrame:
         """Return one row per block of all files with valid tags; see `Table.blocks`."""
-        snapshot = self.snapshot.with_copies
-        path = pl.Series("path", snapshot.data_paths, dtype=pl.String)
-        return snapshot.blocks.readable.select(
-            pl.lit(path).gather(pl.col("file")).alias("path"),
-            pl.col("revision").replace(NO_REVISION, None).alias("revision_id"),
-            "cube",
-            "depth",
-            "min_weight",
-            "max_weight",
-            pl.col("rows").alias("element_count"),
-            "replicated",
-        )
+        return pl.concat(map(_listed, self.snapshot.with_copies.parts(Unknown())))
 
     @property
     def revision_of(self) -> I64Array:
@@ -222,6 +223,15 @@ class Index:
         computed = files["layout"].cast(pl.String).str.contains(WITHOUT_HIDDEN_WEIGHTS, literal=True)
         trusted = (ours & computed).fill_null(value=False)
         return np.asarray(trusted.to_numpy() & (self.revision_of != STAGED), np.bool_)
+
+    @cached_property
+    def begins(self) -> F64Array:
+        """Fraction of all weights at which each live file begins; 1.0 for files without usable blocks."""
+        least = self.blocks.group_by("file").agg(pl.col("min_weight").min())
+        begins = np.ones(self.snapshot.files.height)
+        weights: I32Array = least["min_weight"].cast(pl.Int32).to_numpy()
+        begins[least["file"].to_numpy()] = weight_to_fraction(weights)
+        return begins
 
     @cached_property
     def files(self) -> pl.DataFrame:
@@ -351,6 +361,80 @@ class Index:
         return sides.join(cheapest, on=["cube", "above"], how="semi")
 
 
+@dataclass(frozen=True, eq=False)
+class FileIndex(Index):
+    """The files of a version by revision, without their blocks: what a choice of files to rewrite needs."""
+
+    # `revision`, `has_samples` and `begins` of each file, as in `Index`.
+    facts: pl.DataFrame = field(kw_only=True, repr=False)
+
+    @property
+    def revision_of(self) -> I64Array:
+        """See `Index`."""
+        return self.facts["revision"].to_numpy()
+
+    @cached_property
+    def has_samples(self) -> BoolArray:
+        """See `Index`."""
+        return self.facts["has_samples"].to_numpy()
+
+    @cached_property
+    def begins(self) -> F64Array:
+        """See `Index`."""
+        return self.facts["begins"].to_numpy()
+
+
+_FACTS: Final = 1  # format of the facts that are kept beside a plan file
+
+# Columns by which files are chosen, beside the bounds of indexed columns.
+_CHOSEN_BY: Final = (
+    *("path", "size_bytes", "modification_time", "num_records", "partition", "rules"),
+    *("deletion_vector", "has_deletion_vector", "clustering_provider"),
+)
+
+
+def file_index(snapshot: Snapshot) -> Index:
+    """Return the index to choose files by. Of a version with a plan file, it holds a few columns of the files.
+
+    Their order is that of the plan file, and not of the log.
+    """
+    planned = snapshot.planned
+    if planned is None or snapshot.copies:
+        return Index(snapshot)
+    indexed = {name for revision in snapshot.config.revisions.values() for name in revision.columns}
+    columns = [name for name in _CHOSEN_BY if name in snapshot.listed.columns]
+    tail = snapshot.with_files(snapshot.listed)
+    newer = tail.listed.select(*columns, *statistics_of(tail.listed, indexed))
+    try:
+        facts = planned.kept(_facts_name(snapshot), lambda: _facts_of_plan(snapshot)).filter(planned.is_live)
+        files = joined_files([*planned.columns(columns, indexed), newer]).drop("null_count", strict=False)
+    except PlanUnusable:
+        return Index(snapshot.from_log())
+    return FileIndex(snapshot.with_files(files), facts=pl.concat([facts, _facts(tail)]))
+
+
+def _facts_name(snapshot: Snapshot) -> str:
+    """Return a name for the facts of a plan file: they depend on the revisions, and on types that changed."""
+    revisions = [revision.to_json() for _, revision in sorted(snapshot.config.revisions.items())]
+    depends = repr((_FACTS, revisions, snapshot.schema, sorted(snapshot.columns.rehashed.items())))
+    return f"facts-{blake2b(depends.encode(), digest_size=8).hexdigest()}"
+
+
+def _facts_of_plan(snapshot: Snapshot) -> pl.DataFrame:
+    """Return the facts of all files of a plan file, live or not."""
+    planned = snapshot.planned
+    rows = np.arange(0 if planned is None else planned.plan.facts.files)
+    parts = () if planned is None else planned.parts(rows)
+    return pl.concat(_facts(snapshot.with_files(part)) for part in parts)
+
+
+def _facts(snapshot: Snapshot) -> pl.DataFrame:
+    index = Index(snapshot)
+    return pl.DataFrame(
+        {"revision": index.revision_of, "has_samples": index.has_samples, "begins": index.begins}
+    )
+
+
 def new_blocks(adds: Sequence[AddFile], trees: I64Array) -> pl.DataFrame:
     """Return the blocks of files that are not committed yet, in the columns of `Index`.
 
@@ -396,6 +480,20 @@ def _taken(gone: BoolArray, blocks: pl.DataFrame) -> pl.Series:
     """Return which blocks are in files that are removed."""
     # `NEW_FILE` and `OTHER_FILES` are the last two indexes.
     return _mask(np.append(gone, [False, False])[blocks["file"].to_numpy()])
+
+
+def _listed(snapshot: Snapshot) -> pl.DataFrame:
+    path = pl.Series("path", snapshot.data_paths, dtype=pl.String)
+    return snapshot.blocks.readable.select(
+        pl.lit(path).gather(pl.col("file")).alias("path"),
+        pl.col("revision").replace(NO_REVISION, None).alias("revision_id"),
+        "cube",
+        "depth",
+        "min_weight",
+        "max_weight",
+        pl.col("rows").alias("element_count"),
+        "replicated",
+    )
 
 
 def _mask(files: BoolArray) -> pl.Series:

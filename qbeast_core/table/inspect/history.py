@@ -196,8 +196,7 @@ def readable_versions(snapshot: Snapshot) -> set[int]:
     changes = map_files(snapshot.store, partial(_changes, log), commits)
     changes_of = {number: part for number, part in zip(commits, changes, strict=True) if part is not None}
     checkpoints = [item.version for item in complete_checkpoints(names, version=snapshot.version)]
-    vectors = snapshot.logged_files.select("path", "deletion_vector").iter_rows()
-    live = _files((path, parse_vector(vector)) for path, vector in vectors)
+    live = _doubtful(snapshot, names)
     readable: set[int] = set()
     for run in _runs(list(changes_of)):
         bases = [0] if run[0] == 0 else [number for number in checkpoints if run[0] - 1 <= number <= run[-1]]
@@ -208,6 +207,16 @@ def readable_versions(snapshot: Snapshot) -> set[int]:
         broken = _broken(snapshot.store, set(names), lifetimes, run)
         readable |= {number for number in run if number >= min(bases)} - broken
     return readable
+
+
+def _doubtful(snapshot: Snapshot, names: Sequence[str]) -> _Files:
+    """Return the live files that may be missing: all others are in the listing."""
+    logged = snapshot.with_copies.light(["path", "deletion_vector"])
+    is_listed = pl.col("path").is_in(pl.Series(names, dtype=pl.String).implode())
+    # An encoded path may be the name of another file.
+    is_plain = pl.col("deletion_vector").is_null() & ~pl.col("path").str.contains("%", literal=True)
+    left = logged.filter(~(is_listed & is_plain))
+    return _files((path, parse_vector(vector)) for path, vector in left.iter_rows())
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:

@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
+import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from qbeast_core.errors import InvalidInputError, invalid_argument
 from qbeast_core.plan.bounds import reach
-from qbeast_core.plan.decode_tags import characters_per_level
+from qbeast_core.plan.decode_tags import levels_shared
+from qbeast_core.plan.nodes import Unknown
 from qbeast_core.plan.predicate import parse_predicate
 from qbeast_core.plan.weights import Sample
+from qbeast_core.space.values import U32Array
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
 from qbeast_core.support.frames import html_of
 from qbeast_core.support.process import require
 from qbeast_core.support.text import in_lines
 from qbeast_core.table.index.counts import counts_of, latest_revision
-from qbeast_core.table.index.live_index import Index
+from qbeast_core.table.index.live_index import Index, file_index
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, choose_files, opened_shares, shares_text
+from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.tree.summary import NO_PARTITIONS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,6 +38,7 @@ _SHOWN: Final = ("min", "q1", "median", "q3", "max", "mean", "std")
 _SPREAD: Final = pl.Struct({"count": pl.Int64, **dict.fromkeys(("mean", "std", *_SHOWN[:5]), pl.Float64)})
 _REVISION: Final = ["revision"]
 _LEVEL: Final = ["revision", "depth", "inner"]
+_GROUP: Final = ["group"]
 # A cube: each partition has a tree of its own.
 _CUBE: Final = ["revision", "tree", "cube"]
 
@@ -312,23 +318,13 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 def build_metrics(state: Index, revision: int | None = None) -> Metrics:
     """Compute the metrics of all revisions or of one; see `Table.metrics`."""
     snapshot = state.snapshot.with_copies
-    blocks = snapshot.blocks.binding
     revisions = snapshot.config.revisions
-    of_file = blocks.group_by("file").agg(pl.col("revision").first())
-    files = (
-        snapshot.files.select(
-            pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
-            pl.col("size_bytes").cast(pl.Int64).alias("bytes"),
-            pl.col("num_records").cast(pl.Int64),
-        )
-        .join(of_file, on="file", how="left", maintain_order="left")
-        .with_columns(pl.col("revision").fill_null(STAGING_REVISION_ID))
-    )
+    files, blocks = _files_and_blocks(snapshot)
     numbers = sorted({*revisions, *files["revision"].unique()})
     if revision is not None and revision not in numbers:
         problem = f"must be one of the table's, {numbers}"
         invalid_argument("revision", problem, value=revision, known=numbers)
-    counts = _count_blocks(Index(snapshot).in_trees(blocks), files, revisions)
+    counts = _count_blocks(blocks, files, revisions)
     return Metrics(
         version=snapshot.version,
         revisions=tuple(
@@ -338,8 +334,40 @@ def build_metrics(state: Index, revision: int | None = None) -> Metrics:
         ),
         design_effect=counts_of(snapshot).design_effect,
         sample_by=snapshot.config.sample_by,
-        health=_health(state),
+        health=_health(file_index(state.snapshot)),
     )
+
+
+def _files_and_blocks(snapshot: Snapshot) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return `bytes`, `num_records` and the revision of each file, and the blocks, in few bytes.
+
+    Files without a usable index are of the staging revision.
+    """
+    files, blocks = list[pl.DataFrame](), list[pl.DataFrame]()
+    partitions, before = NO_PARTITIONS, 0
+    for part in snapshot.parts(Unknown()):
+        partitions = partitions.with_rows(part.partitions)
+        trees = partitions.numbers(part.partitions)
+        of_part = part.blocks.binding
+        revision_of = np.full(part.files.height, STAGING_REVISION_ID)
+        revision_of[of_part["file"].to_numpy()] = of_part["revision"].to_numpy()
+        of_file = pl.Series(np.zeros(len(revision_of), np.int64) if trees is None else trees)
+        files.append(
+            part.files.select(
+                pl.col("size_bytes").cast(pl.Int64).alias("bytes"),
+                pl.col("num_records").cast(pl.Int64),
+                pl.Series("revision", revision_of),
+            )
+        )
+        blocks.append(
+            of_part.select(
+                (pl.col("file") + before).cast(pl.UInt32),
+                pl.lit(of_file).gather(pl.col("file")).cast(pl.UInt32).alias("tree"),
+                *("revision", "cube", pl.col("depth").cast(pl.UInt8), "rows", "replicated"),
+            )
+        )
+        before += part.files.height
+    return pl.concat(files), pl.concat(blocks)
 
 
 def _health(state: Index) -> Health:
@@ -410,12 +438,11 @@ def _count_blocks(
 
     `files` has the size and the revision (0: staging) of each file.
     """
-    originals = blocks.filter(~pl.col("replicated"))
-    cubes = originals.select(*_CUBE, "depth").unique()
-    inner = _inner_nodes(cubes, revisions)
-    originals = originals.join(inner.with_columns(inner=True), on=_CUBE, how="left").with_columns(
-        pl.col("inner").fill_null(value=False)
-    )
+    originals = blocks.filter(~pl.col("replicated")).sort(_CUBE)
+    is_first = pl.any_horizontal(pl.col(name) != pl.col(name).shift() for name in _CUBE).fill_null(value=True)
+    number = originals.select(is_first.cum_sum().cast(pl.UInt32) - 1).to_series().to_numpy()
+    cubes = _cubes(originals, number, revisions)
+    originals = originals.select("file", "rows")
     by_revision = _joined(
         _REVISION,
         files.group_by(_REVISION).agg(
@@ -424,68 +451,87 @@ def _count_blocks(
             pl.col("num_records").sum().alias("staged_rows"),
             pl.col("num_records").null_count().alias("uncounted_files"),
         ),
-        _counted(originals, files, _REVISION).drop("files"),
+        _counted(originals, number, cubes, files, _REVISION).drop("files"),
         blocks.filter("replicated")
         .group_by(_REVISION)
         .agg(pl.len().alias("replicated_blocks"), pl.col("rows").sum().alias("replicated_rows")),
-        _trees(originals, cubes, inner),
+        _trees(cubes),
     )
     counts: dict[int, dict[str, Any]] = {
         row["revision"]: {**row, "levels": []} for row in by_revision.iter_rows(named=True)
     }
-    by_level = _counted(originals, files, _LEVEL).sort(_LEVEL, descending=[False, False, True])
-    for row in by_level.iter_rows(named=True):
+    by_level = _counted(originals, number, cubes, files, _LEVEL)
+    for row in by_level.sort(_LEVEL, descending=[False, False, True]).iter_rows(named=True):
         row["kind"] = "inner" if row.pop("inner") else "leaf"
         counts[row.pop("revision")]["levels"].append(row)
     return counts
 
 
-def _inner_nodes(cubes: pl.DataFrame, revisions: Mapping[int, Revision]) -> pl.DataFrame:
-    """Return all distinct proper ancestors of the cubes, with or without blocks."""
-    widths = {number: characters_per_level(revisions[number]) for number in cubes["revision"].unique()}
-    width = pl.col("revision").replace_strict(widths, default=None, return_dtype=pl.Int64)
-    parts = [cubes.select(_CUBE).clear()]
-    deepest = cubes["depth"].max()
-    for level in range(deepest if isinstance(deepest, int) else 0):  # one at a time, for little memory
-        below = cubes.filter(pl.col("depth") > level)
-        parts.append(below.select("revision", "tree", pl.col("cube").str.head(level * width)).unique())
-    return pl.concat(parts)
+def _cubes(blocks: pl.DataFrame, number: U32Array, revisions: Mapping[int, Revision]) -> pl.DataFrame:
+    """Return the distinct cubes of sorted blocks, by number: their rows and blocks, and whether blocks lie below.
+
+    `nodes` and `inner_nodes` count the cube with its ancestors, and those of them with blocks below, that no cube
+    before it has. In this order the cubes below a cube follow it.
+    """
+    starts = np.flatnonzero(np.diff(number, prepend=-1))
+    cubes = blocks[starts].select(*_CUBE, pl.col("depth").cast(pl.Int64))
+    shared, depth = levels_shared(cubes, revisions), cubes["depth"].to_numpy()
+    before = np.concatenate([[0], depth[:-1]])[: len(depth)]
+    known = np.where(shared < 0, 0, np.minimum(shared + 1, before))
+    return cubes.select(
+        *("revision", "tree", "depth"),
+        pl.Series("rows", np.add.reduceat(blocks["rows"].to_numpy(), starts)),
+        pl.Series("blocks", np.diff(starts, append=blocks.height)),
+        pl.Series("inner", np.append(shared[1:] == depth[:-1], values=False)[: len(depth)]),
+        pl.Series("nodes", depth - shared),
+        pl.Series("inner_nodes", depth - known),
+    )
 
 
-def _trees(blocks: pl.DataFrame, cubes: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
+def _trees(cubes: pl.DataFrame) -> pl.DataFrame:
     """Return the number of trees, nodes and inner nodes, the largest tree and the maximum depth of each revision."""
-    nodes = pl.concat([inner, cubes.select(_CUBE)]).unique()
-    rows = blocks.group_by("revision", "tree").agg(pl.col("rows").sum())
+    rows = cubes.group_by("revision", "tree").agg(pl.col("rows").sum())
     return _joined(
         _REVISION,
         rows.group_by(_REVISION).agg(pl.len().alias("trees"), pl.col("rows").max().alias("largest_tree")),
-        nodes.group_by(_REVISION).agg(pl.len().alias("nodes")),
-        inner.group_by(_REVISION).agg(pl.len().alias("inner")),
-        cubes.group_by(_REVISION).agg(pl.col("depth").max()),
+        cubes.group_by(_REVISION).agg(
+            pl.col("nodes").sum(),
+            pl.col("inner_nodes").sum().alias("inner"),
+            pl.col("depth").max(),
+        ),
     )
 
 
-def _counted(blocks: pl.DataFrame, files: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-    """Return sums and distributions of blocks, one row per group."""
-    of_cubes = blocks.group_by(_CUBE).agg(
-        pl.col("depth", "inner").first(), pl.col("rows").sum(), pl.len().alias("blocks")
+def _counted(
+    blocks: pl.DataFrame, number: U32Array, cubes: pl.DataFrame, files: pl.DataFrame, by: list[str]
+) -> pl.DataFrame:
+    """Return sums and distributions of blocks, whose cubes have a `number`, one row per group of cubes."""
+    groups = cubes.select(by).unique(maintain_order=True).with_row_index("group")
+    of_cube = cubes.select(by).join(groups, on=by, how="left", maintain_order="left")["group"]
+    of_cubes = cubes.select(of_cube, "rows", "blocks")
+    blocks = blocks.with_columns(of_cube[number])
+    keys, packed = np.unique(
+        blocks["file"].to_numpy().astype(np.uint64) * groups.height + blocks["group"].to_numpy(),
+        return_counts=True,
     )
-    packed = blocks.group_by(*by, "file").agg(pl.len().alias("blocks"))
+    file, group = np.divmod(keys, max(groups.height, 1))
+    of_files = pl.DataFrame(
+        {"group": group.astype(np.uint32), "blocks": packed, "bytes": files["bytes"].to_numpy()[file]}
+    )
+    counted = _joined(
+        _GROUP,
+        groups,
+        blocks.group_by(_GROUP).agg(pl.len().alias("blocks"), pl.col("rows").sum()),
+        of_files.group_by(_GROUP).agg(pl.len().alias("files")),
+        of_cubes.group_by(_GROUP).agg(pl.len().alias("cubes")),
+        _spread("rows_per_cube", of_cubes, _GROUP, "rows"),
+        _spread("rows_per_block", blocks, _GROUP, "rows"),
+        _spread("blocks_per_cube", of_cubes, _GROUP, "blocks"),
+        _spread("blocks_per_file", of_files, _GROUP, "blocks"),
+    )
     # A file counts with its whole size in each level that it has blocks of.
-    sized = files if by is _REVISION else packed.join(files.select("file", "bytes"), on="file")
-    sums = blocks.group_by(by).agg(
-        pl.len().alias("blocks"), pl.col("rows").sum(), pl.col("file").n_unique().alias("files")
-    )
-    return _joined(
-        by,
-        sums,
-        of_cubes.group_by(by).agg(pl.len().alias("cubes")),
-        _spread("rows_per_cube", of_cubes, by, "rows"),
-        _spread("rows_per_block", blocks, by, "rows"),
-        _spread("bytes_per_file", sized, by, "bytes"),
-        _spread("blocks_per_cube", of_cubes, by, "blocks"),
-        _spread("blocks_per_file", packed, by, "blocks"),
-    )
+    sized, key = (files, _REVISION) if by is _REVISION else (of_files, _GROUP)
+    return _joined(key, counted, _spread("bytes_per_file", sized, key, "bytes")).drop("group")
 
 
 def _joined(by: list[str], first: pl.DataFrame, *others: pl.DataFrame) -> pl.DataFrame:
@@ -622,7 +668,7 @@ def _drawn_revision(planner: Planner, number: int | None) -> Revision:
     """Return a revision, by default the newest one that has files."""
     revisions = planner.snapshot.config.revisions
     if number is None:
-        live = {*planner.snapshot.files["revision"].drop_nulls()} & {*revisions}
+        live = {*planner.snapshot.light(["revision"])["revision"].unique()} & {*revisions}
         return revisions[max(live)] if live else latest_revision(planner.snapshot)
     if number not in revisions:
         problem = f"must be one of the table's, {list(revisions)}"

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, compress
 from pathlib import Path, PurePosixPath
 from typing import ClassVar, Final, cast
+
+import polars as pl
 
 from qbeast_core.errors import (
     InvalidInputError,
@@ -36,7 +39,7 @@ from qbeast_core.table.commit import commit_metadata
 from qbeast_core.table.data.schema import LOG_DIRECTORY
 from qbeast_core.table.engine.row_change import SUFFIX
 from qbeast_core.table.snapshot.log_files import read_log
-from qbeast_core.table.snapshot.snapshot import Snapshot, has_old_layout, read_live_files, refresh
+from qbeast_core.table.snapshot.snapshot import Snapshot, has_old_layout, log_of, read_live_files, refresh
 
 _RETENTION: Final = "delta.deletedFileRetentionDuration"
 _WEEK: Final = 168.0
@@ -92,9 +95,9 @@ def vacuum(
     old = [file for file in store.entries("") if file.modified_ms < oldest and _is_data_file(file.path)]
     newest = refresh(snapshot)  # after the listing, so it has all commits until then
     check_writable(newest.protocol, newest.metadata, mode="metadata", path=newest.uri, brings="settings")
-    log = read_log(newest.log, newest.version, actions=("remove",))
-    needed = {path.name for path in _needed(newest, log, oldest)}
-    gone = [file for file in old if file.path.rpartition("/")[2] not in needed]
+    log = log_of(newest, ("remove",))
+    names = pl.Series([file.path.rpartition("/")[2] for file in old], dtype=pl.String)
+    gone = list(compress(old, ~names.is_in(_needed(newest, log, oldest).implode())))
     if not dry_run:
         with changed_before(lambda: None):  # those that came before the file that failed are gone
             map_files(store, store.delete, [file.path for file in gone])
@@ -107,10 +110,21 @@ def vacuum(
     )
 
 
-def _needed(newest: Snapshot, log: LogState, oldest_ms: int) -> Iterator[FilePath]:
-    """Yield the files that are live, or were at a time or later: readers of old versions need them."""
-    for path, vector in newest.logged_files.select("path", "deletion_vector").iter_rows():
-        yield from file_paths(path, parse_vector(vector))
+def _needed(newest: Snapshot, log: LogState, oldest_ms: int) -> pl.Series:
+    """Return the names of the files that are live, or were at a time or later: readers of old versions need them."""
+    logged = newest.with_copies.light(["path", "deletion_vector"])
+    is_plain = pl.col("deletion_vector").is_null() & ~pl.col("path").str.contains("%", literal=True)
+    plain, others = logged.filter(is_plain)["path"], logged.filter(~is_plain)
+    paths = chain(
+        *(file_paths(path, parse_vector(vector)) for path, vector in others.iter_rows()),
+        _needed_in_log(newest, log, oldest_ms),
+    )
+    names = pl.Series([path.name for path in paths], dtype=pl.String)
+    return pl.concat([plain.str.extract(r"([^/]*)$"), names])
+
+
+def _needed_in_log(newest: Snapshot, log: LogState, oldest_ms: int) -> Iterator[FilePath]:
+    """Yield the files that only the log names: those removed since a time, and those of another replay."""
     if has_old_layout(newest):  # another replay of the log may have more live files
         for add in read_live_files(newest).unlisted:
             yield from file_paths(add.path, add.deletion_vector)

@@ -34,7 +34,7 @@ from qbeast_core.log.actions import (
 )
 from qbeast_core.log.protocol import has_change_feed
 from qbeast_core.log.replay import RULES, TAG_KEYS, newest_settings
-from qbeast_core.log.values import removes_of
+from qbeast_core.log.values import joined_files, removes_of
 from qbeast_core.plan.blocks import PageTable, build_page_table
 from qbeast_core.plan.nodes import named_columns
 from qbeast_core.plan.weights import ALL_WEIGHTS
@@ -48,7 +48,13 @@ from qbeast_core.table.read.planner import only_rows
 from qbeast_core.table.read.scan import first_rows, lazy_frame
 from qbeast_core.table.read.tasks import RowFilter, read_scans
 from qbeast_core.table.snapshot.hidden_rows import deleted_rows
-from qbeast_core.table.snapshot.log_files import read_history, read_log, version_at, version_or_time
+from qbeast_core.table.snapshot.log_files import (
+    PlanUnusable,
+    read_history,
+    read_log,
+    version_at,
+    version_or_time,
+)
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 # -1: the rows were removed; 1: they were added.
@@ -558,6 +564,7 @@ def _cheaper(old: Snapshot, new: Snapshot) -> tuple[list[CommitChanges], int]:
 
 def _different_files(old: Snapshot, new: Snapshot) -> CommitChanges:
     """Return the files that only one version has, as if one commit had removed and added them."""
+    old, new = _without_common(old, new)
     removed, added = _files_without(old, new), _files_without(new, old)
     adds = removes_of(added, new.columns, data_change=True)
     facts = added.select("num_records", *(pl.col(name).cast(pl.String) for name in _PAGE_TAGS)).iter_rows()
@@ -570,11 +577,26 @@ def _different_files(old: Snapshot, new: Snapshot) -> CommitChanges:
     )
 
 
+def _without_common(old: Snapshot, new: Snapshot) -> tuple[Snapshot, Snapshot]:
+    """Return two versions without the files that both have in one plan file; themselves if there is none."""
+    before, after = old.planned, new.planned
+    if before is None or after is None or before.plan.folder != after.plan.folder:
+        return old, new
+    removed, added = np.setdiff1d(after.gone, before.gone), np.setdiff1d(before.gone, after.gone)
+    with suppress(PlanUnusable):
+        return (
+            old.with_files(joined_files([*before.parts(removed), old.listed])),
+            new.with_files(joined_files([*after.parts(added), new.listed])),
+        )
+    return old.from_log(), new.from_log()
+
+
 def _files_without(version: Snapshot, other: Snapshot) -> pl.DataFrame:
     key = ["path", "deletion_vector"]
-    return version.files.join(
-        other.files.select(key), on=key, how="anti", nulls_equal=True, maintain_order="left"
-    )
+    theirs = other.light(key)
+    alone = version.light(key).join(theirs, on=key, how="anti", nulls_equal=True)
+    files = version.at_paths(alone["path"]).listed
+    return files.join(theirs, on=key, how="anti", nulls_equal=True, maintain_order="left")
 
 
 def _as_add(file: RemoveFile, rows: int | None, tags: Sequence[str | None]) -> AddFile:

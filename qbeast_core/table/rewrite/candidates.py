@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.space.values import BoolArray, F64Array, I64Array, distinct, weight_to_fraction
+from qbeast_core.space.values import BoolArray, F64Array, I64Array, distinct
+from qbeast_core.spec.blocks import FilePath
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index.live_index import STAGED, Index
@@ -183,9 +184,15 @@ class Choice:
 
     def frame(self, index: Index) -> pl.DataFrame:
         """Return `path` (decoded), `rows` (without hidden ones), `bytes`, `revision_id` (null: none), `reason`."""
-        files = index.files[self.files].drop("file")
-        hidden = pl.Series(np.maximum(logged_counts(index.snapshot.files[self.files]), 0))
-        return files.with_columns(pl.col("rows") - hidden, pl.Series("reason", self.reasons, dtype=pl.String))
+        files = index.snapshot.files[self.files]
+        hidden = pl.Series(np.maximum(logged_counts(files), 0))
+        return files.select(
+            pl.Series("path", [FilePath.of_log(path).text for path in files["path"]], dtype=pl.String),
+            pl.col("num_records").cast(pl.Int64).alias("rows") - hidden,
+            pl.col("size_bytes").cast(pl.Int64).alias("bytes"),
+            pl.Series("revision_id", index.revision_of[self.files]).replace(STAGED, None),
+            pl.Series("reason", self.reasons, dtype=pl.String),
+        )
 
 
 def choose_files(index: Index, scope: Scope) -> Choice:
@@ -262,10 +269,7 @@ def _within(index: Index, scope: Scope, staged: BoolArray) -> BoolArray:
     files = index.snapshot.files
     if scope.fraction is None:
         return np.ones(files.height, np.bool_)
-    begins = index.blocks.group_by("file").agg(pl.col("min_weight").min())
-    low = np.ones(files.height)
-    low[begins["file"].to_numpy()] = weight_to_fraction(begins["min_weight"].cast(pl.Int32).to_numpy())
-    within: BoolArray = ~staged & (low <= scope.fraction)
+    within: BoolArray = ~staged & (index.begins <= scope.fraction)
     order = files.with_row_index("file").filter(pl.Series(staged, dtype=pl.Boolean))
     order = order.sort("modification_time", maintain_order=True)
     before = order["size_bytes"].cum_sum() - order["size_bytes"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import compress
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -21,13 +23,14 @@ from qbeast_core.log.protocol import WriteIntent, check_writable
 from qbeast_core.plan.weights import Share, share_of
 from qbeast_core.results import RewriteResult
 from qbeast_core.space.values import I64Array
+from qbeast_core.spec.blocks import FilePath
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.support.process import Progress, ProgressCallback, report
 from qbeast_core.table.commit import CommitOutcome
 from qbeast_core.table.engine.engine import Engine
 from qbeast_core.table.engine.local import MEMORY
 from qbeast_core.table.index.counts import refuse_unindexed
-from qbeast_core.table.index.live_index import STAGED, Index
+from qbeast_core.table.index.live_index import STAGED, Index, NeedsAllFilesError, file_index
 from qbeast_core.table.rewrite.candidates import (
     DEFAULT_SCOPE,
     Choice,
@@ -92,12 +95,14 @@ def optimize(
         if scope.newest and not scope.older and (options.revision == "all" or scope.paths is not None):
             # Only now: a round may add a revision or move files to another one.
             scopes = _older_scopes(snapshot, scope)
-    before = opened_shares(Index(first))
+    index = file_index(first)
+    before = opened_shares(index)
     if any(step.done for step in rounds):
-        after = opened_shares(Index(snapshot))
+        index = file_index(snapshot)
+        after = opened_shares(index)
     else:
-        after = opened_shares(Index(first), rounds[0].groups) if options.dry_run else before
-    result = _result(rounds, options, snapshot, (before, after))
+        after = opened_shares(index, rounds[0].groups) if options.dry_run else before
+    result = _result(rounds, options, index, (before, after))
     report(options.progress, Progress("done", rows=result.rows))
     return result, snapshot
 
@@ -129,17 +134,17 @@ def _scopes(snapshot: Snapshot, options: OptimizeOptions) -> list[Scope]:
     if options.revision == STAGING_REVISION_ID:
         return [Scope(**shared)]
     if older and options.revision != revisions[-1]:
-        chosen = (Index(snapshot).revision_of == options.revision).tolist()
-        return [
-            Scope(newest=True, older=True, paths=frozenset(compress(snapshot.data_paths, chosen)), **shared)
-        ]
+        index = file_index(snapshot)
+        chosen = (index.revision_of == options.revision).tolist()
+        paths = frozenset(compress(index.snapshot.data_paths, chosen))
+        return [Scope(newest=True, older=True, paths=paths, **shared)]
     return [Scope(revision=options.revision, staged=False, **shared)]
 
 
 def _older_scopes(snapshot: Snapshot, newest: Scope) -> list[Scope]:
     """Return a scope for each other revision that has files, one commit each."""
-    index = Index(snapshot)
-    among = [newest.paths is None or path in newest.paths for path in snapshot.data_paths]
+    index = file_index(snapshot)
+    among = [newest.paths is None or path in newest.paths for path in index.snapshot.data_paths]
     ids = sorted(set(index.revision_of[among].tolist()) - {STAGED, newest.at(index).revision})
     return [
         replace(newest, revision=number, newest=False, staged=False, beyond=False, moves=False)
@@ -174,8 +179,9 @@ def _check_index(snapshot: Snapshot, options: OptimizeOptions) -> None:
 
 def _paths(snapshot: Snapshot, files: Sequence[str | os.PathLike[str]]) -> frozenset[str]:
     """Return the decoded log paths of files. A file is named by its path in the table or by its URI."""
-    paths = {path: path for path in snapshot.data_paths}
-    paths |= {f"{snapshot.store.uri}/{path}": path for path in snapshot.data_paths}
+    live = [FilePath.of_log(path).text for path in snapshot.light(["path"])["path"]]
+    paths = {path: path for path in live}
+    paths |= {f"{snapshot.store.uri}/{path}": path for path in live}
     names = [os.fspath(file) for file in ([files] if isinstance(files, str) else files)]
     unknown = [name for name in names if name not in paths]
     if unknown:
@@ -196,26 +202,46 @@ def _round(snapshot: Snapshot, scope: Scope, options: OptimizeOptions, engine: E
 
 def _are_live(before: Snapshot, now: Snapshot, scope: Scope) -> bool:
     """Return whether the chosen files are still live."""
-    columns = ["path", "deletion_vector"]
-    chosen = before.files[choose_files(Index(before), scope).files].select(columns)
-    live = now.files.select(columns)
+    columns, index = ["path", "deletion_vector"], file_index(before)
+    chosen = index.snapshot.files[choose_files(index, scope).files].select(columns)
+    live = now.light(columns)
     return chosen.join(live, on=columns, how="anti", nulls_equal=True).is_empty()
 
 
 def _attempt(snapshot: Snapshot, scope: Scope, options: OptimizeOptions, engine: Engine) -> _Round:
-    index = Index(snapshot)
+    index = file_index(snapshot)
     refuse_copies(index)
     scope = scope.at(index)
     choice = choose_files(index, scope)
-    plan, reasons = choice.frame(index), sorted(set(choice.reasons))
+    plan = choice.frame(index)
     if options.dry_run or not (len(choice.files) or options.into == "new"):
         return _Round(plan, choice.groups)
     check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings="files")
     report(options.progress, Progress("read", rows=int(plan["rows"].fill_null(0).sum())))
+    chosen = index.snapshot.files["path"][choice.files]
+    rewritten = partial(_rewritten, paths=chosen, plan=plan, scope=scope, options=options, engine=engine)
+    if snapshot.planned is not None:
+        with suppress(NeedsAllFilesError):
+            return rewritten(snapshot.at_paths(chosen), choice)
+    return rewritten(snapshot.unplanned, choice)
+
+
+def _rewritten(
+    snapshot: Snapshot,
+    choice: Choice,
+    *,
+    paths: pl.Series,
+    plan: pl.DataFrame,
+    scope: Scope,
+    options: OptimizeOptions,
+    engine: Engine,
+) -> _Round:
+    """Replace the chosen files, which are at some paths, in a version that may have only these files in memory."""
+    numbered, reasons = _numbered(snapshot, choice, paths), sorted(set(choice.reasons))
     replaced = replace_rows(
         snapshot,
-        Replacement(files=choice.files, groups=choice.groups),
-        _placement(index, scope, options),
+        numbered,
+        _placement(Index(snapshot), scope, options),
         engine=engine,
         progress=options.progress,
         only_fewer=reasons == ["small file"] and options.into != "new",
@@ -235,9 +261,19 @@ def _attempt(snapshot: Snapshot, scope: Scope, options: OptimizeOptions, engine:
         },
     )
     outcome = publish_replaced(snapshot, replaced, intent)
-    more = np.setdiff1d(np.flatnonzero(replaced.gone), choice.files)
-    moved = Choice(more, ["order of weights"] * len(more)).frame(index)
+    more = np.setdiff1d(np.flatnonzero(replaced.gone), numbered.files)
+    moved = Choice(more, ["order of weights"] * len(more)).frame(Index(snapshot))
     return _Round(pl.concat([plan, moved]), choice.groups, (replaced, outcome))
+
+
+def _numbered(snapshot: Snapshot, choice: Choice, paths: pl.Series) -> Replacement:
+    """Return the files to replace by their numbers in a version, which may be others than in the choice."""
+    wanted, numbers = set(paths), np.zeros(int(choice.files.max(initial=-1)) + 1, np.int64)
+    at = {path: number for number, path in enumerate(snapshot.files["path"]) if path in wanted}
+    numbers[choice.files] = [at[path] for path in paths]
+    return Replacement(
+        files=np.sort(numbers[choice.files]), groups=[np.sort(numbers[group]) for group in choice.groups]
+    )
 
 
 def _placement(index: Index, scope: Scope, options: OptimizeOptions) -> Placement:
@@ -250,13 +286,13 @@ def _placement(index: Index, scope: Scope, options: OptimizeOptions) -> Placemen
 def _result(
     rounds: Sequence[_Round],
     options: OptimizeOptions,
-    snapshot: Snapshot,
+    index: Index,
     opened: tuple[Mapping[str, float], Mapping[str, float]],
 ) -> OptimizeResult:
     replaced = [step.done[0] for step in rounds if step.done]
     outcomes = [step.done[1] for step in rounds if step.done]
     last = outcomes[-1] if outcomes else None
-    latest = snapshot.config.last_revision_id or 0
+    latest = index.snapshot.config.last_revision_id or 0
     # If a round replaced files, omit the files that other rounds chose but left. Two rounds may choose the same file.
     plans = [step.plan for step in rounds if step.done] or [step.plan for step in rounds]
     plan = pl.concat(plans).unique("path", keep="first", maintain_order=True)
@@ -266,7 +302,7 @@ def _result(
     new = [add for add in adds if add.path not in gone]
     plan = plan.filter(~pl.col("path").is_in([add.path for add in adds]))
     return OptimizeResult(
-        version=snapshot.version if last is None else last.version,
+        version=index.snapshot.version if last is None else last.version,
         committed=last is not None,
         dry_run=options.dry_run,
         plan=plan,
@@ -278,8 +314,8 @@ def _result(
         new_revision=any(step.is_new for step in replaced),
         commits=len(replaced),
         attempts=sum(outcome.attempts for outcome in outcomes),
-        files_left=int(Index(snapshot).clustered_by_others.sum()),
-        rows_left=Index(snapshot).rows_of_other_columns,
+        files_left=int(index.clustered_by_others.sum()),
+        rows_left=index.rows_of_other_columns,
         opened=opened[0],
         opened_after=opened[1],
     )

@@ -197,8 +197,10 @@ class VectorCache:
         """Return the rows of a vector. None: it was not read yet."""
         return self._rows.get(key)
 
-    def for_files(self, files: pl.DataFrame) -> VectorCache:
-        """Return the vectors of these files only."""
+    def for_files(self, files: pl.DataFrame | None) -> VectorCache:
+        """Return the vectors of these files only; None: of all files."""
+        if files is None:
+            return self
         cache = VectorCache()
         if self._rows:
             listed = files.filter("has_deletion_vector").select("path", "deletion_vector")
@@ -286,3 +288,9 @@ def logged_counts(files: pl.DataFrame) -> I64Array:
     counts = pl.when(vector.is_null()).then(0).when(is_possible).then(count).otherwise(UNKNOWN)
     rows: I64Array = files.select(counts.cast(pl.Int64).alias("rows"))["rows"].to_numpy().copy()
     return rows
+
+
+def logged_totals(files: pl.DataFrame) -> tuple[int, int, int]:
+    """Return the rows of files that the log counts, rows of them that vectors hide, by the log, and bytes."""
+    hidden = int(np.maximum(logged_counts(files), 0).sum())
+    return int(files["num_records"].sum()), hidden, int(files["size_bytes"].sum())

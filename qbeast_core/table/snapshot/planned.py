@@ -12,7 +12,7 @@ import io
 import mmap
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -26,9 +26,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from qbeast_core.errors import QbeastError
+from qbeast_core.errors import MemoryBudgetError, QbeastError
 from qbeast_core.io.location import Location
-from qbeast_core.io.machine import TemporaryFolder, private_folder
+from qbeast_core.io.machine import TemporaryFolder, memory_of_machine, private_folder
 from qbeast_core.io.store import Entry, Store, map_files, status_of
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns import StoredColumns, config_by_name
@@ -45,9 +45,9 @@ from qbeast_core.log.values import sound_bounds, statistics_by_name
 from qbeast_core.plan.blocks import NO_REVISION
 from qbeast_core.plan.bounds import trusted_counts
 from qbeast_core.plan.nodes import Node
-from qbeast_core.space.values import I64Array
+from qbeast_core.space.values import BoolArray, I64Array
 from qbeast_core.spec.blocks import FilePath
-from qbeast_core.support.process import LOG
+from qbeast_core.support.process import LOG, new_id
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.schema import LOG_DIRECTORY
 from qbeast_core.table.snapshot.delta import (
@@ -58,7 +58,7 @@ from qbeast_core.table.snapshot.delta import (
     refuse_linked_log,
     version_in,
 )
-from qbeast_core.table.snapshot.hidden_rows import logged_counts
+from qbeast_core.table.snapshot.hidden_rows import logged_totals
 from qbeast_core.table.snapshot.log_files import (
     LAST_CHECKPOINT,
     SIDECARS,
@@ -87,6 +87,8 @@ _DOWNLOADS: Final = "qbeast-checkpoint-"
 _REFUSED: Final = "refused"
 _PIECE_BYTES: Final = 64 << 20
 _FOOTER_BYTES: Final = 64 << 10
+_DIGEST_BYTES: Final = 16
+_COPIES_OF_FILES: Final = 4  # memory of files, as a multiple of their columns
 # Kinds of actions of a checkpoint that are not about files, and a field that each has.
 _OTHERS: Final = {
     "protocol": "minReaderVersion",
@@ -101,11 +103,10 @@ class PlannedFiles:
     """The live files of a version that a plan file lists: all but those that later commits replaced or removed."""
 
     plan: PlanFile
-    # Rows of the plan file that are not live any more, ascending, and their sums.
+    # Rows of the plan file that are not live any more, ascending, and sums over these files, see `totals`.
     gone: I64Array
-    gone_rows: int = 0
-    gone_hidden_rows: int = 0
-    gone_bytes: int = 0
+    gone_totals: tuple[int, int, int] = (0, 0, 0)
+    gone_uncounted: int = 0
     gone_by_revision: Mapping[int, int] = field(default_factory=Counter[int])
 
     @property
@@ -116,22 +117,18 @@ class PlannedFiles:
     @property
     def rows(self) -> int:
         """Number of rows that the log counts, including deleted rows."""
-        return self.plan.facts.rows - self.gone_rows
+        return self.totals[0]
 
     @property
-    def hidden_rows(self) -> int:
-        """Number of rows that deletion vectors hide, by the log."""
-        return self.plan.facts.hidden_rows - self.gone_hidden_rows
+    def totals(self) -> tuple[int, int, int]:
+        """Rows that the log counts, rows of them that deletion vectors hide, by the log, and size of the files."""
+        facts, (rows, hidden, size) = self.plan.facts, self.gone_totals
+        return facts.rows - rows, facts.hidden_rows - hidden, facts.data_bytes - size
 
     @property
     def uncounted(self) -> int:
         """Number of files whose rows the log does not count."""
-        return self.plan.facts.uncounted - int((trusted_counts(self._gone) < 0).sum())
-
-    @property
-    def size_bytes(self) -> int:
-        """Size of the files."""
-        return self.plan.facts.data_bytes - self.gone_bytes
+        return self.plan.facts.uncounted - self.gone_uncounted
 
     @property
     def revisions(self) -> set[int]:
@@ -141,14 +138,26 @@ class PlannedFiles:
             number for number, files in counts.items() if files > self.gone_by_revision.get(number, 0)
         } - {NO_REVISION}
 
-    @property
-    def file_bytes(self) -> int:
-        """Approximate memory of one file's columns."""
-        return self.plan.bytes_per_file
+    def refuse_many(self, files: int, uri: str) -> None:
+        """Raise before the metadata of so many files is read into memory that the process would not survive."""
+        needed = files * self.plan.bytes_per_file * _COPIES_OF_FILES
+        most = int(memory_of_machine() * sizing().listed_share)
+        if needed <= most:
+            return
+        message = (
+            f"the metadata of {files:,} files of {uri!r} needs about {needed >> 20:,} MiB of memory, and it may use "
+            f"{most >> 20:,} MiB. Filter by a column that skips more files, join small files with Table.optimize(), "
+            "or run it on a machine with more memory."
+        )
+        raise MemoryBudgetError(message, path=uri, files=files, needed_bytes=needed)
 
     def matching(self, node: Node) -> I64Array:
         """Return the rows in the plan file of the files that may match a filter by their statistics, ascending."""
         return np.setdiff1d(self.plan.matching(node), self.gone, assume_unique=True)
+
+    def rows_of(self, paths: Iterable[str]) -> I64Array:
+        """Return the rows in the plan file of some files by their decoded paths, ascending."""
+        return np.setdiff1d(self.plan.rows_of(paths), self.gone, assume_unique=True)
 
     def parts(self, rows: I64Array) -> Iterator[pl.DataFrame]:
         """Yield files by their rows in the plan file, some at a time, in the columns of `Snapshot.files`."""
@@ -156,9 +165,27 @@ class PlannedFiles:
         for first in range(0, len(rows), at_once):
             yield self.plan.take(rows[first : first + at_once])
 
-    def some(self, paths: Iterable[str]) -> Iterator[pl.DataFrame]:
-        """Yield the files of some decoded paths, see `parts`."""
-        return self.parts(self._rows_of(paths))
+    @property
+    def is_live(self) -> BoolArray:
+        """Mask of the rows of the plan file."""
+        is_live = np.ones(self.plan.facts.files, np.bool_)
+        is_live[self.gone] = False
+        return is_live
+
+    def kept(self, name: str, make: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        """Return a frame that depends on the plan file and a name only. It is made once, and kept beside the file."""
+        path = self.plan.folder / name
+        with suppress(OSError, ValueError, pl.exceptions.PolarsError):
+            data = path.read_bytes()
+            if data[:_DIGEST_BYTES] == _digest(data[_DIGEST_BYTES:]):
+                return pl.read_parquet(io.BytesIO(data[_DIGEST_BYTES:]))
+        frame, body = make(), io.BytesIO()
+        frame.write_parquet(body, compression="lz4")
+        with suppress(OSError):  # another process removed the folder, or the disk is full
+            temporary = self.plan.folder / f"{new_id()}.tmp"
+            temporary.write_bytes(_digest(body.getvalue()) + body.getvalue())
+            temporary.replace(path)
+        return frame
 
     def discard(self) -> None:
         """Remove the plan file from the cache, because it is damaged."""
@@ -179,28 +206,26 @@ class PlannedFiles:
 
     def without_keys(self, keys: Collection[FileKey]) -> PlannedFiles:
         """Return the files without those of some keys: other deletion vectors of a path are other files."""
-        rows = self._rows_of(path for path, _ in keys)
+        rows = self.rows_of(path for path, _ in keys)
         files = self.plan.take(rows, ["path", "deletion_vector"])
         is_gone = [file_key(path, parse_vector(vector)) in keys for path, vector in files.iter_rows()]
         return self._without(rows[np.array(is_gone, np.bool_)])
 
     def without(self, paths: Iterable[str]) -> PlannedFiles:
         """Return the files without those of some decoded paths."""
-        return self._without(self._rows_of(paths))
-
-    def _rows_of(self, paths: Iterable[str]) -> I64Array:
-        return np.setdiff1d(self.plan.rows_of(paths), self.gone, assume_unique=True)
+        return self._without(self.rows_of(paths))
 
     def _without(self, rows: I64Array) -> PlannedFiles:
         if not len(rows):
             return self
         files = self.plan.take(rows, ["num_records", "size_bytes", "deletion_vector", "revision"])
+        rows_gone, hidden, size = self.gone_totals
+        more = logged_totals(files)
         return replace(
             self,
             gone=np.union1d(self.gone, rows),
-            gone_rows=self.gone_rows + int(files["num_records"].sum()),
-            gone_hidden_rows=self.gone_hidden_rows + int(np.maximum(logged_counts(files), 0).sum()),
-            gone_bytes=self.gone_bytes + int(files["size_bytes"].sum()),
+            gone_totals=(rows_gone + more[0], hidden + more[1], size + more[2]),
+            gone_uncounted=self.gone_uncounted + int((trusted_counts(files) < 0).sum()),
             gone_by_revision=Counter(self.gone_by_revision) + Counter(files_by_revision(files)),
         )
 
@@ -348,6 +373,10 @@ def _with_type(found: pl.DataType, wanted: pl.DataType) -> pl.Expr:
 
 def _arrow(frame: pl.DataFrame) -> pa.Table:
     return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 
 # --- the cache ----------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,19 +11,16 @@ from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import polars as pl
 
 from qbeast_core.errors import (
-    AddedColumnWarning,
-    MemoryBudgetError,
     QbeastError,
     StorageError,
     TableNotFoundError,
     UnsupportedTableError,
 )
 from qbeast_core.io.location import Location
-from qbeast_core.io.machine import LruCache, memory_of_machine
+from qbeast_core.io.machine import LruCache
 from qbeast_core.io.store import Store, status_of
 from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, Protocol
 from qbeast_core.log.columns import StoredColumns, config_by_name, sample_column_of, with_fields
@@ -63,11 +59,11 @@ from qbeast_core.log.values import (
 from qbeast_core.plan.blocks import BlockTable
 from qbeast_core.plan.bounds import trusted_counts
 from qbeast_core.plan.decode_tags import build_block_table
-from qbeast_core.plan.nodes import Node
+from qbeast_core.plan.nodes import Node, Unknown
 from qbeast_core.plan.select import files_that_may_match
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.spec.table_config import TableConfig
-from qbeast_core.support.process import LOG, caller_stacklevel, new_id, now_ms, refuse_forked
+from qbeast_core.support.process import LOG, new_id, now_ms, refuse_forked
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.scan import TableFiles
 from qbeast_core.table.data.schema import visible_columns
@@ -79,7 +75,7 @@ from qbeast_core.table.snapshot.delta import (
     refuse_other_log,
     version_at_time,
 )
-from qbeast_core.table.snapshot.hidden_rows import HiddenRows, VectorCache, logged_counts
+from qbeast_core.table.snapshot.hidden_rows import HiddenRows, VectorCache, logged_totals
 from qbeast_core.table.snapshot.log_files import (
     LogFiles,
     PlanUnusable,
@@ -165,7 +161,7 @@ class Snapshot:
         """All live files. Of a version with `planned`, they are read from the log."""
         if self.planned is None:
             return self.listed
-        _refuse_many(self.uri, self.planned.count, self.planned.file_bytes)
+        self.planned.refuse_many(self.planned.count, self.uri)
         return self.unplanned.listed
 
     @cached_property
@@ -188,11 +184,11 @@ class Snapshot:
     @cached_property
     def some_files(self) -> pl.DataFrame:
         """Some of the live files, and of copies: enough to see how tags are written."""
-        if self.planned is None:
-            return self.logged_files
+        whole = self.whole or self
         with suppress(PlanUnusable):
-            return joined_files([self.planned.first(_SOME), self.listed])
-        return self.logged_files
+            if whole.planned is not None:
+                return joined_files([whole.planned.first(_SOME), whole.listed])
+        return whole.logged_files
 
     def revisions_without(self, paths: Collection[str]) -> set[int]:
         """Return the revisions of the live files without some."""
@@ -222,19 +218,18 @@ class Snapshot:
 
         File numbers are those of the result.
         """
-        if self.planned is None and (
-            self.listed.height < sizing().many_files or self.decoded_blocks is not None
-        ):
+        is_few = self.listed.height < sizing().many_files or isinstance(node, Unknown)
+        if self.planned is None and (is_few or self.decoded_blocks is not None):
             return self
         listed = _matching(self.listed, node)
         if self.planned is None:
             return self if listed.height == self.listed.height else self.with_files(listed)
         try:
             rows = self.planned.matching(node)
-            _refuse_many(self.uri, len(rows), self.planned.file_bytes)
+            self.planned.refuse_many(len(rows), self.uri)
             return self.with_files(joined_files([*self.planned.parts(rows), listed]))
         except PlanUnusable:
-            return self._from_log().narrowed(node)
+            return self.from_log().narrowed(node)
 
     def one_part(self, node: Node) -> Snapshot | None:
         """Return the version like `narrowed`. None: more files may match, so they are better planned in `parts`."""
@@ -244,9 +239,9 @@ class Snapshot:
             rows = self.planned.matching(node)
             if len(rows) > sizing().plan_part_files:
                 return None
-            return self.with_files(joined([*self.planned.parts(rows), _matching(self.listed, node)]))
+            return self.with_files(joined_files([*self.planned.parts(rows), _matching(self.listed, node)]))
         except PlanUnusable:
-            return self._from_log().narrowed(node)
+            return self.from_log().narrowed(node)
 
     def count_matching(self, node: Node) -> int:
         """Return how many live files may match a filter by their statistics."""
@@ -254,11 +249,9 @@ class Snapshot:
         count = int(files_that_may_match(whole.listed, node).sum())
         if whole.planned is None:
             return count
-        try:
+        with suppress(PlanUnusable):
             return count + len(whole.planned.matching(node))
-        except PlanUnusable:
-            whole.planned.discard()
-            return int(files_that_may_match(whole.files, node).sum())
+        return int(files_that_may_match(whole.from_log().files, node).sum())
 
     def parts(self, node: Node) -> Iterator[Snapshot]:
         """Yield the files that may match a filter, some at a time, each part as a version with only these files."""
@@ -271,7 +264,7 @@ class Snapshot:
                 taken.append(part["path"])
                 yield self.with_files(part)
         except PlanUnusable:
-            rest = self._from_log().narrowed(node)
+            rest = self.from_log().narrowed(node)
             others = ~pl.col("path").is_in(pl.concat(taken).implode())
             yield rest.with_files(rest.listed.filter(others))
             return
@@ -283,35 +276,34 @@ class Snapshot:
         whole = self.whole
         if whole is None or whole.planned is None:
             return None
+        is_other = ~pl.col("path").is_in(self.listed["path"].implode())
         with suppress(PlanUnusable):
             planned = whole.planned.without(self.data_paths)
-            newer = whole.listed.filter(~pl.col("path").is_in(self.listed["path"].implode()))
-            return replace(whole, listed=newer, planned=planned, whole=whole)
-        return whole.unplanned.with_files(
-            whole.files.filter(~pl.col("path").is_in(self.listed["path"].implode()))
-        )
+            return replace(whole, listed=whole.listed.filter(is_other), planned=planned, whole=whole)
+        return whole.unplanned.with_files(whole.files.filter(is_other))
 
     def without_newer(self) -> Snapshot:
         """Return the version with only the files that the plan file lists."""
         return replace(self, listed=self.listed.clear())
 
-    def of_paths(self, paths: Sequence[str]) -> Snapshot:
-        """Return the version with only the files of some paths, in their order."""
-        wanted = pl.DataFrame({"path": paths}, schema={"path": pl.String})
+    def at_paths(self, paths: Sequence[str] | pl.Series) -> Snapshot:
+        """Return the version with only the files at some paths, as in the log, in their order."""
+        wanted = pl.DataFrame({"path": paths}, schema={"path": pl.String}).unique(maintain_order=True)
         listed = self.listed.join(wanted, on="path", how="semi")
         if self.planned is not None:
-            decoded = (FilePath.of_log(path).text for path in paths)
             try:
-                listed = joined_files([*self.planned.some(decoded), listed])
+                rows = self.planned.rows_of(FilePath.of_log(path).text for path in paths)
+                self.planned.refuse_many(len(rows), self.uri)
+                listed = joined_files([*self.planned.parts(rows), listed])
             except PlanUnusable:
-                return self._from_log().of_paths(paths)
+                return self.from_log().at_paths(paths)
         return self.with_files(wanted.join(listed, on="path", maintain_order="left").select(listed.columns))
 
     def with_files(self, files: pl.DataFrame) -> Snapshot:
         """Return the version with only these files."""
         return replace(self, listed=files, planned=None, whole=self.whole or self)
 
-    def _from_log(self) -> Snapshot:
+    def from_log(self) -> Snapshot:
         """Return the version with all files in memory. The plan file is damaged, so it is removed."""
         self.discard_plan()
         return self.with_files(self.files)
@@ -329,9 +321,9 @@ class Snapshot:
     @cached_property
     def with_copies(self) -> Snapshot:
         """The version with files of copies among its files: for what a check, metrics or a list of blocks show."""
-        return (
-            replace(self, listed=self.logged_files, copies=NO_COPIES, planned=None) if self.copies else self
-        )
+        if not self.copies:
+            return self
+        return replace(self, listed=self.logged_files, copies=NO_COPIES, planned=None)
 
     @property
     def location(self) -> Location:
@@ -477,15 +469,12 @@ class Snapshot:
     @property
     def counted_rows(self) -> int:
         """Number of rows of the live files that the log counts, including deleted rows."""
-        whole = self.whole or self
-        return int(whole.listed["num_records"].sum()) + (whole.planned.rows if whole.planned else 0)
+        return self._totals[0]
 
     @property
     def live_rows(self) -> int:
         """Number of rows of the live files, by the counts in the log, without rows that deletion vectors hide."""
-        whole = self.whole or self
-        hidden = int(np.maximum(logged_counts(whole.listed), 0).sum())
-        return self.counted_rows - hidden - (whole.planned.hidden_rows if whole.planned else 0)
+        return self._totals[0] - self._totals[1]
 
     @property
     def uncounted_files(self) -> int:
@@ -497,8 +486,19 @@ class Snapshot:
     @property
     def data_bytes(self) -> int:
         """Size of the live files."""
+        return self._totals[2]
+
+    @cached_property
+    def _totals(self) -> tuple[int, int, int]:
+        """Rows, hidden rows and bytes of all live files."""
         whole = self.whole or self
-        return int(whole.listed["size_bytes"].sum()) + (whole.planned.size_bytes if whole.planned else 0)
+        files, sums = whole.listed, (0, 0, 0)
+        try:
+            sums = sums if whole.planned is None else whole.planned.totals
+        except PlanUnusable:
+            files = whole.from_log().listed
+        rows, hidden, size = logged_totals(files)
+        return sums[0] + rows, sums[1] + hidden, sums[2] + size
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the URI and the version, and the paths of some files. Unpickling opens the table again."""
@@ -607,7 +607,7 @@ def _reopened(
     if snapshot.metadata.id != table_id:
         message = f"the pickled table is not at {uri} any more: there is another table now"
         raise TableNotFoundError(message, path=uri)
-    return snapshot if paths is None else snapshot.of_paths(paths)
+    return snapshot if paths is None else snapshot.at_paths(paths)
 
 
 def refresh(snapshot: Snapshot) -> Snapshot:
@@ -703,36 +703,16 @@ def _snapshot(
         listed=files,
         copies=copies,
         planned=planned,
-        vectors=_vectors_of(before, files, planned),
+        vectors=VectorCache() if before is None else before.vectors.for_files(None if planned else files),
         source=source,
         fingerprint=log.fingerprint if planned is None else fingerprint(source.store, known.version),
         domains=domains_of(log, known=domains) if _has_domains(known.protocol) else {},
     )
 
 
-def _vectors_of(before: Snapshot | None, files: pl.DataFrame, planned: PlannedFiles | None) -> VectorCache:
-    """Return the deletion vectors that were read before and that are still in use."""
-    if before is None:
-        return VectorCache()
-    return before.vectors if planned is not None else before.vectors.for_files(files)
-
-
 def _matching(files: pl.DataFrame, node: Node) -> pl.DataFrame:
     """Return the files that may match a filter by their statistics."""
     return files.filter(pl.Series(files_that_may_match(files, node), dtype=pl.Boolean))
-
-
-def _refuse_many(uri: str, files: int, file_bytes: int) -> None:
-    """Raise before the metadata of so many files is read into memory that the process would not survive."""
-    needed, most = files * file_bytes * _COPIES_OF_FILES, int(memory_of_machine() * sizing().listed_share)
-    if needed <= most:
-        return
-    message = (
-        f"the metadata of {files:,} files of {uri!r} needs about {needed >> 20:,} MiB of memory, and it may use "
-        f"{most >> 20:,} MiB. Filter by a column that skips more files, join small files with Table.optimize(), or "
-        "run it on a machine with more memory."
-    )
-    raise MemoryBudgetError(message, path=uri, files=files, needed_bytes=needed)
 
 
 def _has_domains(protocol: Protocol) -> bool:
@@ -747,7 +727,7 @@ def timestamp_of(info: CommitInfo | None) -> int:
 
 def read_live_files(snapshot: Snapshot) -> LiveFiles:
     """Return the files of a snapshot with all fields of the log, and files that only Spark takes for live."""
-    return whole_files(snapshot.logged_files["path"].to_list(), _log_of(snapshot))
+    return whole_files(snapshot.logged_files["path"].to_list(), log_of(snapshot))
 
 
 def live_adds(snapshot: Snapshot, numbers: Sequence[int]) -> list[AddFile]:
@@ -755,7 +735,7 @@ def live_adds(snapshot: Snapshot, numbers: Sequence[int]) -> list[AddFile]:
     paths = snapshot.files["path"].gather(list(numbers)).to_list()
     whole = snapshot.whole or snapshot
     if whole.planned is None:
-        log = _log_of(snapshot)
+        log = log_of(snapshot)
     else:
         from qbeast_core.table.snapshot.planned import log_of_files  # noqa: PLC0415 - loads pyarrow
 
@@ -764,10 +744,11 @@ def live_adds(snapshot: Snapshot, numbers: Sequence[int]) -> list[AddFile]:
     return [found[path] for path in paths]
 
 
-def _log_of(snapshot: Snapshot) -> LogState:
+def log_of(snapshot: Snapshot, actions: Sequence[str] = ("add",)) -> LogState:
+    """Return the log up to a version, with some kinds of actions of its checkpoint."""
     whole = snapshot.whole or snapshot
     try:
-        return read_log(whole.log, snapshot.version)
+        return read_log(whole.log, snapshot.version, actions=actions)
     except FileNotFoundError as error:
         message = f"a file of the log of {snapshot.uri} is missing: {error}; try again."
         raise StorageError(message, path=snapshot.uri) from error
@@ -782,7 +763,7 @@ def write_checkpoint(snapshot: Snapshot) -> None:
             count = snapshot.file_count
             planned.write_checkpoint(snapshot.location, snapshot.planned, snapshot.version, files=count)
             return
-        _refuse_many(snapshot.uri, snapshot.file_count, snapshot.planned.file_bytes)
+        snapshot.planned.refuse_many(snapshot.file_count, snapshot.uri)
     snapshot.source.checkpoint(snapshot.version, files=snapshot.file_count)
 
 
@@ -817,16 +798,3 @@ def with_metadata(snapshot: Snapshot, metadata: Metadata) -> Snapshot:
         schema=visible_columns(schema_from_delta(metadata.schema_string, path=snapshot.uri)),
         schema_json=metadata.schema_string,
     )
-
-
-def warn_of_added_columns(before: Snapshot, schema: pl.Schema) -> None:
-    """Warn if columns were added to a table with rows that qbeast-spark may optimize."""
-    added = [name for name in schema if name not in before.schema]
-    if not added or not before.file_count or dialect_of(before) != "qbeast-spark":
-        return
-    message = (
-        f"column(s) {added} were added to {before.uri!r}. qbeast-spark 0.7.1 ignores the schema of the table when it "
-        "optimizes files, and their values become null then. Do not optimize this table with it; Table.optimize() "
-        "keeps them."
-    )
-    warnings.warn(message, AddedColumnWarning, stacklevel=caller_stacklevel())

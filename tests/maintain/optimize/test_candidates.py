@@ -83,7 +83,7 @@ def state_of(
     revisions = {1: item, 2: other}
     snapshot = Mock(
         files=frame,
-        logged_files=frame,
+        some_files=frame,
         data_paths=frame["path"].to_list(),
         partitions=pl.DataFrame(),
         schema=schema,
