@@ -435,6 +435,7 @@ EXIT_CODES: Final = {
     "storage": 12,
     "qbeast": 13,
     "session-lost": 14,
+    "memory-budget": 15,
     "internal": 70,
     "interrupted": 130,
     "broken-pipe": 141,

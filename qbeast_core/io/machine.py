@@ -31,13 +31,15 @@ def memory_of_machine() -> int:
 
 
 def machine_bytes(root: Path = Path("/")) -> int:
-    """Return the maximum memory of this process, by the machine and its cgroup (version 1 or 2).
+    """Return the maximum memory of this process, by the machine, its cgroup (version 1 or 2) and its address space.
+
+    Of a limited address space, only the part that is not in use counts: much of it is reserved and stays empty.
 
     >>> machine_bytes() > 1 << 20
     True
     """
     limits = [int(text) for text in _limits(root) if text.isdecimal()]
-    return min([_physical_bytes(), *limits])
+    return min([_physical_bytes(), *limits, *_address_space(root)])
 
 
 class LruCache(Generic[KeyT, ValueT]):
@@ -133,6 +135,16 @@ def _limits(root: Path) -> Iterator[str]:
             yield _text(base.joinpath(*parts[:length], file)).strip()
 
 
+def _address_space(root: Path) -> Iterator[int]:
+    """Yield the bytes that this process may still map, if they are limited."""
+    if sys.platform == "win32":
+        return
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    pages = _text(root / "proc/self/statm").partition(" ")[0]
+    if most != resource.RLIM_INFINITY and pages.isdecimal():
+        yield max(most - int(pages) * os.sysconf("SC_PAGE_SIZE"), 1)
+
+
 def _text(path: Path) -> str:
     try:
         return path.read_text()
@@ -142,6 +154,7 @@ def _text(path: Path) -> str:
 
 if sys.platform != "win32":
     import fcntl
+    import resource
 
 _LOCK: Final = "lock"
 _YOUNG_SECONDS: Final = 600  # a new folder may not have its lock yet

@@ -251,14 +251,14 @@ def files_with_tags(
     return joined.with_columns(**_COUNTED)
 
 
-def paths_in(commits: Iterable[bytes]) -> set[str]:
-    """Return the decoded paths of all files that commits add or remove.
+def keys_in(commits: Iterable[bytes]) -> set[FileKey]:
+    """Return the keys of all files that commits add or remove: decoded paths, and deletion vectors.
 
-    >>> paths_in([b'{"add":{"path":"a%2Bb"}}', b'{"remove":{"path":"c"}}']) == {"a+b", "c"}
+    >>> keys_in([b'{"add":{"path":"a%2Bb"}}', b'{"remove":{"path":"c"}}']) == {("a+b", ""), ("c", "")}
     True
     """
     return {
-        FilePath.of_log(action["path"]).text
+        _key(action)
         for body in commits
         for action in chain(actions_of(body, "add"), actions_of(body, "remove"))
     }

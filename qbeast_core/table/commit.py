@@ -57,6 +57,7 @@ from qbeast_core.table.data.files import delete_files
 from qbeast_core.table.data.schema import LOG_DIRECTORY
 from qbeast_core.table.index.revision import breaks_order, fit_blocks, with_new_names
 from qbeast_core.table.snapshot.log_files import (
+    PlanUnusable,
     checkpoint_faults,
     commit_path,
     fingerprint,
@@ -468,7 +469,10 @@ def _after_changes(head: Snapshot, actions: Sequence[Action], info: CommitInfo) 
         action.domain: action.configuration for action in actions if isinstance(action, DomainMetadata)
     }
     kept = head.listed.filter(~pl.col("path").is_in(removed)) if removed else head.listed
-    planned = head.planned and head.planned.without(FilePath.of_log(path).text for path in removed)
+    try:
+        planned = head.planned and head.planned.without(FilePath.of_log(path).text for path in removed)
+    except PlanUnusable:
+        return None
     if removed:
         # Files of copies, paths that others may write differently, and statistics of other writers need the log.
         is_plain = not head.copies and not needs_removes(head.listed)

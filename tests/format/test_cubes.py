@@ -29,7 +29,7 @@ VALUES = 24 if is_sweep() else 4
 def without_statistics(golden: Golden) -> Planner:
     snapshot = load_golden(golden)
     nothing = [pl.lit(None, snapshot.files.schema[name]).alias(name) for name in ("min", "max", "null_count")]
-    return Planner(replace(snapshot, files=snapshot.files.with_columns(nothing)))
+    return Planner(replace(snapshot, listed=snapshot.files.with_columns(nothing)))
 
 
 def rows_by_file(golden: Golden, planner: Planner) -> pl.DataFrame:

@@ -11,11 +11,21 @@ from unittest import mock
 
 from qbeast_core.support import sizing
 
-__all__ = ["NO_BANDS", "TINY", "resized", "small_budget", "small_files"]
+__all__ = ["NO_BANDS", "PLANNED", "TINY", "resized", "small_budget", "small_files"]
 
 
 NO_BANDS = 1 << 30
 """Minimum rows of a band with which files have one band."""
+
+
+PLANNED: dict[str, Any] = {
+    "many_files": 1,
+    "plan_chunk_files": 3,
+    "plan_group_files": 2,
+    "plan_batch_files": 4,
+    "plan_part_files": 2,
+}
+"""Sizes at which tables of a few files are opened by plan files of several row groups."""
 
 
 TINY: dict[str, Any] = {
@@ -43,8 +53,7 @@ TINY: dict[str, Any] = {
     "few_texts": 0,
     "max_short_commits": 0,
     "max_short_bytes": 0,
-    "many_files": 1,
-    "max_needed": 1.0,
+    **PLANNED,
     "slice_files": 1,
     "max_cached_files": 0,
     "min_cached_files": 1,

@@ -71,8 +71,8 @@ each_sizes = pytest.mark.parametrize("sizes", [{}, TINY], ids=["usual sizes", "t
 
 @contextmanager
 def first_plans_by_statistics() -> Iterator[None]:
-    """Make the first filter decode only tags of files that may match, as for thousands of files."""
-    with resized(many_files=0, max_needed=1.0):
+    """Make filters decode only tags of files that may match, as for thousands of files."""
+    with resized(many_files=0):
         yield
 
 

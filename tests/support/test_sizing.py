@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from deltalake import DeltaTable
 from polars.testing import assert_frame_equal
 
 import qbeast
@@ -103,6 +104,13 @@ def append(path: Path) -> Step:
 def first_filter(path: Path) -> Step:
     created(path)
     qbeast.write_table(rows(35, 1000), path, mode="append")
+    return lambda: matching(qbeast.open_table(path, version=0), "id < 40 AND value > 1")
+
+
+def planned(path: Path) -> Step:
+    """A filter on a table that a checkpoint lists: the first step makes the plan file."""
+    created(path)
+    DeltaTable(path).create_checkpoint()
     return lambda: matching(qbeast.open_table(path, version=0), "id < 40 AND value > 1")
 
 
@@ -211,6 +219,7 @@ class Case:
     sizes: tuple[tuple[str, Any], ...] = ()
 
 
+MANY = (("many_files", 1),)
 LARGE = (("max_file_rows", 6_000), ("min_page_rows", 128))
 
 CASES: dict[str, Case] = {
@@ -238,8 +247,11 @@ CASES: dict[str, Case] = {
     "trusted_vector_rows": Case(changed, 0),
     "max_chunks": Case(append, 1, (("small_frame_bytes", 0),)),
     "small_frame_bytes": Case(append, 0),
-    "many_files": Case(first_filter, 1, (("max_needed", 1.0),)),
-    "max_needed": Case(first_filter, 1.0, (("many_files", 1),)),
+    "many_files": Case(first_filter, 1),
+    "plan_chunk_files": Case(planned, 1, MANY),
+    "plan_group_files": Case(planned, 1, MANY),
+    "plan_batch_files": Case(planned, 1, (*MANY, ("plan_group_files", 1))),
+    "plan_part_files": Case(planned, 1, MANY),
     "few_tag_bytes": Case(filtered, 0),
     "few_texts": Case(filtered, 0),
     "max_short_commits": Case(first_filter, 0),
@@ -275,6 +287,8 @@ ELSEWHERE: dict[str, str] = {
     "whole_file_bytes": "tests/io",
     "max_copied_log_bytes": "tests/read/snapshot",
     "cache_share": "tests/read/snapshot",
+    "plan_cache_bytes": "tests/read/snapshot",
+    "listed_share": "tests/read/snapshot",
     "deciding_share": "tests/estimate",
     "kept_change_bytes": "tests/change",
     "feed_file_bytes": "tests/change",
@@ -484,12 +498,14 @@ ALLOWED: dict[str, str] = {
         table.advise.hint._VERY_FEW_PAGES table.commit._MAX_COMMITS
         table.index.revision._FIRST_ROWS table.index.revision._MAX_FEW
         table.index.counts._MIN_ROWS table.index.counts._MIN_PARTITIONS
+        table.index.planned_cubes._MERGED_ROWS
         table.write.write._FEW_PAGES tree.keys._MIN_COUNTERS tree.keys._MAX_SMALL_ROWS
         tree.build._MAX_CHAIN tree.pages._ALL_LENGTHS tree.pages._FEW_ROWS
         tree.pages._MAX_NODES tree.pages._SMALL_ROWS tree.grid._MAX_INLINE_CALLS
         tree.grid._MIN_THREADED_CHUNKS""",
     "steps of a loop over bytes or rows, with the same result": """
         carbondata.pages.texts._WINDOW io.footer._GUESS table.snapshot.log_files._HEAD
+        table.snapshot.planned._PIECE_BYTES
         spark_bridge.worker.read_task._BATCH_ROWS spark_bridge.worker.tasks.BUFFER_BYTES
         spark_bridge.engine.workers._MAX_BATCH_BYTES""",
 }

@@ -102,12 +102,20 @@ class LogFiles(Protocol):
 
 
 def read_log(
-    store: LogFiles, version: int, *, after: int | None = None, actions: Sequence[str] = ("add",)
+    store: LogFiles,
+    version: int,
+    *,
+    after: int | None = None,
+    actions: Sequence[str] = ("add",),
+    hint: CheckpointHint | Literal["unread"] | None = "unread",
 ) -> LogState:
-    """Read the log up to `version`: the newest checkpoint and the commits after it, or the commits after `after`."""
+    """Read the log up to `version`: the newest checkpoint and the commits after it, or the commits after `after`.
+
+    `hint` is its hint, if it was read.
+    """
     if after is not None:
         return _state(store, version, after=after)
-    hinted = _hinted_checkpoint(checkpoint_hint(store), version)
+    hinted = _hinted_checkpoint(checkpoint_hint(store) if hint == "unread" else hint, version)
     if hinted is not None:
         with suppress(FileNotFoundError):  # a hint may be stale
             return _state(store, version, actions, hinted)

@@ -1,17 +1,19 @@
 """A plan file: the live files of a checkpoint as columns of one Parquet file, of which a read opens what it needs.
 
 A row group holds a few thousand files that are neighbours in the space of the index. A filter reads its own columns of
-all files, then the other columns of the row groups with a match. Each page has a checksum, and the facts beside the
-file hold a digest of its footer: damage is found before it decides anything.
+all files, then the other columns of the row groups with a match. The facts beside the file hold checksums of its
+footer, of each column of a row group, and of the other actions of the checkpoint: damage is found before it decides
+anything.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import zlib
 from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +38,7 @@ from qbeast_core.table.snapshot.log_files import PlanUnusable
 
 FORMAT: Final = 1
 _FACTS, _FILES = "facts.json", "files.parquet"
+OTHERS: Final = "rest.parquet"
 _KINDS: Final = ("min", "max", "null_count", "partition")
 _COUNTED: Final = ("num_records", "rules")
 _RANK_BITS: Final = 16
@@ -49,15 +52,18 @@ class PlanFacts(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     format: int
+    # Name of the folder, which has the version and a digest of the checkpoint.
+    name: str
     table_id: str
-    version: int
     # Fields of the schema, each as JSON.
     schema_fields: tuple[str, ...]
     partitions: tuple[str, ...]
     # Names of the fields of each struct of statistics, and of the partition.
     fields: dict[str, tuple[str, ...]]
-    # Digest and size of the Parquet file.
+    # Digests of the file of other actions, of the footer and of each column of each row group; size of the file.
+    others: str = ""
     footer: str = ""
+    columns: tuple[tuple[int, ...], ...] = ()
     size_bytes: int = 0
     # Files, rows, deleted rows and bytes of the table; bytes of the columns in memory; revisions of the files.
     files: int = 0
@@ -84,21 +90,44 @@ class PlanFile:
     def open(folder: Path) -> PlanFile:
         """Open a plan file; raise `PlanUnusable` if it is missing, of another format, or damaged."""
         with _reading():
-            text = (folder / _FACTS).read_bytes()[:_MAX_FACTS_BYTES]
+            with (folder / _FACTS).open("rb") as file:
+                digest, _, text = file.read(_MAX_FACTS_BYTES).partition(b"\n")
+            if digest != _digest(text).encode():
+                raise PlanUnusable(folder)
             facts = PlanFacts.model_validate_json(text)
             found = PlanFile(folder, facts)
             path = folder / _FILES
-            if facts.format != FORMAT or facts.size_bytes != path.stat().st_size:
+            if (facts.format, facts.name) != (FORMAT, folder.name):
+                raise PlanUnusable(folder)
+            if facts.size_bytes != path.stat().st_size:
                 raise PlanUnusable(folder)
             if _digest_of_footer(path) != facts.footer or found._file.metadata.num_rows != facts.files:
                 raise PlanUnusable(folder)
-            os.utime(folder)  # the one that was used last is removed last
+            if _digest(found.other_actions) != facts.others:
+                raise PlanUnusable(folder)
+        with suppress(OSError):  # the one that was used last is removed last
+            os.utime(folder)
         return found
 
     @cached_property
-    def _file(self) -> pq.ParquetFile:
+    def other_actions(self) -> bytes:
+        """A checkpoint of the actions that are not about files."""
+        return (self.folder / OTHERS).read_bytes()
+
+    @cached_property
+    def _source(self) -> pa.NativeFile:
         # An open file stays readable if the cache removes it.
-        return pq.ParquetFile(self.folder / _FILES, page_checksum_verification=True)
+        return pa.OSFile(str(self.folder / _FILES))
+
+    @cached_property
+    def _file(self) -> pq.ParquetFile:
+        return pq.ParquetFile(self._source)
+
+    @cached_property
+    def _leaves(self) -> list[str]:
+        """Name of the column that each leaf belongs to."""
+        schema = self._file.schema
+        return [schema.column(leaf).path.partition(".")[0] for leaf in range(len(schema.names))]
 
     @cached_property
     def _starts(self) -> I64Array:
@@ -131,19 +160,19 @@ class PlanFile:
             found.append(first + listed.is_in(wanted.implode()).arg_true().to_numpy().astype(np.int64))
         return np.concatenate(found)
 
-    def take(self, rows: I64Array) -> pl.DataFrame:
-        """Return some files, given by their ascending rows, in the columns of `Snapshot.files`."""
+    def take(self, rows: I64Array, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """Return some files, given by their ascending rows, in the columns of `Snapshot.files`, by default all."""
         starts, parts = self._starts, list[pa.Table]()
         groups = np.searchsorted(starts, rows, side="right") - 1
         edges = np.flatnonzero(np.diff(groups, prepend=-1))
         for of_group in np.split(rows, edges[1:]) if len(rows) else ():
             group = int(np.searchsorted(starts, of_group[0], side="right") - 1)
-            table = self._read([group], None)
+            table = self._read([group], columns)
             here = of_group - starts[group]
             parts.append(table if len(here) == table.num_rows else table.take(pa.array(here)))
         with _reading():
-            table = pa.concat_tables(parts) if parts else self._file.schema_arrow.empty_table()
-            return self._nested(_frame(table))
+            flat = _frame(pa.concat_tables(parts) if parts else self._file.schema_arrow.empty_table())
+        return self._nested(flat) if columns is None else flat.select(columns)
 
     def columns(
         self, names: Sequence[str], statistics: Collection[str] = ()
@@ -166,9 +195,20 @@ class PlanFile:
     def _read(self, groups: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
         pa.default_memory_pool().release_unused()  # of the row groups before
         with _reading(), self._lock:
+            self._verify(groups, columns)
             return self._file.read_row_groups(
                 list(groups), columns=columns and list(columns), use_threads=False
             )
+
+    def _verify(self, groups: Sequence[int], columns: Sequence[str] | None) -> None:
+        """Raise `PlanUnusable` if columns of row groups are damaged. Checksums of pages do not cover their headers."""
+        metadata = self._file.metadata
+        chosen = [leaf for leaf, name in enumerate(self._leaves) if columns is None or name in columns]
+        for group in groups:
+            chunks = metadata.row_group(group)
+            for leaf in chosen:
+                if _checksum(self._source, chunks.column(leaf)) != self.facts.columns[group][leaf]:
+                    raise PlanUnusable(self.folder)
 
     def _nested(self, flat: pl.DataFrame) -> pl.DataFrame:
         """Return a frame of flat columns with their structs."""
@@ -207,7 +247,7 @@ class PlanWriter:
             "uncounted": int((trusted_counts(files) < 0).sum()),
         }
         self._sums.update(sums)
-        self._rows.update(rows_by_revision(files))
+        self._rows.update(_rows_by_revision(files))
         table = _flattened(files[_curve_order(files, self._indexed)], self._facts.fields)
         if self._writer is None:
             self._writer = pq.ParquetWriter(
@@ -216,7 +256,6 @@ class PlanWriter:
                 compression="lz4",
                 use_dictionary=["rules", "revision", "clustering_provider"],
                 write_statistics=False,
-                write_page_checksum=True,
             )
         self._writer.write_table(table.cast(self._writer.schema), row_group_size=sizing().plan_group_files)
 
@@ -226,21 +265,25 @@ class PlanWriter:
             raise PlanUnusable(self._folder)
         self._writer.close()
         path = self._folder / _FILES
-        _sync(path)
+        for file in (path, self._folder / OTHERS):
+            _sync(file)
         facts = self._facts.model_copy(
             update={
                 **self._sums,
                 "rows_by_revision": dict(self._rows),
                 "has_odd_paths": has_odd_paths,
+                "others": _digest((self._folder / OTHERS).read_bytes()),
                 "footer": _digest_of_footer(path),
+                "columns": _checksums(path),
                 "size_bytes": path.stat().st_size,
             }
         )
-        (self._folder / _FACTS).write_text(facts.model_dump_json())
+        text = facts.model_dump_json().encode()
+        (self._folder / _FACTS).write_bytes(_digest(text).encode() + b"\n" + text)
         _sync(self._folder / _FACTS)
 
 
-def rows_by_revision(files: pl.DataFrame) -> dict[int, int]:
+def _rows_by_revision(files: pl.DataFrame) -> dict[int, int]:
     """Return the number of rows of some files by their revision, -1 for files without one."""
     keys = pl.col("revision").cast(pl.Int64).fill_null(NO_REVISION)
     return dict(files.group_by(keys).agg(pl.col("num_records").cast(pl.Int64).sum()).iter_rows())
@@ -300,12 +343,33 @@ def _frame(table: pa.Table) -> pl.DataFrame:
     return frame
 
 
+def _checksums(path: Path) -> tuple[tuple[int, ...], ...]:
+    """Return a checksum of each column of each row group."""
+    with pa.OSFile(str(path)) as source:
+        metadata = pq.read_metadata(source)
+        groups = (metadata.row_group(group) for group in range(metadata.num_row_groups))
+        return tuple(
+            tuple(_checksum(source, group.column(leaf)) for leaf in range(group.num_columns))
+            for group in groups
+        )
+
+
+def _checksum(source: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> int:
+    start = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
+    source.seek(start)
+    return zlib.crc32(source.read_buffer(chunk.total_compressed_size))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
 def _digest_of_footer(path: Path) -> str:
     with path.open("rb") as file:
         file.seek(-8, os.SEEK_END)
         length = int.from_bytes(file.read(4), "little")
         file.seek(-8 - length, os.SEEK_END)
-        return hashlib.blake2b(file.read(), digest_size=16).hexdigest()
+        return _digest(file.read())
 
 
 def _sync(path: Path) -> None:
@@ -321,6 +385,7 @@ def _reading() -> Generator[None]:
         OSError,
         ValueError,
         KeyError,
+        IndexError,
         pa.ArrowException,
         ValidationError,
         pl.exceptions.PolarsError,

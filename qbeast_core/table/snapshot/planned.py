@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from tempfile import gettempdir
@@ -32,12 +31,13 @@ from qbeast_core.io.machine import TemporaryFolder, private_folder
 from qbeast_core.io.store import Entry, Store, map_files, status_of
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns import StoredColumns, config_by_name
+from qbeast_core.log.deletion_vectors import FileKey, file_key, parse_vector
 from qbeast_core.log.replay import (
     LogState,
     actions_of,
     files_with_tags,
+    keys_in,
     needs_removes,
-    paths_in,
     without_copies,
 )
 from qbeast_core.log.values import sound_bounds, statistics_by_name
@@ -62,6 +62,7 @@ from qbeast_core.table.snapshot.log_files import (
 )
 from qbeast_core.table.snapshot.plan_file import (
     FORMAT,
+    OTHERS,
     PlanFacts,
     PlanFile,
     PlanWriter,
@@ -72,7 +73,7 @@ from qbeast_core.table.snapshot.plan_file import (
 _FOLDER: Final = "qbeast-plans"
 _MAKING: Final = "making-"
 _DOWNLOADS: Final = "qbeast-checkpoint-"
-_REFUSED, _REST = "refused", "rest.parquet"
+_REFUSED: Final = "refused"
 _PIECE_BYTES: Final = 64 << 20
 _FOOTER_BYTES: Final = 64 << 10
 # Kinds of actions of a checkpoint that are not about files, and a field that each has.
@@ -89,8 +90,11 @@ class PlannedFiles:
     """The live files of a version that a plan file lists: all but those that later commits replaced or removed."""
 
     plan: PlanFile
-    # Rows of the plan file that are not live any more, ascending.
+    # Rows of the plan file that are not live any more, ascending, and their sums.
     gone: I64Array
+    gone_rows: int = 0
+    gone_hidden_rows: int = 0
+    gone_bytes: int = 0
 
     @property
     def count(self) -> int:
@@ -100,21 +104,17 @@ class PlannedFiles:
     @property
     def rows(self) -> int:
         """Number of rows that the log counts, including deleted rows."""
-        return self.plan.facts.rows - int(self._gone["num_records"].sum())
+        return self.plan.facts.rows - self.gone_rows
 
     @property
     def hidden_rows(self) -> int:
         """Number of rows that deletion vectors hide, by the log."""
-        return self.plan.facts.hidden_rows - int(np.maximum(logged_counts(self._gone), 0).sum())
+        return self.plan.facts.hidden_rows - self.gone_hidden_rows
 
     @property
     def size_bytes(self) -> int:
         """Size of the files."""
-        return self.plan.facts.data_bytes - int(self._gone["size_bytes"].sum())
-
-    @cached_property
-    def _gone(self) -> pl.DataFrame:
-        return self.plan.take(self.gone)
+        return self.plan.facts.data_bytes - self.gone_bytes
 
     @property
     def file_bytes(self) -> int:
@@ -130,6 +130,10 @@ class PlannedFiles:
         at_once = sizing().plan_part_files
         for first in range(0, len(rows), at_once):
             yield self.plan.take(rows[first : first + at_once])
+
+    def some(self, paths: Iterable[str]) -> Iterator[pl.DataFrame]:
+        """Yield the files of some decoded paths, see `parts`."""
+        return self.parts(self._rows_of(paths))
 
     def discard(self) -> None:
         """Remove the plan file from the cache, because it is damaged."""
@@ -148,10 +152,31 @@ class PlannedFiles:
         candidates = np.arange(min(count + len(self.gone), self.plan.facts.files))
         return self.plan.take(np.setdiff1d(candidates, self.gone)[:count])
 
+    def without_keys(self, keys: Collection[FileKey]) -> PlannedFiles:
+        """Return the files without those of some keys: other deletion vectors of a path are other files."""
+        rows = self._rows_of(path for path, _ in keys)
+        files = self.plan.take(rows, ["path", "deletion_vector"])
+        is_gone = [file_key(path, parse_vector(vector)) in keys for path, vector in files.iter_rows()]
+        return self._without(rows[np.array(is_gone, np.bool_)])
+
     def without(self, paths: Iterable[str]) -> PlannedFiles:
         """Return the files without those of some decoded paths."""
-        rows = self.plan.rows_of(paths)
-        return replace(self, gone=np.union1d(self.gone, rows)) if len(rows) else self
+        return self._without(self._rows_of(paths))
+
+    def _rows_of(self, paths: Iterable[str]) -> I64Array:
+        return np.setdiff1d(self.plan.rows_of(paths), self.gone, assume_unique=True)
+
+    def _without(self, rows: I64Array) -> PlannedFiles:
+        if not len(rows):
+            return self
+        files = self.plan.take(rows, ["num_records", "size_bytes", "deletion_vector"])
+        return replace(
+            self,
+            gone=np.union1d(self.gone, rows),
+            gone_rows=self.gone_rows + int(files["num_records"].sum()),
+            gone_hidden_rows=self.gone_hidden_rows + int(np.maximum(logged_counts(files), 0).sum()),
+            gone_bytes=self.gone_bytes + int(files["size_bytes"].sum()),
+        )
 
     def fits(self, metadata: Metadata) -> bool:
         """Return whether the names and types of the columns of these files are as when the plan file was made.
@@ -174,7 +199,8 @@ def open_planned(
         return None
     try:
         return _opened(location, hint, version)
-    except (PlanUnusable, QbeastError, OSError, ValueError) as error:  # the log decides, with its own errors
+    except (PlanUnusable, QbeastError, OSError, ValueError, KeyError, pl.exceptions.PolarsError) as error:
+        # The log decides, with its own errors.
         LOG.debug("no plan file of %s: %s", location.uri, error)
         return None
 
@@ -193,12 +219,17 @@ def _opened(
         return None
     plan = _plan_file(store, checkpoint, {entry.path: entry for entry in entries})
     copy = LogCopy(store)
-    copy.begin(checkpoint.version, (plan.folder / _REST).read_bytes(), entries)
+    copy.begin(checkpoint.version, plan.other_actions, entries)
     source, known = open_copy(location, copy)
     if version not in {None, known.version}:
         return None
     log = read_log(copy, known.version, actions=("add", "domainMetadata"))
-    base = PlannedFiles(plan, plan.rows_of(paths_in(log.commits)))
+    base = PlannedFiles(plan, np.zeros(0, np.int64))
+    try:
+        base = base.without_keys(keys_in(log.commits))
+    except PlanUnusable:
+        base.discard()
+        raise
     return (source, known, log, base) if base.fits(known.metadata) else None
 
 
@@ -238,7 +269,7 @@ def write_checkpoint(location: Location, planned: PlannedFiles, version: int, *,
         copy = LogCopy(store)
         copy.begin(before, body.getvalue(), [entry for entry in entries if version_of(entry.path) <= version])
         small = checkpoint_in(copy, version)
-        gone = paths_in(read_log(copy, version, after=before).commits)
+        gone = {path for path, _ in keys_in(read_log(copy, version, after=before).commits)}
         path = folder.path / "checkpoint"
         adds, size = _join_checkpoint(path, small, _adds_in(parts), gone)
         if adds != files:  # a file has several paths: other readers would list it again
@@ -303,18 +334,27 @@ def _plan_file(store: Store, checkpoint: CheckpointFiles, entries: Mapping[str, 
         raise PlanUnusable(folder)
     with suppress(PlanUnusable):
         return PlanFile.open(folder)
-    shutil.rmtree(folder, ignore_errors=True)
     making = TemporaryFolder(root, _MAKING)
     try:
         try:
-            _Maker(store, checkpoint, making.path).make()
+            _Maker(store, checkpoint, making.path, folder.name).make()
         except _Refused:
             (making.path / _REFUSED).touch()
-        with suppress(OSError):  # another process was faster
-            making.path.rename(folder)
+        return _put(making.path, folder)
     finally:
         making.close()
-    _clean(root, keep=folder)
+        _clean(root, keep=folder)
+
+
+def _put(made: Path, folder: Path) -> PlanFile:
+    """Move a plan file to its place, and open it. Another process may have been faster, or left a damaged one."""
+    try:
+        made.rename(folder)
+    except OSError:
+        with suppress(PlanUnusable):
+            return PlanFile.open(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        made.rename(folder)
     return PlanFile.open(folder)
 
 
@@ -338,7 +378,8 @@ def _clean(root: Path, *, keep: Path) -> None:
     """Remove the plan files that were not used for the longest time, if all are too large together."""
     total, folders = 0, [path for path in root.iterdir() if not path.name.startswith(_MAKING)]
     for path in sorted(folders, key=_used_ns, reverse=True):
-        total += sum(file.stat().st_size for file in path.iterdir() if file.is_file())
+        with suppress(OSError):  # another process removes it
+            total += sum(file.stat().st_size for file in path.iterdir() if file.is_file())
         if total > sizing().plan_cache_bytes and path != keep:
             shutil.rmtree(path, ignore_errors=True)
 
@@ -360,8 +401,8 @@ class _Refused(Exception):  # noqa: N818 - not an error: the log is read
 class _Maker:
     """Makes the plan file of a checkpoint in parts, so that the memory does not depend on the number of files."""
 
-    def __init__(self, store: Store, checkpoint: CheckpointFiles, folder: Path) -> None:
-        self._store, self._checkpoint, self._folder = store, checkpoint, folder
+    def __init__(self, store: Store, checkpoint: CheckpointFiles, folder: Path, name: str) -> None:
+        self._store, self._checkpoint, self._folder, self._name = store, checkpoint, folder, name
         self._writer: PlanWriter | None = None
         self._is_odd = False
 
@@ -371,7 +412,7 @@ class _Maker:
             raise _Refused
         parts = _local_parts(self._store, self._checkpoint, self._folder)
         rest = _rest_of(parts)
-        rest.write_parquet(self._folder / _REST)
+        rest.write_parquet(self._folder / OTHERS)
         for number, adds in enumerate(_adds_in(parts)):
             self._add(adds, rest, parts, self._folder / f"{number}")
         if self._writer is None:
@@ -410,8 +451,8 @@ class _Maker:
             raise _Refused
         facts = PlanFacts(
             format=FORMAT,
+            name=self._name,
             table_id=known.metadata.id,
-            version=known.version,
             schema_fields=_schema_fields(known.metadata),
             partitions=known.metadata.partition_columns,
             fields=fields_of(files),

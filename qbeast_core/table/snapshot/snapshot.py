@@ -46,9 +46,9 @@ from qbeast_core.log.replay import (
     contradictions,
     domains_of,
     files_with_tags,
+    keys_in,
     needs_removes,
     newest_adds,
-    paths_in,
     whole_files,
     without_copies,
 )
@@ -262,15 +262,31 @@ class Snapshot:
         """Return the version with only the files that the plan file lists."""
         return replace(self, listed=self.listed.clear())
 
+    def of_paths(self, paths: Sequence[str]) -> Snapshot:
+        """Return the version with only the files of some paths, in their order."""
+        wanted = pl.DataFrame({"path": paths}, schema={"path": pl.String})
+        listed = self.listed.join(wanted, on="path", how="semi")
+        if self.planned is not None:
+            decoded = (FilePath.of_log(path).text for path in paths)
+            try:
+                listed = joined_files([*self.planned.some(decoded), listed])
+            except PlanUnusable:
+                return self._from_log().of_paths(paths)
+        return self.with_files(wanted.join(listed, on="path", maintain_order="left").select(listed.columns))
+
     def with_files(self, files: pl.DataFrame) -> Snapshot:
         """Return the version with only these files."""
         return replace(self, listed=files, planned=None, whole=self.whole or self)
 
     def _from_log(self) -> Snapshot:
         """Return the version with all files in memory. The plan file is damaged, so it is removed."""
+        self.discard_plan()
+        return self.with_files(self.files)
+
+    def discard_plan(self) -> None:
+        """Remove the plan file, because it is damaged: it is made again."""
         if self.planned is not None:
             self.planned.discard()
-        return self.with_files(self.files)
 
     @property
     def logged_files(self) -> pl.DataFrame:
@@ -280,7 +296,9 @@ class Snapshot:
     @cached_property
     def with_copies(self) -> Snapshot:
         """The version with files of copies among its files: for what a check, metrics or a list of blocks show."""
-        return replace(self, listed=self.logged_files, copies=NO_COPIES) if self.copies else self
+        return (
+            replace(self, listed=self.logged_files, copies=NO_COPIES, planned=None) if self.copies else self
+        )
 
     @property
     def location(self) -> Location:
@@ -438,8 +456,9 @@ class Snapshot:
         return int(whole.listed["size_bytes"].sum()) + (whole.planned.size_bytes if whole.planned else 0)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the URI and the version. Unpickling opens the table again."""
-        return _reopened, (self.location, self.version, self.metadata.id)
+        """Pickle the URI and the version, and the paths of some files. Unpickling opens the table again."""
+        paths = None if self.whole is None else self.listed["path"].to_list()
+        return _reopened, (self.location, self.version, self.metadata.id, paths)
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return the transaction version of an application, at this version or later. None: there is none."""
@@ -497,7 +516,8 @@ def load_snapshot(
         try:
             actions = ("add", "remove") if needs_removes(known.files) else ("add",)
             domains = ("domainMetadata",) if _has_domains(known.protocol) else ()
-            log = read_log(source.log, known.version, actions=(*actions, *domains))
+            its_hint = hint if source.copy is None else None  # a copy has one checkpoint
+            log = read_log(source.log, known.version, actions=(*actions, *domains), hint=its_hint)
         except FileNotFoundError as error:
             missing = error
             continue
@@ -534,13 +554,15 @@ def newest_snapshot(
     return load_snapshot(location)
 
 
-def _reopened(location: Location, version: int, table_id: str) -> Snapshot:
-    """Load a pickled snapshot."""
+def _reopened(
+    location: Location, version: int, table_id: str, paths: Sequence[str] | None = None
+) -> Snapshot:
+    """Load a pickled snapshot, with some of its files in the same order."""
     uri, snapshot = location.uri, load_snapshot(location, version=version)
     if snapshot.metadata.id != table_id:
         message = f"the pickled table is not at {uri} any more: there is another table now"
         raise TableNotFoundError(message, path=uri)
-    return snapshot
+    return snapshot if paths is None else snapshot.of_paths(paths)
 
 
 def refresh(snapshot: Snapshot) -> Snapshot:
@@ -558,7 +580,12 @@ def follow(snapshot: Snapshot) -> tuple[Snapshot, LogState | None]:
             if newer is None:
                 return latest, None
             log = read_log(latest.source.log, newer.version, after=latest.version)
-            planned = None if latest.planned is None else latest.planned.without(paths_in(log.commits))
+            planned = latest.planned
+            try:
+                planned = planned and planned.without_keys(keys_in(log.commits))
+            except PlanUnusable:
+                latest.discard_plan()
+                return load_snapshot(snapshot.location), None
             if planned is not None and not planned.fits(newer.metadata):
                 return load_snapshot(snapshot.location), None
             newest = _snapshot(latest.source, newer, log, before=latest, planned=planned)

@@ -45,7 +45,7 @@ def test_impossible_blocks_limit_appends_but_not_rewrites(table: Path) -> None:
     wrong = snapshot.files.with_columns(
         num_records=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit(1)).otherwise("num_records")
     )
-    spoilt = Index(replace(snapshot, files=wrong))
+    spoilt = Index(replace(snapshot, listed=wrong))
     assert spoilt.binding(revision).drop("usable").equals(state.binding(revision).drop("usable"))
     assert set(spoilt.blocks["file"]) == set(state.blocks["file"]) - {0}
     assert spoilt.files["revision_id"].to_list() == [None, *state.files["revision_id"][1:]]

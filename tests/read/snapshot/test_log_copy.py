@@ -144,7 +144,7 @@ def test_large_log_is_read_where_it_is(far: Far) -> None:
     far.upload()
     copied = far.load()
     with resized(max_copied_log_bytes=0):
-        assert log_copy.copy_log(copied.source.store) is None
+        assert log_copy.copy_log(copied.source.store, None) is None
         assert_same(far.load(), load_snapshot(far.root))
 
 
