@@ -44,7 +44,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
 from types import FunctionType
-from typing import Any, ClassVar, Final, NoReturn, ParamSpec, TypeVar
+from typing import Any, ClassVar, Final, NoReturn, ParamSpec, Self, TypeVar
 
 from qbeast_core.support.calls import CallRule, call_rule, expanded_signature, keyword_group
 from qbeast_core.support.text import concise, did_you_mean, for_people, nearest, similar, without_secrets
@@ -516,6 +516,10 @@ class MemoryBudgetError(_PathError, MemoryError):
     """
 
     code = "memory-budget"
+
+    def __new__(cls, *args: object, **_: object) -> Self:
+        """Make the error; `MemoryError.__new__` fails for classes with other bases before it."""
+        return Exception.__new__(cls, *args)
 
     def __init__(self, message: str, *, path: str, files: int, needed_bytes: int) -> None:
         self.files, self.needed_bytes = files, needed_bytes

@@ -24,13 +24,13 @@ FILES = ("path", "num_records", "size_bytes")
 
 
 @contextmanager
-def planned(folder: Path, **sizes: Any) -> Iterator[Path]:
+def planned(folder: Path) -> Iterator[Path]:
     """Open tables of few files by plan files, which are kept in a folder. Yield the folder of their cache."""
     folder.mkdir(parents=True, exist_ok=True)
     with (
         mock.patch.object(tempfile, "tempdir", str(folder)),
         mock.patch.dict("os.environ", TMPDIR=str(folder)),
-        resized(**{**PLANNED, **sizes}),
+        resized(**PLANNED),
     ):
         yield folder
 

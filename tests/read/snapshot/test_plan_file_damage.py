@@ -30,6 +30,7 @@ from tests.helpers.plan_files import (
     plans_in,
     priced,
 )
+from tests.helpers.small_files import resized
 
 CHEAP = pl.col("price") < 2.5
 
@@ -170,7 +171,7 @@ def test_cache_of_plan_files_is_bounded(made: Made, tmp_path: Path) -> None:
         assert len(plans_in(cache)) == 3
         size = sum(file.stat().st_size for file in plans_in(cache)[0].iterdir())
         opened(tables[0])  # the second is now the one that was not used for the longest time
-    with planned(tmp_path / "temporary", plan_cache_bytes=2 * size + 10) as cache:
+    with planned(tmp_path / "temporary") as cache, resized(plan_cache_bytes=2 * size + 10):
         assert_lists(opened(tables[3]), made.files)
         assert len(plans_in(cache)) == 2
         for table in tables:
@@ -182,7 +183,7 @@ def test_files_beyond_the_memory_are_refused(made: Made) -> None:
     with planned(made.cache):
         made.spoilt("facts.json", (made.sound / "facts.json").read_bytes())
         snapshot = opened(made.table)
-    with planned(made.cache, listed_share=1e-12):
+    with planned(made.cache), resized(listed_share=1e-12):
         assert (snapshot.file_count, snapshot.counted_rows) == (7, made.files["num_records"].sum())
         for read in (lambda: snapshot.files, lambda: snapshot.narrowed(Unknown())):
             with pytest.raises(qbeast.MemoryBudgetError, match=r"6 files of .*Table\.optimize\(\)") as caught:
