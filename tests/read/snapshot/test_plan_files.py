@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
+from qbeast_core.errors import QbeastError
 from qbeast_core.plan.nodes import Unknown
+from qbeast_core.support.frames import joined
 from qbeast_core.table.snapshot.snapshot import load_snapshot, refresh
 from tests.format.delta_tables import copied
+from tests.helpers.examples import examples
 from tests.helpers.handmade_log import PRICE, PROTOCOL, features, metadata, remove, write_log
 from tests.helpers.plan_files import (
     assert_lists,
@@ -25,7 +32,9 @@ from tests.helpers.plan_files import (
     plans_in,
     priced,
 )
+from tests.helpers.random_log import logs, put
 from tests.helpers.row_bitmaps import descriptor, roaring
+from tests.helpers.tables import folder
 
 FIRST = [PROTOCOL, metadata(), *[priced(f"f{number}", number, 10 + number) for number in range(7)]]
 
@@ -239,6 +248,39 @@ def test_checkpoint_of_several_parts_is_one_plan(table: Path, cache: Path) -> No
     after(table, [remove("f1"), priced("g")])
     assert_lists(opened(table), by_deltalake(table))
     assert len(plans_in(cache)) == 1
+
+
+def of_log(root: Path, version: int, *, use_plan: bool) -> Any:
+    """Return a version, or the error of its log."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            snapshot = load_snapshot(root, version=version, use_plan=use_plan)
+            parts = [part.files for part in snapshot.parts(Unknown())]
+            narrowed = snapshot.narrowed(Unknown()).files
+            files = load_snapshot(root, version=version, use_plan=False).files
+    except QbeastError as error:
+        return type(error), str(error)
+    for some in (joined([*parts, files.clear()]), joined([narrowed, files.clear()])):
+        assert_frame_equal(some.sort("path"), files.sort("path"))
+    sums = (snapshot.file_count, snapshot.counted_rows, snapshot.live_rows, snapshot.data_bytes)
+    return [*sums, *(getattr(snapshot, name) for name in FIELDS), snapshot.copies.files.rows()]
+
+
+FIELDS = ("version", "timestamp_ms", "metadata", "protocol", "config", "schema", "schema_json", "domains")
+
+
+@examples(3, sweep=2000)
+@given(texts=logs(), at=st.integers(0, 4))
+def test_random_logs_are_the_same_by_a_plan(texts: list[str], at: int) -> None:
+    with folder() as root, planned(root / "temporary"):
+        put(root / "t", texts)
+        try:
+            checkpoint(root / "t", min(at, len(texts) - 1))
+        except Exception:  # noqa: BLE001 -- whatever deltalake does not read
+            return
+        for version in range(len(texts)):
+            expected = of_log(root / "t", version, use_plan=False)
+            assert of_log(root / "t", version, use_plan=True) == expected
 
 
 @pytest.mark.parametrize(
