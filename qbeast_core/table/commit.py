@@ -469,17 +469,22 @@ def _after_changes(head: Snapshot, actions: Sequence[Action], info: CommitInfo) 
         action.domain: action.configuration for action in actions if isinstance(action, DomainMetadata)
     }
     kept = head.listed.filter(~pl.col("path").is_in(removed)) if removed else head.listed
+    # Adds of rows are new files. Others may replace live files of the same path.
+    are_new = not removed and all(add.data_change for add in adds)
+    touched = [] if are_new else [*removed, *(add.path for add in adds)]
     try:
-        planned = head.planned and head.planned.without(FilePath.of_log(path).text for path in removed)
+        planned = head.planned and head.planned.without(FilePath.of_log(path).text for path in touched)
     except PlanUnusable:
+        return None
+    gone = head.listed.height - kept.height
+    gone += head.planned.count - planned.count if head.planned and planned else 0
+    if gone != len(removed):
         return None
     if removed:
         # Files of copies, paths that others may write differently, and statistics of other writers need the log.
         is_plain = not head.copies and not needs_removes(head.listed)
         are_ours = all((add.tags or {}).get(RULES_TAG) == RULES for add in adds)
-        gone = head.listed.height - kept.height
-        gone += head.planned.count - planned.count if head.planned and planned else 0
-        if not is_plain or not are_ours or gone != len(removed):
+        if not is_plain or not are_ours:
             return None
     files = with_adds(kept, adds)
     if files is None:
@@ -496,7 +501,7 @@ def _after_changes(head: Snapshot, actions: Sequence[Action], info: CommitInfo) 
         fingerprint=fingerprint(head.source.store, version),
         domains={**head.domains, **domains},
     )
-    if head.decoded_blocks is not None and not removed:
+    if head.decoded_blocks is not None and head.planned is None and not removed:
         vars(newest)["blocks"] = _index(head, head.decoded_blocks, files, adds)
     keep(newest)
     return newest

@@ -92,7 +92,7 @@ def vacuum(
     old = [file for file in store.entries("") if file.modified_ms < oldest and _is_data_file(file.path)]
     newest = refresh(snapshot)  # after the listing, so it has all commits until then
     check_writable(newest.protocol, newest.metadata, mode="metadata", path=newest.uri, brings="settings")
-    log = read_log(newest.source.log, newest.version, actions=("remove",))
+    log = read_log(newest.log, newest.version, actions=("remove",))
     needed = {path.name for path in _needed(newest, log, oldest)}
     gone = [file for file in old if file.path.rpartition("/")[2] not in needed]
     if not dry_run:

@@ -71,9 +71,9 @@ class PlanFacts(BaseModel):
     hidden_rows: int = 0
     data_bytes: int = 0
     memory_bytes: int = 0
-    # Files whose rows the log does not count; rows by the revision of their files, -1 for files without one.
+    # Files whose rows the log does not count; files by their revision, -1 for files without one.
     uncounted: int = 0
-    rows_by_revision: dict[int, int] = {}
+    files_by_revision: dict[int, int] = {}
     # Whether other writers may write any path differently.
     has_odd_paths: bool = False
 
@@ -234,7 +234,7 @@ class PlanWriter:
         self._folder, self._facts, self._indexed = folder, facts, indexed
         self._writer: pq.ParquetWriter | None = None
         self._sums: Counter[str] = Counter()
-        self._rows: Counter[int] = Counter()
+        self._revisions: Counter[int] = Counter()
 
     def add(self, files: pl.DataFrame) -> None:
         """Add some files, in the columns of `Snapshot.files`."""
@@ -247,7 +247,7 @@ class PlanWriter:
             "uncounted": int((trusted_counts(files) < 0).sum()),
         }
         self._sums.update(sums)
-        self._rows.update(_rows_by_revision(files))
+        self._revisions.update(files_by_revision(files))
         table = _flattened(files[_curve_order(files, self._indexed)], self._facts.fields)
         if self._writer is None:
             self._writer = pq.ParquetWriter(
@@ -270,7 +270,7 @@ class PlanWriter:
         facts = self._facts.model_copy(
             update={
                 **self._sums,
-                "rows_by_revision": dict(self._rows),
+                "files_by_revision": dict(self._revisions),
                 "has_odd_paths": has_odd_paths,
                 "others": _digest((self._folder / OTHERS).read_bytes()),
                 "footer": _digest_of_footer(path),
@@ -283,10 +283,10 @@ class PlanWriter:
         _sync(self._folder / _FACTS)
 
 
-def _rows_by_revision(files: pl.DataFrame) -> dict[int, int]:
-    """Return the number of rows of some files by their revision, -1 for files without one."""
+def files_by_revision(files: pl.DataFrame) -> dict[int, int]:
+    """Return the number of some files by their revision, -1 for files without one."""
     keys = pl.col("revision").cast(pl.Int64).fill_null(NO_REVISION)
-    return dict(files.group_by(keys).agg(pl.col("num_records").cast(pl.Int64).sum()).iter_rows())
+    return dict(files.group_by(keys).len().iter_rows())
 
 
 def decoded(paths: pl.Series) -> pl.Series:

@@ -11,9 +11,10 @@ import hashlib
 import io
 import mmap
 import shutil
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from tempfile import gettempdir
@@ -41,6 +42,7 @@ from qbeast_core.log.replay import (
     without_copies,
 )
 from qbeast_core.log.values import sound_bounds, statistics_by_name
+from qbeast_core.plan.blocks import NO_REVISION
 from qbeast_core.plan.nodes import Node
 from qbeast_core.space.values import I64Array
 from qbeast_core.spec.blocks import FilePath
@@ -68,6 +70,7 @@ from qbeast_core.table.snapshot.plan_file import (
     PlanWriter,
     decoded,
     fields_of,
+    files_by_revision,
 )
 
 _FOLDER: Final = "qbeast-plans"
@@ -95,6 +98,7 @@ class PlannedFiles:
     gone_rows: int = 0
     gone_hidden_rows: int = 0
     gone_bytes: int = 0
+    gone_by_revision: Mapping[int, int] = field(default_factory=Counter[int])
 
     @property
     def count(self) -> int:
@@ -115,6 +119,14 @@ class PlannedFiles:
     def size_bytes(self) -> int:
         """Size of the files."""
         return self.plan.facts.data_bytes - self.gone_bytes
+
+    @property
+    def revisions(self) -> set[int]:
+        """The revisions of the files."""
+        counts = self.plan.facts.files_by_revision
+        return {
+            number for number, files in counts.items() if files > self.gone_by_revision.get(number, 0)
+        } - {NO_REVISION}
 
     @property
     def file_bytes(self) -> int:
@@ -169,13 +181,14 @@ class PlannedFiles:
     def _without(self, rows: I64Array) -> PlannedFiles:
         if not len(rows):
             return self
-        files = self.plan.take(rows, ["num_records", "size_bytes", "deletion_vector"])
+        files = self.plan.take(rows, ["num_records", "size_bytes", "deletion_vector", "revision"])
         return replace(
             self,
             gone=np.union1d(self.gone, rows),
             gone_rows=self.gone_rows + int(files["num_records"].sum()),
             gone_hidden_rows=self.gone_hidden_rows + int(np.maximum(logged_counts(files), 0).sum()),
             gone_bytes=self.gone_bytes + int(files["size_bytes"].sum()),
+            gone_by_revision=Counter(self.gone_by_revision) + Counter(files_by_revision(files)),
         )
 
     def fits(self, metadata: Metadata) -> bool:

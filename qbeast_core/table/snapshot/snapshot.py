@@ -75,6 +75,7 @@ from qbeast_core.table.data.schema import visible_columns
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta, open_short
 from qbeast_core.table.snapshot.hidden_rows import HiddenRows, VectorCache, logged_counts
 from qbeast_core.table.snapshot.log_files import (
+    LogFiles,
     PlanUnusable,
     checkpoint_hint,
     commit_path,
@@ -190,11 +191,15 @@ class Snapshot:
         return self.logged_files
 
     def revisions_without(self, paths: Collection[str]) -> set[int]:
-        """Return the revisions of the live files without some, and perhaps more."""
-        files = self.logged_files if self.planned is None else self.listed
+        """Return the revisions of the live files without some."""
+        files, others = self.logged_files if self.planned is None else self.listed, set[int]()
+        try:
+            if self.planned is not None:
+                others = self.planned.without(FilePath.of_log(path).text for path in paths).revisions
+        except PlanUnusable:
+            files = self.logged_files
         kept = files.filter(~pl.col("path").is_in(list(paths)))["revision"].drop_nulls()
-        planned = set[int]() if self.planned is None else {*self.planned.plan.facts.rows_by_revision}
-        return {*kept.unique().to_list(), *(number for number in planned if number >= 0)}
+        return {*kept.unique().to_list(), *others}
 
     def light(self, names: Sequence[str], statistics: Collection[str] = ()) -> pl.DataFrame:
         """Return some columns of `files`, and the statistics of some columns of the table, without reading tags.
@@ -309,6 +314,11 @@ class Snapshot:
     def uri(self) -> str:
         """Address of the table, see `Location`."""
         return self.location.uri
+
+    @property
+    def log(self) -> LogFiles:
+        """The files of the log. The copy of a version with `planned` lacks the files of its checkpoint."""
+        return self.source.log if self.planned is None else self.store
 
     @property
     def storage_options(self) -> Mapping[str, str]:
@@ -755,8 +765,7 @@ def live_adds(snapshot: Snapshot, numbers: Sequence[int]) -> list[AddFile]:
 def _log_of(snapshot: Snapshot) -> LogState:
     whole = snapshot.whole or snapshot
     try:
-        # The log of a planned version lacks the files of its checkpoint.
-        return read_log(snapshot.source.log if whole.planned is None else snapshot.store, snapshot.version)
+        return read_log(whole.log, snapshot.version)
     except FileNotFoundError as error:
         message = f"a file of the log of {snapshot.uri} is missing: {error}; try again."
         raise StorageError(message, path=snapshot.uri) from error
