@@ -6,6 +6,7 @@ import contextlib
 import gc
 import multiprocessing
 import os
+import shutil
 import tempfile
 from collections.abc import Generator
 from importlib.util import find_spec
@@ -51,10 +52,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("sweep" if config.getoption("--sweep") else "change")
     multiprocessing.set_start_method("spawn", force=True)
+    _use_own_temporary_folder(config)
     patch = pytest.MonkeyPatch()
     patch.setattr(os, "fork", _no_fork)
     patch.setattr(os, "fsync", _no_fsync)
     config.add_cleanup(patch.undo)
+
+
+def _use_own_temporary_folder(config: pytest.Config) -> None:
+    """Keep caches and temporary files of tests, and of their processes, apart from those of the user."""
+    folder, before = tempfile.mkdtemp(prefix="qbeast-tests-"), os.environ.get("TMPDIR")
+    os.environ.setdefault(
+        "PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir()
+    )  # the folders of `tmp_path` stay there
+
+    def restore() -> None:
+        os.environ.pop("TMPDIR")
+        if before is not None:
+            os.environ["TMPDIR"] = before
+        tempfile.tempdir = None
+        shutil.rmtree(folder, ignore_errors=True)
+
+    os.environ["TMPDIR"], tempfile.tempdir = folder, folder
+    config.add_cleanup(restore)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -26,20 +26,21 @@ _CACHE_SECONDS: Final = 60
 
 
 def memory_of_machine() -> int:
-    """Return `machine_bytes`, cached for a minute: the limit of a cgroup may change while the process runs."""
-    return _machine_bytes(int(time.monotonic() // _CACHE_SECONDS))
+    """Return `machine_bytes`, cached for a minute: the limit of a cgroup may change while the process runs.
+
+    Of a limited address space, only the part that is not in use counts: much of it is reserved and stays empty.
+    """
+    return min([_machine_bytes(int(time.monotonic() // _CACHE_SECONDS)), *_address_space()])
 
 
 def machine_bytes(root: Path = Path("/")) -> int:
-    """Return the maximum memory of this process, by the machine, its cgroup (version 1 or 2) and its address space.
-
-    Of a limited address space, only the part that is not in use counts: much of it is reserved and stays empty.
+    """Return the maximum memory of this process, by the machine and its cgroup (version 1 or 2).
 
     >>> machine_bytes() > 1 << 20
     True
     """
     limits = [int(text) for text in _limits(root) if text.isdecimal()]
-    return min([_physical_bytes(), *limits, *_address_space(root)])
+    return min([_physical_bytes(), *limits])
 
 
 class LruCache(Generic[KeyT, ValueT]):
@@ -135,13 +136,15 @@ def _limits(root: Path) -> Iterator[str]:
             yield _text(base.joinpath(*parts[:length], file)).strip()
 
 
-def _address_space(root: Path) -> Iterator[int]:
+def _address_space() -> Iterator[int]:
     """Yield the bytes that this process may still map, if they are limited."""
     if sys.platform == "win32":
         return
     most, _ = resource.getrlimit(resource.RLIMIT_AS)
-    pages = _text(root / "proc/self/statm").partition(" ")[0]
-    if most != resource.RLIM_INFINITY and pages.isdecimal():
+    if most == resource.RLIM_INFINITY:
+        return
+    pages = _text(Path("/proc/self/statm")).partition(" ")[0]
+    if pages.isdecimal():
         yield max(most - int(pages) * os.sysconf("SC_PAGE_SIZE"), 1)
 
 
