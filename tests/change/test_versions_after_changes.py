@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import qbeast
+from qbeast_core.log.values import joined_files
 from qbeast_core.plan.nodes import Unknown
-from qbeast_core.support.frames import joined
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.examples import examples
 from tests.helpers.plan_files import checkpoint, opened, planned
@@ -97,9 +97,9 @@ def check_newest(path: Path) -> None:
     """Assert that the newest version, which is cached after a change, equals the one in the log."""
     found = qbeast.open_table(path).snapshot
     loaded = load_snapshot(path, version=found.version, use_plan=False)
-    files = [joined([part.files for part in found.parts(Unknown())]), found.files]
+    files = [joined_files([part.files for part in found.parts(Unknown())]), found.files]
     for some in files:
-        assert_frame_equal(joined([some, loaded.files.clear()]).sort("path"), loaded.files.sort("path"))
+        assert_frame_equal(joined_files([some, loaded.files.clear()]).sort("path"), loaded.files.sort("path"))
     for name in ("timestamp_ms", "metadata", "config", "schema", "protocol", "domains", "fingerprint"):
         assert getattr(found, name) == getattr(loaded, name)
     hidden = [

@@ -15,10 +15,12 @@ from deltalake import DeltaTable, write_deltalake
 import qbeast
 from qbeast_core.cli.commands import FAULTS
 from qbeast_core.io.location import open_store
+from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.cli.running import run
 from tests.helpers.buckets import client, new_bucket
 from tests.helpers.deletion_vectors import delete
 from tests.helpers.handmade_log import PROTOCOL, add, metadata, write_log
+from tests.helpers.plan_files import checkpoint, opened, planned
 from tests.helpers.tables import small_files
 
 ROWS = pl.DataFrame({"id": range(400), "x": [(i * 7919) % 401 for i in range(400)]})
@@ -203,6 +205,17 @@ def test_linked_log_is_not_read(of: str, table: Path) -> None:
         with pytest.raises(qbeast.UnsupportedTableError, match=r"symbolic link .* It was not opened"):
             read()
     assert qbeast.open_table(table, allow_absolute_paths=True).read().height == 800
+
+
+@pytest.mark.parametrize("of", ["commit", "checkpoint"])
+def test_linked_log_is_not_read_by_a_plan_file(of: str, table: Path, tmp_path: Path) -> None:
+    with planned(tmp_path / "temporary"):
+        checkpoint(table)
+        opened(table)
+        log = table / "_delta_log"
+        linked({"commit": min(log.glob("*.json")), "checkpoint": next(log.glob("*.checkpoint.parquet"))}[of])
+        with pytest.raises(qbeast.UnsupportedTableError, match=r"symbolic link .* It was not opened"):
+            load_snapshot(table)
 
 
 def test_commit_that_becomes_a_link_is_ignored(table: Path) -> None:

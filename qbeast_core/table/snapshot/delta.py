@@ -122,7 +122,7 @@ class DeltaSource:
     def newer_than(self, version: int) -> DeltaVersion | None:
         """Return the newest version. None: `version` is the newest."""
         if self.copy is None:
-            _refuse_linked_log(self.store)
+            refuse_linked_log(self.store)
         else:
             with self.lock:
                 self.copy.update()
@@ -191,7 +191,7 @@ def open_delta(
     root = store.local_root
     if root is not None and not is_folder(root / LOG_DIRECTORY):
         raise TableNotFoundError(log_instead(store.uri) or found_instead(store.uri, root), path=store.uri)
-    _refuse_linked_log(store)
+    refuse_linked_log(store)
     if version is None:
         copied = _copied(location, hint)
         if copied is not None:
@@ -233,7 +233,7 @@ def _open_without_broken(
     raise InvalidMetadataError(message) from error
 
 
-def _refuse_linked_log(store: Store) -> None:
+def refuse_linked_log(store: Store) -> None:
     """Raise if symbolic links in the log lead out of the table: `deltalake` follows them."""
     root = store.local_root
     if root is None:

@@ -55,6 +55,7 @@ class PlanFacts(BaseModel):
     # Name of the folder, which has the version and a digest of the checkpoint.
     name: str
     table_id: str
+    version: int
     # Fields of the schema, each as JSON.
     schema_fields: tuple[str, ...]
     partitions: tuple[str, ...]

@@ -49,7 +49,14 @@ from qbeast_core.spec.blocks import FilePath
 from qbeast_core.support.process import LOG
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.schema import LOG_DIRECTORY
-from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, checkpoint_in, open_copy, version_in
+from qbeast_core.table.snapshot.delta import (
+    DeltaSource,
+    DeltaVersion,
+    checkpoint_in,
+    open_copy,
+    refuse_linked_log,
+    version_in,
+)
 from qbeast_core.table.snapshot.hidden_rows import logged_counts
 from qbeast_core.table.snapshot.log_files import (
     LAST_CHECKPOINT,
@@ -210,6 +217,7 @@ def open_planned(
     """
     if version is not None and hint.version > version:
         return None
+    refuse_linked_log(location.store)
     try:
         return _opened(location, hint, version)
     except (PlanUnusable, QbeastError, OSError, ValueError, KeyError, pl.exceptions.PolarsError) as error:
@@ -466,6 +474,7 @@ class _Maker:
             format=FORMAT,
             name=self._name,
             table_id=known.metadata.id,
+            version=known.version,
             schema_fields=_schema_fields(known.metadata),
             partitions=known.metadata.partition_columns,
             fields=fields_of(files),

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from qbeast_core.errors import QbeastError
+from qbeast_core.log.values import joined_files
 from qbeast_core.plan.nodes import Unknown
-from qbeast_core.support.frames import joined
 from qbeast_core.table.snapshot.snapshot import load_snapshot, refresh
 from tests.format.delta_tables import copied
 from tests.helpers.examples import examples
@@ -260,7 +260,7 @@ def of_log(root: Path, version: int, *, use_plan: bool) -> Any:
             files = load_snapshot(root, version=version, use_plan=False).files
     except QbeastError as error:
         return type(error), str(error)
-    for some in (joined([*parts, files.clear()]), joined([narrowed, files.clear()])):
+    for some in (joined_files([*parts, files.clear()]), joined_files([narrowed, files.clear()])):
         assert_frame_equal(some.sort("path"), files.sort("path"))
     sums = (snapshot.file_count, snapshot.counted_rows, snapshot.live_rows, snapshot.data_bytes)
     return [*sums, *(getattr(snapshot, name) for name in FIELDS), snapshot.copies.files.rows()]
