@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
@@ -77,6 +77,9 @@ from qbeast_core.table.snapshot.snapshot import (
     with_metadata,
     write_checkpoint,
 )
+
+if TYPE_CHECKING:
+    from qbeast_core.table.snapshot.planned import PlannedFiles
 
 _EVERY: Final = 10
 
@@ -457,6 +460,24 @@ def _with_revision(head: Snapshot, metadata: Metadata) -> Snapshot:
     return with_metadata(head, metadata) if is_same else head
 
 
+def _left(
+    head: Snapshot, adds: Sequence[AddFile], removed: Sequence[str]
+) -> tuple[pl.DataFrame, PlannedFiles | None] | None:
+    """Return the live files without removed ones, in memory and in the plan file. None: the log decides."""
+    kept = head.listed.filter(~pl.col("path").is_in(list(removed))) if removed else head.listed
+    # Adds of rows are new files. Others may replace live files of the same path.
+    are_new = not removed and all(add.data_change for add in adds)
+    touched = [] if are_new else [*removed, *(add.path for add in adds)]
+    planned, gone = head.planned, head.listed.height - kept.height
+    try:
+        if planned is not None:
+            planned = planned.without(FilePath.of_log(path).text for path in touched)
+            gone += head.file_count - head.listed.height - planned.count
+    except PlanUnusable:
+        return None
+    return (kept, planned) if gone == len(removed) else None
+
+
 def _after_changes(head: Snapshot, actions: Sequence[Action], info: CommitInfo) -> Snapshot | None:
     """Return the version after `head` if the commit only adds and removes files. None: it must be loaded."""
     kinds = AddFile | RemoveFile | CdcFile | Txn | DomainMetadata
@@ -468,18 +489,10 @@ def _after_changes(head: Snapshot, actions: Sequence[Action], info: CommitInfo) 
     domains = {
         action.domain: action.configuration for action in actions if isinstance(action, DomainMetadata)
     }
-    kept = head.listed.filter(~pl.col("path").is_in(removed)) if removed else head.listed
-    # Adds of rows are new files. Others may replace live files of the same path.
-    are_new = not removed and all(add.data_change for add in adds)
-    touched = [] if are_new else [*removed, *(add.path for add in adds)]
-    try:
-        planned = head.planned and head.planned.without(FilePath.of_log(path).text for path in touched)
-    except PlanUnusable:
+    left = _left(head, adds, removed)
+    if left is None:
         return None
-    gone = head.listed.height - kept.height
-    gone += head.planned.count - planned.count if head.planned and planned else 0
-    if gone != len(removed):
-        return None
+    kept, planned = left
     if removed:
         # Files of copies, paths that others may write differently, and statistics of other writers need the log.
         is_plain = not head.copies and not needs_removes(head.listed)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -30,7 +31,7 @@ from qbeast_core.io.store import Store, entries_of, is_folder, reason_of_failure
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.commits import version_of_commits
 from qbeast_core.log.protocol import NAMED_READER, NAMED_WRITER, check_readable, cure_of
-from qbeast_core.log.replay import LogState
+from qbeast_core.log.replay import LogState, contradictions
 from qbeast_core.support.process import FORKED
 from qbeast_core.support.text import MAX_QUOTED, for_people, write_call
 from qbeast_core.table.data.schema import LOG_DIRECTORY, found_instead, log_instead
@@ -46,6 +47,7 @@ from qbeast_core.table.snapshot.log_files import (
     short_log,
     sound_copies,
     text_rewriter,
+    version_at,
     warn_of_faults,
 )
 
@@ -68,6 +70,7 @@ _GAP: Final = re.compile(
 )
 _NO_BEGINNING: Final = re.compile(r"No (?:table metadata|protocol|table metadata or protocol) found in delta")
 _SIDECARS: Final = "v2Checkpoint"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _OTHER_TEXT: Final = "Failed to parse value"
 # A protocol that neither qbeast nor deltalake can read, to advise another engine.
 _FUTURE: Final = Protocol(min_reader_version=3, min_writer_version=7, reader_features=("unknown",))
@@ -305,6 +308,39 @@ def _copied(location: Location, hint: CheckpointHint | None) -> tuple[DeltaSourc
     if _SIDECARS in (known.protocol.reader_features or ()):
         return None  # the copy does not include sidecar files
     return source, known
+
+
+def version_at_time(location: Location, timestamp: datetime) -> int:
+    """Return the newest version that is not newer than a time, by the times that `Table.history` shows."""
+    store = location.store
+    try:
+        number, oldest = version_at(store, (timestamp - _EPOCH) // timedelta(milliseconds=1))
+    except StorageError:
+        open_delta(location)  # its errors have more advice
+        raise
+    if number is not None:
+        return number
+    if oldest is None:
+        open_delta(location)  # raises if there is no table
+    its = (
+        ""
+        if oldest is None
+        else f"; its oldest is {oldest[0]}, of {_EPOCH + timedelta(milliseconds=oldest[1])}"
+    )
+    problem = f"{store.uri} has no version as old as {timestamp.isoformat()}{its}"
+    message = f"{problem}. Table.history() lists them."
+    raise VersionNotFoundError(message, path=store.uri, version=timestamp)
+
+
+def refuse_other_log(files: pl.DataFrame, log: LogState) -> None:
+    """Raise if the store returned another log to `deltalake`, which takes an empty answer for an empty commit."""
+    wrong = contradictions(files["path"].to_list(), log)
+    if wrong:
+        message = (
+            f"the log of {log.uri} was read twice, and the store returned something else each time: file {wrong[0]!r} "
+            "is part of the table only once. Try again."
+        )
+        raise StorageError(message, path=log.uri)
 
 
 def _open(uri: str, options: Mapping[str, str] | None = None, version: int | None = None) -> DeltaTable:

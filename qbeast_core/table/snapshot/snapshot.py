@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,6 @@ from qbeast_core.errors import (
     StorageError,
     TableNotFoundError,
     UnsupportedTableError,
-    VersionNotFoundError,
 )
 from qbeast_core.io.location import Location
 from qbeast_core.io.machine import LruCache, memory_of_machine
@@ -43,7 +42,6 @@ from qbeast_core.log.replay import (
     NO_COPIES,
     CopiedRows,
     LogState,
-    contradictions,
     domains_of,
     files_with_tags,
     keys_in,
@@ -72,7 +70,14 @@ from qbeast_core.support.process import LOG, caller_stacklevel, new_id, now_ms, 
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.scan import TableFiles
 from qbeast_core.table.data.schema import visible_columns
-from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta, open_short
+from qbeast_core.table.snapshot.delta import (
+    DeltaSource,
+    DeltaVersion,
+    open_delta,
+    open_short,
+    refuse_other_log,
+    version_at_time,
+)
 from qbeast_core.table.snapshot.hidden_rows import HiddenRows, VectorCache, logged_counts
 from qbeast_core.table.snapshot.log_files import (
     LogFiles,
@@ -81,7 +86,6 @@ from qbeast_core.table.snapshot.log_files import (
     commit_path,
     fingerprint,
     read_log,
-    version_at,
     version_or_time,
 )
 
@@ -89,7 +93,6 @@ if TYPE_CHECKING:
     from qbeast_core.table.snapshot.planned import PlannedFiles
 
 _CACHED_TABLES: Final = 8
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _SOME: Final = 64  # files that show how tags are written
 
@@ -509,7 +512,7 @@ def load_snapshot(
     location = Location.of(path, storage_options, allow_absolute_paths=allow_absolute_paths)
     refuse_forked(location.uri)
     if timestamp is not None:
-        number = _version_at(location, timestamp)
+        number = version_at_time(location, timestamp)
     short = open_short(location, version=number)
     if short is not None:
         return _kept(_snapshot(*short), version)
@@ -654,7 +657,7 @@ def _snapshot(
         earlier = None if before is None else pl.concat([before.listed, before.copies.files], how="diagonal")
         tagged = files_with_tags(tagged, log, known=earlier)
     if source.copy is None and source.store.local_root is None:
-        _refuse_other_log(tagged, log)
+        refuse_other_log(tagged, log)
     files, copies = without_copies(tagged)
     return Snapshot(
         version=known.version,
@@ -700,17 +703,6 @@ def _refuse_many(uri: str, files: int, file_bytes: int) -> None:
     raise MemoryBudgetError(message, path=uri, files=files, needed_bytes=needed)
 
 
-def _refuse_other_log(files: pl.DataFrame, log: LogState) -> None:
-    """Raise if the store returned another log to `deltalake`, which takes an empty answer for an empty commit."""
-    wrong = contradictions(files["path"].to_list(), log)
-    if wrong:
-        message = (
-            f"the log of {log.uri} was read twice, and the store returned something else each time: file {wrong[0]!r} "
-            "is part of the table only once. Try again."
-        )
-        raise StorageError(message, path=log.uri)
-
-
 def _has_domains(protocol: Protocol) -> bool:
     """Return whether the log of a table may have metadata domains."""
     return "domainMetadata" in (protocol.writer_features or ())
@@ -719,28 +711,6 @@ def _has_domains(protocol: Protocol) -> bool:
 def timestamp_of(info: CommitInfo | None) -> int:
     """Return the time of a commit, milliseconds since 1970 UTC; 0 if unknown."""
     return 0 if info is None else info.time or 0
-
-
-def _version_at(location: Location, timestamp: datetime) -> int:
-    """Return the newest version that is not newer than a time, by the times that `Table.history` shows."""
-    store = location.store
-    try:
-        number, oldest = version_at(store, (timestamp - _EPOCH) // timedelta(milliseconds=1))
-    except StorageError:
-        open_delta(location)  # its errors have more advice
-        raise
-    if number is not None:
-        return number
-    if oldest is None:
-        open_delta(location)  # raises if there is no table
-    its = (
-        ""
-        if oldest is None
-        else f"; its oldest is {oldest[0]}, of {_EPOCH + timedelta(milliseconds=oldest[1])}"
-    )
-    problem = f"{store.uri} has no version as old as {timestamp.isoformat()}{its}"
-    message = f"{problem}. Table.history() lists them."
-    raise VersionNotFoundError(message, path=store.uri, version=timestamp)
 
 
 def read_live_files(snapshot: Snapshot) -> LiveFiles:
