@@ -84,6 +84,7 @@ def state_of(
     snapshot = Mock(
         files=frame,
         logged_files=frame,
+        some_files=frame,
         data_paths=frame["path"].to_list(),
         partitions=pl.DataFrame(),
         schema=schema,
