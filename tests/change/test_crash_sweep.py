@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,12 +22,24 @@ from tests.helpers.operations import (
     contents_between,
     version_of,
 )
+from tests.helpers.plan_files import planned
 from tests.helpers.tables import small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
 
 PROBES = ("append", "delete", "hide by an update", "convert")
 """With each change; sweeps kill all operations at each of their steps."""
+
+
+@pytest.fixture(
+    autouse=True,
+    params=[False, pytest.param(True, marks=pytest.mark.sweep)],
+    ids=["by the log", "by plan files"],
+)
+def opened_by(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
+    """Open the tables, which have checkpoints, by their log or by plan files."""
+    with planned(tmp_path / "temporary") if request.param else nullcontext():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -43,6 +43,14 @@ class State:
     @property
     def logged_files(self) -> pl.DataFrame:
         return self.files
+
+    @property
+    def some_files(self) -> pl.DataFrame:
+        return self.files
+
+    def revisions_without(self, paths: Collection[str]) -> set[int]:
+        kept = self.files.filter(~pl.col("path").is_in(list(paths)))
+        return set(kept["revision"].drop_nulls().to_list())
 
 
 NO_TABLE = State(METADATA.model_copy(update={"schema_string": '{"fields":[]}'}), version=-1)

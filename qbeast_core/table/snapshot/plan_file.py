@@ -170,7 +170,8 @@ class PlanFile:
             group = int(np.searchsorted(starts, of_group[0], side="right") - 1)
             table = self._read([group], columns)
             here = of_group - starts[group]
-            parts.append(table if len(here) == table.num_rows else table.take(pa.array(here)))
+            # Arrow loads pandas to look at an array of NumPy.
+            parts.append(table if len(here) == table.num_rows else table.take(pl.Series(here).to_arrow()))
         with _reading():
             flat = _frame(pa.concat_tables(parts) if parts else self._file.schema_arrow.empty_table())
         return self._nested(flat) if columns is None else flat.select(columns)

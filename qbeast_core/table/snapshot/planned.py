@@ -326,8 +326,10 @@ def write_checkpoint(location: Location, planned: PlannedFiles, version: int, *,
         adds, size = _join_checkpoint(path, small, _adds_in(parts), gone)
         if adds != files:  # a file has several paths: other readers would list it again
             raise PlanUnusable(location.uri)
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            store.put(f"{LOG_DIRECTORY}/{version:020d}.checkpoint.parquet", memoryview(data))
+        with path.open("rb") as file:
+            # Not closed here: an error of the store may still refer to it, and closing would hide that error.
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        store.put(f"{LOG_DIRECTORY}/{version:020d}.checkpoint.parquet", memoryview(data))
         hint = {"version": version, "size": size, "sizeInBytes": path.stat().st_size, "numOfAddFiles": adds}
         store.put(LAST_CHECKPOINT, orjson.dumps(hint))
     finally:
