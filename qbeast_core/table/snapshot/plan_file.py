@@ -173,7 +173,8 @@ class PlanFile:
             # Arrow loads pandas to look at an array of NumPy.
             parts.append(table if len(here) == table.num_rows else table.take(pl.Series(here).to_arrow()))
         with _reading():
-            flat = _frame(pa.concat_tables(parts) if parts else self._file.schema_arrow.empty_table())
+            parts = parts or [self._file.read_row_groups([], columns=columns and list(columns))]
+            flat = _frame(pa.concat_tables(parts))
         return self._nested(flat) if columns is None else flat.select(columns)
 
     def columns(

@@ -207,6 +207,8 @@ class PlannedFiles:
     def without_keys(self, keys: Collection[FileKey]) -> PlannedFiles:
         """Return the files without those of some keys: other deletion vectors of a path are other files."""
         rows = self.rows_of(path for path, _ in keys)
+        if not len(rows):
+            return self
         files = self.plan.take(rows, ["path", "deletion_vector"])
         is_gone = [file_key(path, parse_vector(vector)) in keys for path, vector in files.iter_rows()]
         return self._without(rows[np.array(is_gone, np.bool_)])
