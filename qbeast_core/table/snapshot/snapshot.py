@@ -236,7 +236,7 @@ class Snapshot:
             rows = self.planned.matching(node)
             if len(rows) > sizing().plan_part_files:
                 return None
-            return self.with_files(joined([*self.planned.parts(rows), _matching(self.listed, node)]))
+            return self.with_files(joined_files([*self.planned.parts(rows), _matching(self.listed, node)]))
         except PlanUnusable:
             return self._from_log().narrowed(node)
 
