@@ -41,7 +41,6 @@ from qbeast_core.log.replay import (
     without_copies,
 )
 from qbeast_core.log.values import sound_bounds, statistics_by_name
-from qbeast_core.plan.bounds import trusted_counts
 from qbeast_core.plan.nodes import Node
 from qbeast_core.space.values import I64Array
 from qbeast_core.spec.blocks import FilePath
@@ -107,11 +106,6 @@ class PlannedFiles:
     def hidden_rows(self) -> int:
         """Number of rows that deletion vectors hide, by the log."""
         return self.plan.facts.hidden_rows - int(np.maximum(logged_counts(self._gone), 0).sum())
-
-    @property
-    def uncounted(self) -> int:
-        """Number of files whose rows the log does not count."""
-        return self.plan.facts.uncounted - int((trusted_counts(self._gone) < 0).sum())
 
     @property
     def size_bytes(self) -> int:

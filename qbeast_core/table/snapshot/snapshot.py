@@ -63,7 +63,6 @@ from qbeast_core.log.values import (
     statistics_of,
 )
 from qbeast_core.plan.blocks import BlockTable
-from qbeast_core.plan.bounds import trusted_counts
 from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.plan.nodes import Node
 from qbeast_core.plan.select import files_that_may_match
@@ -227,30 +226,6 @@ class Snapshot:
             return self.with_files(joined_files([*self.planned.parts(rows), listed]))
         except PlanUnusable:
             return self._from_log().narrowed(node)
-
-    def one_part(self, node: Node) -> Snapshot | None:
-        """Return the version like `narrowed`. None: more files may match, so they are better planned in `parts`."""
-        if self.planned is None:
-            return self.narrowed(node)
-        try:
-            rows = self.planned.matching(node)
-            if len(rows) > sizing().plan_part_files:
-                return None
-            return self.with_files(joined_files([*self.planned.parts(rows), _matching(self.listed, node)]))
-        except PlanUnusable:
-            return self._from_log().narrowed(node)
-
-    def count_matching(self, node: Node) -> int:
-        """Return how many live files may match a filter by their statistics."""
-        whole = self.whole or self
-        count = int(files_that_may_match(whole.listed, node).sum())
-        if whole.planned is None:
-            return count
-        try:
-            return count + len(whole.planned.matching(node))
-        except PlanUnusable:
-            whole.planned.discard()
-            return int(files_that_may_match(whole.files, node).sum())
 
     def parts(self, node: Node) -> Iterator[Snapshot]:
         """Yield the files that may match a filter, some at a time, each part as a version with only these files."""
@@ -455,13 +430,6 @@ class Snapshot:
         whole = self.whole or self
         hidden = int(np.maximum(logged_counts(whole.listed), 0).sum())
         return self.counted_rows - hidden - (whole.planned.hidden_rows if whole.planned else 0)
-
-    @property
-    def uncounted_files(self) -> int:
-        """Number of live files whose rows the log does not count."""
-        whole = self.whole or self
-        listed = int((trusted_counts(whole.listed) < 0).sum())
-        return listed + (whole.planned.uncounted if whole.planned else 0)
 
     @property
     def data_bytes(self) -> int:
