@@ -18,7 +18,7 @@ from qbeast_core.io.store import Range, map_files
 from qbeast_core.log.protocol import DELETION_VECTORS, is_true
 from qbeast_core.log.rebase import why_no_vectors
 from qbeast_core.plan.blocks import BlockTable
-from qbeast_core.plan.bounds import coordinate_intervals
+from qbeast_core.plan.bounds import coordinate_intervals, trusted_counts
 from qbeast_core.plan.nodes import (
     And,
     Atom,
@@ -29,10 +29,11 @@ from qbeast_core.plan.nodes import (
     Or,
     Unknown,
     column_of,
+    columns_in,
     named_columns,
 )
 from qbeast_core.plan.predicate import conjuncts, disjuncts, parse_predicate
-from qbeast_core.plan.select import match
+from qbeast_core.plan.select import files_that_may_match, match
 from qbeast_core.plan.weights import Sample
 from qbeast_core.results import Hinted
 from qbeast_core.space.values import BoolArray, I64Array
@@ -276,8 +277,10 @@ class Plan(Hinted):
         if snapshot.copies:
             logged = snapshot.with_copies.blocks
             copies = int(logged.rows[logged.file >= snapshot.files.height].sum())
-        if snapshot.whole is not None and not snapshot.uncounted_files:
-            return snapshot.counted_rows + copies
+        if snapshot.whole is not None:
+            counts = trusted_counts(snapshot.whole.light(["num_records"]))
+            if (counts >= 0).all():
+                return int(counts.sum()) + copies
         return sum(map(_rows_of, self.planner.all_parts())) + copies
 
     @property
@@ -550,9 +553,11 @@ class _Index:
         return [_LATER] if pushed is None else self._of_node(node)
 
     def _skips(self, node: Node) -> bool:
-        snapshot = self._planner.snapshot
-        if snapshot.whole is not None and snapshot.count_matching(node) < snapshot.file_count:
-            return True
+        whole = self._planner.snapshot.whole
+        if whole is not None:
+            files = whole.light(["num_records", "rules"], columns_in(node))
+            if not files_that_may_match(files, node).all():
+                return True
         for part in self._planner.all_parts():
             table = part.blocks
             self._spaces |= {

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -25,6 +26,7 @@ from qbeast_core.errors import (
 from qbeast_core.io.footer import cuts_of
 from qbeast_core.io.pages import PageRequest
 from qbeast_core.io.store import Store
+from qbeast_core.log.values import joined_files
 from qbeast_core.plan.blocks import BlockTable, PageTable
 from qbeast_core.plan.nodes import Node, Unknown, matches_few
 from qbeast_core.plan.predicate import understand
@@ -41,6 +43,9 @@ from qbeast_core.table.read.tasks import RowFilter, ScanTask
 from qbeast_core.table.snapshot.hidden_rows import HiddenRows
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.grid import can_be_hashed
+
+# A part of the files that a plan file lists, and the files that were added since.
+_FEW_PARTS: Final = 2
 
 # Ids of the tables that a warning was shown for.
 _WARNED: Final[set[str]] = set()
@@ -160,8 +165,11 @@ class Planner:
 
     def one_part(self, predicate: pl.Expr | None) -> Planner | None:
         """Return the planner like `narrowed`. None: more files may match, so they are better planned in `parts`."""
-        snapshot = self.snapshot.one_part(self._node(predicate))
-        return None if snapshot is None else self._of(snapshot)
+        parts = list(islice(self.parts(predicate), _FEW_PARTS + 1))
+        if len(parts) > _FEW_PARTS:
+            return None
+        files = joined_files([part.snapshot.listed for part in parts])
+        return parts[0] if len(parts) == 1 else self._of(self.snapshot.with_files(files))
 
     def parts(self, predicate: pl.Expr | None) -> Iterator[Planner]:
         """Yield planners of the files that may match a filter, some files at a time."""

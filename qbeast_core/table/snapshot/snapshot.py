@@ -57,7 +57,6 @@ from qbeast_core.log.values import (
     statistics_of,
 )
 from qbeast_core.plan.blocks import BlockTable
-from qbeast_core.plan.bounds import trusted_counts
 from qbeast_core.plan.decode_tags import build_block_table
 from qbeast_core.plan.nodes import Node, Unknown
 from qbeast_core.plan.select import files_that_may_match
@@ -475,13 +474,6 @@ class Snapshot:
     def live_rows(self) -> int:
         """Number of rows of the live files, by the counts in the log, without rows that deletion vectors hide."""
         return self._totals[0] - self._totals[1]
-
-    @property
-    def uncounted_files(self) -> int:
-        """Number of live files whose rows the log does not count."""
-        whole = self.whole or self
-        listed = int((trusted_counts(whole.listed) < 0).sum())
-        return listed + (whole.planned.uncounted if whole.planned else 0)
 
     @property
     def data_bytes(self) -> int:
