@@ -154,7 +154,7 @@ def test_optimize_keeps_all_rows_and_the_order(tables: tuple[qbeast.Table, qbeas
     assert result.files_removed
     assert planned.snapshot.planned is not None
     assert_frame_equal(planned.rows().read().sort("id", "x"), before)
-    assert planned.check().ok
+    assert planned.check(data=False).ok
 
 
 def test_versions_and_vacuum_keep_what_is_needed(tables: tuple[qbeast.Table, qbeast.Table]) -> None:
