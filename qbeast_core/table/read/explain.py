@@ -207,7 +207,7 @@ class Plan(Hinted):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the request. Unpickling plans the read again from the log."""
         request = (self.sample, self.columns, self.where, self.beside, self.adviser)
-        return _planned_again, (self.planner, self.scan_plan.predicate, *request)
+        return _planned_again, (self.planner.whole, self.scan_plan.predicate, *request)
 
     @cached_property
     def files(self) -> pl.DataFrame:
