@@ -89,6 +89,7 @@ _PIECE_BYTES: Final = 64 << 20
 _FOOTER_BYTES: Final = 64 << 10
 _DIGEST_BYTES: Final = 16
 _COPIES_OF_FILES: Final = 4  # memory of files, as a multiple of their columns
+_LOADED_BYTES: Final = 3_600  # memory to read the log of a table of files of five blocks, per file
 # Kinds of actions of a checkpoint that are not about files, and a field that each has.
 _OTHERS: Final = {
     "protocol": "minReaderVersion",
@@ -140,16 +141,7 @@ class PlannedFiles:
 
     def refuse_many(self, files: int, uri: str) -> None:
         """Raise before the metadata of so many files is read into memory that the process would not survive."""
-        needed = files * self.plan.bytes_per_file * _COPIES_OF_FILES
-        most = int(memory_of_machine() * sizing().listed_share)
-        if needed <= most:
-            return
-        message = (
-            f"the metadata of {files:,} files of {uri!r} needs about {needed >> 20:,} MiB of memory, and it may use "
-            f"{most >> 20:,} MiB. Filter by a column that skips more files, join small files with Table.optimize(), "
-            "or run it on a machine with more memory."
-        )
-        raise MemoryBudgetError(message, path=uri, files=files, needed_bytes=needed)
+        _refuse_many(files, self.plan.bytes_per_file * _COPIES_OF_FILES, uri)
 
     def matching(self, node: Node) -> I64Array:
         """Return the rows in the plan file of the files that may match a filter by their statistics, ascending."""
@@ -251,12 +243,27 @@ def open_planned(
     if version is not None and hint.version > version:
         return None
     refuse_linked_log(location.store)
+    found = None
     try:
-        return _opened(location, hint, version)
+        found = _opened(location, hint, version)
     except (PlanUnusable, QbeastError, OSError, ValueError, KeyError, pl.exceptions.PolarsError) as error:
         # The log decides, with its own errors.
         LOG.debug("no plan file of %s: %s", location.uri, error)
-        return None
+    if found is None:
+        _refuse_many(hint.files, _LOADED_BYTES, location.uri)
+    return found
+
+
+def _refuse_many(files: int, file_bytes: int, uri: str) -> None:
+    needed, most = files * file_bytes, int(memory_of_machine() * sizing().listed_share)
+    if needed <= most:
+        return
+    message = (
+        f"the metadata of {files:,} files of {uri!r} needs about {needed >> 20:,} MiB of memory, and it may use "
+        f"{most >> 20:,} MiB. Filter by a column that skips more files, join small files with Table.optimize(), "
+        "or run it on a machine with more memory."
+    )
+    raise MemoryBudgetError(message, path=uri, files=files, needed_bytes=needed)
 
 
 def _opened(

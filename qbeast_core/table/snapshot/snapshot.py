@@ -158,9 +158,6 @@ class Snapshot:
     @cached_property
     def files(self) -> pl.DataFrame:
         """All live files. Of a version with `planned`, they are read from the log."""
-        if self.planned is None:
-            return self.listed
-        self.planned.refuse_many(self.planned.count, self.uri)
         return self.unplanned.listed
 
     @cached_property
@@ -168,6 +165,7 @@ class Snapshot:
         """The version with all files in memory."""
         if self.planned is None:
             return self
+        self.planned.refuse_many(self.planned.count, self.uri)
         loaded = load_snapshot(self.location, version=self.version, use_plan=False)
         if loaded.metadata.id != self.metadata.id:
             message = f"the table is not at {self.uri} any more: there is another table now"
@@ -227,18 +225,6 @@ class Snapshot:
             rows = self.planned.matching(node)
             self.planned.refuse_many(len(rows), self.uri)
             return self.with_files(joined_files([*self.planned.parts(rows), listed]))
-        except PlanUnusable:
-            return self.from_log().narrowed(node)
-
-    def one_part(self, node: Node) -> Snapshot | None:
-        """Return the version like `narrowed`. None: more files may match, so they are better planned in `parts`."""
-        if self.planned is None:
-            return self.narrowed(node)
-        try:
-            rows = self.planned.matching(node)
-            if len(rows) > sizing().plan_part_files:
-                return None
-            return self.with_files(joined_files([*self.planned.parts(rows), _matching(self.listed, node)]))
         except PlanUnusable:
             return self.from_log().narrowed(node)
 
