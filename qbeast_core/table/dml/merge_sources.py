@@ -132,7 +132,7 @@ class FrameMergeSource:
 
     def scope(self, rules: MergeRules) -> Node | None:
         """See `MergeSource`."""
-        return scope_of(rules, self._keys(rules, rules.fit(self.frame)))
+        return _scope_of(rules, self._keys(rules, rules.fit(self.frame)))
 
     def _keys(self, rules: MergeRules, frame: pl.DataFrame) -> list[Node]:
         schema = rules.schema
@@ -166,7 +166,7 @@ class FrameMergeSource:
         return replace(_matches(rules, frame, matched, found, plan), updated=updated)
 
 
-def scope_of(rules: MergeRules, keys: Sequence[Node]) -> Node:
+def _scope_of(rules: MergeRules, keys: Sequence[Node]) -> Node:
     """Return the condition of all rows that may match, or be deleted because they do not."""
     not_matched = rules.conditions.not_matched
     nodes = [all_of(keys)]
@@ -177,7 +177,7 @@ def scope_of(rules: MergeRules, keys: Sequence[Node]) -> Node:
 
 def scan_plan(rules: MergeRules, planner: Planner, keys: Sequence[Node]) -> ScanPlan:
     """Plan which files to open: files with possible matches, or with rows to delete because they have none."""
-    return ScanPlan(select(planner.blocks, scope_of(rules, keys), ALL_WEIGHTS), ALL_WEIGHTS, None)
+    return ScanPlan(select(planner.blocks, _scope_of(rules, keys), ALL_WEIGHTS), ALL_WEIGHTS, None)
 
 
 def _matches(

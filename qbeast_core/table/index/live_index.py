@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -31,13 +31,15 @@ from qbeast_core.space.values import (
 from qbeast_core.spec.blocks import WITHOUT_HIDDEN_WEIGHTS
 from qbeast_core.spec.revision import HashTransformation, Revision
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.index.planned_cubes import planned_cubes
 from qbeast_core.table.snapshot.log_files import PlanUnusable
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.build import ExistingTree, broken_order, existing_tree, open_where_broken
 from qbeast_core.tree.grid import text_column, to_index_column
 from qbeast_core.tree.pages import Axis
 from qbeast_core.tree.summary import NO_PARTITIONS, Partitions
+
+if TYPE_CHECKING:
+    from qbeast_core.table.index.planned_cubes import PlannedCubes
 
 # In place of a revision id: the file has no usable index.
 STAGED: Final = NO_REVISION
@@ -98,7 +100,7 @@ class Index:
 
         Many partitions do not make cubes larger. Above `Sizing.max_cubes`, it may be too small.
         """
-        cubes = planned_cubes(self.snapshot)
+        cubes = _planned_cubes(self.snapshot)
         if cubes is not None:
             return cubes.count(revision.revision_id, enough=sizing().max_cubes)
         blocks = self.bounds(revision)
@@ -119,7 +121,7 @@ class Index:
 
     def _of_cubes(self, snapshot: Snapshot, number: int) -> pl.DataFrame:
         """Return blocks that set the same bounds as those of all files of a version that has a plan file."""
-        cubes = planned_cubes(snapshot)
+        cubes = _planned_cubes(snapshot)
         if cubes is None:
             return Index(snapshot.unplanned).live_blocks(number)
         blocks = cubes.blocks(number)
@@ -474,6 +476,14 @@ def _bounds(blocks: pl.DataFrame) -> dict[str, np.ndarray[tuple[int], np.dtype[n
         "min_weights": blocks["min_weight"].cast(pl.Int32).to_numpy(),
         "max_weights": blocks["max_weight"].cast(pl.Int32).to_numpy(),
     }
+
+
+def _planned_cubes(snapshot: Snapshot) -> PlannedCubes | None:
+    if snapshot.planned is None:
+        return None
+    from qbeast_core.table.index.planned_cubes import planned_cubes  # noqa: PLC0415 - for few tables
+
+    return planned_cubes(snapshot)
 
 
 def _taken(gone: BoolArray, blocks: pl.DataFrame) -> pl.Series:
