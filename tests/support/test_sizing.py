@@ -495,6 +495,7 @@ ALLOWED: dict[str, str] = {
         io.encode._MAX_BYTES io.encode._MAX_TRIED_BYTES io.encode._VALUE_BYTES io.encode._MAX_FEW_VALUES
         plan.nodes._FEW plan.predicate._MAX_ALTERNATIVES sampling.confidence.MIN_KEYS
         space.coordinates._BUCKETS space.hashes._FEW_ROWS table.advise.hint._FEW_PAGES
+        table.read.planner._FEW_PARTS
         table.advise.hint._VERY_FEW_PAGES table.commit._MAX_COMMITS
         table.index.revision._FIRST_ROWS table.index.revision._MAX_FEW
         table.index.counts._MIN_ROWS table.index.counts._MIN_PARTITIONS

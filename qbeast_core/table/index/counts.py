@@ -102,7 +102,7 @@ def known_counts(snapshot: Snapshot) -> KeyCounts:
     counts = count_keys(snapshot.listed).copy()
     counts.unknown_files += snapshot.planned.count
     counts.unknown_rows += snapshot.planned.rows
-    counts.uncounted |= bool(snapshot.planned.plan.facts.uncounted)
+    counts.uncounted |= bool(snapshot.planned.uncounted)
     return counts
 
 

@@ -454,29 +454,22 @@ class Snapshot:
     @property
     def counted_rows(self) -> int:
         """Number of rows of the live files that the log counts, including deleted rows."""
-        return self._totals[0]
+        whole = self.whole or self
+        return int(whole.listed["num_records"].sum()) + (whole.planned.totals[0] if whole.planned else 0)
 
     @property
     def live_rows(self) -> int:
         """Number of rows of the live files, by the counts in the log, without rows that deletion vectors hide."""
-        return self._totals[0] - self._totals[1]
+        whole = self.whole or self
+        planned = whole.planned.totals if whole.planned else (0, 0, 0)
+        rows, hidden, _ = logged_totals(whole.listed)
+        return rows - hidden + planned[0] - planned[1]
 
     @property
     def data_bytes(self) -> int:
         """Size of the live files."""
-        return self._totals[2]
-
-    @cached_property
-    def _totals(self) -> tuple[int, int, int]:
-        """Rows, hidden rows and bytes of all live files."""
         whole = self.whole or self
-        files, sums = whole.listed, (0, 0, 0)
-        try:
-            sums = sums if whole.planned is None else whole.planned.totals
-        except PlanUnusable:
-            files = whole.from_log().listed
-        rows, hidden, size = logged_totals(files)
-        return sums[0] + rows, sums[1] + hidden, sums[2] + size
+        return int(whole.listed["size_bytes"].sum()) + (whole.planned.totals[2] if whole.planned else 0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the URI and the version, and the paths of some files. Unpickling opens the table again."""
