@@ -54,7 +54,7 @@ def test_versions_of_plan_files_have_the_rows_of_polars(
         check_planned_life(path / "t", steps, vectors=vectors)
 
 
-@pytest.mark.parametrize("step", ["delete", "merge"])
+@pytest.mark.parametrize("step", ["delete", pytest.param("merge", marks=pytest.mark.sweep)])
 def test_version_of_a_plan_file_has_the_rows_of_polars(tmp_path: Path, step: str) -> None:
     with planned(tmp_path / "temporary"):
         check_planned_life(tmp_path / "t", [step], vectors=True)

@@ -34,7 +34,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield copy
 
 
-@examples(4, sweep=100)
+@examples(2, sweep=100)
 @given(low=st.integers(-500, 6500), width=st.integers(0, 3000), pilot=st.sampled_from([50, 20_000]))
 def test_estimates_by_plan_files_hold_the_truth(path: Path, low: int, width: int, pilot: int) -> None:
     where = pl.col("id").is_between(low, low + width)

@@ -269,6 +269,14 @@ def check_planned(path: Path, request: dict[str, Any], part_files: int) -> None:
     shutil.rmtree(copy)
 
 
+def test_plan_in_parts_is_the_plan_of_the_log(tmp_path: Path) -> None:
+    with small_files(file_rows=20, page_rows=4):
+        rows = pl.DataFrame({"x": range(60), "y": [number * 7 % 60 for number in range(60)]})
+        qbeast.write_table(rows, tmp_path / "t", columns=["x", "y"], cube_size=10)
+    check_planned(tmp_path / "t", {"where": "x < 30"}, 1)
+
+
+@pytest.mark.sweep
 @examples(2, sweep=50)
 @given(case=CASES, data=st.data())
 def test_plan_by_a_plan_file_is_the_plan_of_the_log(case: Case, data: st.DataObject) -> None:

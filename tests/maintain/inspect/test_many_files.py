@@ -112,7 +112,7 @@ def test_metrics_are_those_of_the_log(tables: tuple[qbeast.Table, qbeast.Table])
     assert tables[1].snapshot.planned is not None
 
 
-@pytest.mark.parametrize("data", [False, True])
+@pytest.mark.parametrize("data", [False, pytest.param(True, marks=pytest.mark.sweep)])
 def test_check_finds_the_same_faults(tables: tuple[qbeast.Table, qbeast.Table], *, data: bool) -> None:
     plain, planned = (table.check(data=data) for table in tables)
     keys = ["path", "code", "message"]

@@ -49,7 +49,7 @@ def upload(root: Path, bucket: str) -> None:
             backend.put_object(bucket, key, path.read_bytes())
 
 
-@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("parts", [1, pytest.param(2, marks=pytest.mark.sweep)])
 def test_table_in_a_bucket_has_a_plan_file(
     table: Path, tmp_path: Path, bucket: str, s3_options: dict[str, str], parts: int
 ) -> None:
