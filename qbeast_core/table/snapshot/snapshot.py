@@ -155,17 +155,21 @@ class Snapshot:
         """Whether the table is not there yet, see `empty`."""
         return self.version < 0
 
-    @cached_property
+    @property
     def files(self) -> pl.DataFrame:
         """All live files. Of a version with `planned`, they are read from the log."""
         return self.unplanned.listed
 
-    @cached_property
+    @property
     def unplanned(self) -> Snapshot:
         """The version with all files in memory."""
         if self.planned is None:
-            return self
+            return self  # not cached: a version that refers to itself is freed late
         self.planned.refuse_many(self.planned.count, self.uri)
+        return self._loaded
+
+    @cached_property
+    def _loaded(self) -> Snapshot:
         loaded = load_snapshot(self.location, version=self.version, use_plan=False)
         if loaded.metadata.id != self.metadata.id:
             message = f"the table is not at {self.uri} any more: there is another table now"
@@ -303,11 +307,13 @@ class Snapshot:
         """The files that other readers read: the live files, then files of copies."""
         return pl.concat([self.files, self.copies.files]) if self.copies.files.height else self.files
 
-    @cached_property
+    @property
     def with_copies(self) -> Snapshot:
         """The version with files of copies among its files: for what a check, metrics or a list of blocks show."""
-        if not self.copies:
-            return self
+        return self._with_copies if self.copies else self
+
+    @cached_property
+    def _with_copies(self) -> Snapshot:
         return replace(self, listed=self.logged_files, copies=NO_COPIES, planned=None)
 
     @property
