@@ -65,7 +65,16 @@ def test_table_in_a_bucket_has_a_plan_file(
         for newest in (refresh(far), load_snapshot(f"s3://{bucket}/t", storage_options=s3_options)):
             assert_lists(newest, by_deltalake(table))
         assert len(plans_in(cache)) == 1
-        # Another table at the same address: its checkpoint has the same name.
+
+
+@pytest.mark.sweep
+def test_other_table_in_a_bucket_has_its_own_plan_file(
+    table: Path, tmp_path: Path, bucket: str, s3_options: dict[str, str]
+) -> None:
+    with planned(tmp_path / "temporary"):
+        upload(table, bucket)
+        load_snapshot(f"s3://{bucket}/t", storage_options=s3_options)
+        # Its checkpoint has the same name.
         s3_backends[DEFAULT_ACCOUNT_ID]["aws"].get_bucket(bucket).keys.clear()
         shutil.rmtree(table)
         write_log(table, [PROTOCOL, metadata(), *[priced(f"x{number}") for number in range(7)]])
