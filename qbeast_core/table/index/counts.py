@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import (
-    AddedColumnWarning,
     DesignEffectWarning,
     InvalidColumnsError,
     InvalidMetadataError,
@@ -21,7 +20,6 @@ from qbeast_core.errors import (
 )
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.protocol import damaged_index
-from qbeast_core.log.rebase import dialect_of
 from qbeast_core.plan.nodes import Unknown
 from qbeast_core.space.values import U64Array, distinct
 from qbeast_core.spec.revision import Revision
@@ -332,16 +330,3 @@ def refuse_unindexed(snapshot: Snapshot) -> None:
     )
     msg = f"{uri!r} is {what}, and this needs one. Index it, which moves no data: {index_call(snapshot)}."
     raise NotQbeastTableError(msg, path=uri)
-
-
-def warn_of_added_columns(before: Snapshot, schema: pl.Schema) -> None:
-    """Warn if columns were added to a table with rows that qbeast-spark may optimize."""
-    added = [name for name in schema if name not in before.schema]
-    if not added or not before.file_count or dialect_of(before) != "qbeast-spark":
-        return
-    message = (
-        f"column(s) {added} were added to {before.uri!r}. qbeast-spark 0.7.1 ignores the schema of the table when it "
-        "optimizes files, and their values become null then. Do not optimize this table with it; Table.optimize() "
-        "keeps them."
-    )
-    warnings.warn(message, AddedColumnWarning, stacklevel=caller_stacklevel())

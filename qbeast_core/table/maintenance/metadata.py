@@ -59,11 +59,11 @@ from qbeast_core.table.check.rows import read_layout
 from qbeast_core.table.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.data.rules import Check, RuleError, constraint_of
 from qbeast_core.table.data.schema import name_problems, refuse_feed_columns, refuse_mapping
-from qbeast_core.table.index.counts import latest_revision, warn_of_added_columns
+from qbeast_core.table.index.counts import latest_revision
 from qbeast_core.table.index.revision import check_columns
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.read.scan import scan
-from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
+from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, warn_of_added_columns
 from qbeast_core.table.write.options import check_importance, with_importance
 
 _TYPES: Final = (

@@ -29,12 +29,12 @@ from qbeast_core.table.engine.files import rows_of
 from qbeast_core.table.engine.local import MEMORY
 from qbeast_core.table.engine.row_change import NO_ROWS, AddedRows, ChangeFile, RowChange
 from qbeast_core.table.engine.sources import FilesSource, all_rows, live_scans
-from qbeast_core.table.index.counts import warn_if_growing, warn_of_added_columns
+from qbeast_core.table.index.counts import warn_if_growing
 from qbeast_core.table.index.live_index import NO_BLOCKS, Index, new_blocks
 from qbeast_core.table.index.revision import choose_revision, wish_of_table
 from qbeast_core.table.read.planner import Planner
 from qbeast_core.table.rewrite.candidates import has_exact_layout
-from qbeast_core.table.snapshot.snapshot import Snapshot, live_adds, refresh
+from qbeast_core.table.snapshot.snapshot import Snapshot, live_adds, refresh, warn_of_added_columns
 from qbeast_core.tree.build import ExistingTree
 
 # How to place rows. "keep" uses the current thresholds of the cubes, so that few other files have to be replaced.

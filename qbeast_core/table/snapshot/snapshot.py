@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from qbeast_core.errors import (
+    AddedColumnWarning,
     QbeastError,
     StorageError,
     TableNotFoundError,
@@ -62,7 +64,7 @@ from qbeast_core.plan.nodes import Node, Unknown
 from qbeast_core.plan.select import files_that_may_match
 from qbeast_core.spec.blocks import FilePath
 from qbeast_core.spec.table_config import TableConfig
-from qbeast_core.support.process import LOG, new_id, now_ms, refuse_forked
+from qbeast_core.support.process import LOG, caller_stacklevel, new_id, now_ms, refuse_forked
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.scan import TableFiles
 from qbeast_core.table.data.schema import visible_columns
@@ -775,3 +777,16 @@ def with_metadata(snapshot: Snapshot, metadata: Metadata) -> Snapshot:
         schema=visible_columns(schema_from_delta(metadata.schema_string, path=snapshot.uri)),
         schema_json=metadata.schema_string,
     )
+
+
+def warn_of_added_columns(before: Snapshot, schema: pl.Schema) -> None:
+    """Warn if columns were added to a table with rows that qbeast-spark may optimize."""
+    added = [name for name in schema if name not in before.schema]
+    if not added or not before.file_count or dialect_of(before) != "qbeast-spark":
+        return
+    message = (
+        f"column(s) {added} were added to {before.uri!r}. qbeast-spark 0.7.1 ignores the schema of the table when it "
+        "optimizes files, and their values become null then. Do not optimize this table with it; Table.optimize() "
+        "keeps them."
+    )
+    warnings.warn(message, AddedColumnWarning, stacklevel=caller_stacklevel())

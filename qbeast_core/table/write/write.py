@@ -34,11 +34,10 @@ from qbeast_core.table.index.counts import (
     warn_if_clustered,
     warn_if_one_key,
     warn_if_small,
-    warn_of_added_columns,
     with_write,
 )
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
-from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.snapshot import Snapshot, warn_of_added_columns
 from qbeast_core.table.write.options import WriteOptions, check_options, find_target_once_created
 from qbeast_core.table.write.prepare import PreparedTable, prepare, rows_intent
 from qbeast_core.tree.keys import CLUSTERED
