@@ -503,7 +503,7 @@ class StorageError(_PathError, OSError):
 
 
 class MemoryBudgetError(_PathError, MemoryError):
-    """The metadata of so many files would not fit into memory. Nothing was allocated for it.
+    """The metadata of the files does not fit into memory. It was not read.
 
     Attributes
     ----------

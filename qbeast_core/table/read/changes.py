@@ -578,7 +578,7 @@ def _different_files(old: Snapshot, new: Snapshot) -> CommitChanges:
 
 
 def _without_common(old: Snapshot, new: Snapshot) -> tuple[Snapshot, Snapshot]:
-    """Return two versions without the files that both have in one plan file; themselves if there is none."""
+    """Return two versions without the files that both have in the same plan file; unchanged without a plan file."""
     before, after = old.planned, new.planned
     if before is None or after is None or before.plan.folder != after.plan.folder:
         return old, new

@@ -546,8 +546,10 @@ def publish_replaced(
     intent = replace(intent, marked=marked, vector_files=() if path is None else (path,))
     outcome = publish(base, intent, conflict_with=conflict_with)
     warn_of_added_columns(base, snapshot.schema)
-    if intent.brings == "rows" and outcome.snapshot is not None and outcome.snapshot.planned is None:
-        warn_if_growing(snapshot.files, outcome.snapshot.files, snapshot.config.latest)
+    newest = outcome.snapshot
+    # Too many keys to count after each change, if the files are in a plan file.
+    if intent.brings == "rows" and newest is not None and base.planned is newest.planned is None:
+        warn_if_growing(snapshot.files, newest.files, snapshot.config.latest)
     return outcome
 
 

@@ -90,7 +90,7 @@ class PlanFile:
     @staticmethod
     def open(folder: Path) -> PlanFile:
         """Open a plan file; raise `PlanUnusable` if it is missing, of another format, or damaged."""
-        with _reading():
+        with plan_errors():
             with (folder / _FACTS).open("rb") as file:
                 digest, _, text = file.read(_MAX_FACTS_BYTES).partition(b"\n")
             if digest != _digest(text).encode():
@@ -172,7 +172,7 @@ class PlanFile:
             here = of_group - starts[group]
             # Arrow loads pandas to look at an array of NumPy.
             parts.append(table if len(here) == table.num_rows else table.take(pl.Series(here).to_arrow()))
-        with _reading():
+        with plan_errors():
             parts = parts or [self._file.read_row_groups([], columns=columns and list(columns))]
             flat = _frame(pa.concat_tables(parts))
         return self._nested(flat) if columns is None else flat.select(columns)
@@ -197,7 +197,7 @@ class PlanFile:
 
     def _read(self, groups: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
         pa.default_memory_pool().release_unused()  # of the row groups before
-        with _reading(), self._lock:
+        with plan_errors(), self._lock:
             self._verify(groups, columns)
             return self._file.read_row_groups(
                 list(groups), columns=columns and list(columns), use_threads=False
@@ -381,7 +381,8 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def _reading() -> Generator[None]:
+def plan_errors() -> Generator[None]:
+    """Raise `PlanUnusable` for errors of the disk and of damaged bytes."""
     try:
         yield
     except (

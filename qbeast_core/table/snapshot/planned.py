@@ -79,6 +79,7 @@ from qbeast_core.table.snapshot.plan_file import (
     decoded,
     fields_of,
     files_by_revision,
+    plan_errors,
 )
 
 _FOLDER: Final = "qbeast-plans"
@@ -99,7 +100,7 @@ _OTHERS: Final = {
 }
 
 
-@dataclass(frozen=True, eq=False)  # no slots: derived values are cached
+@dataclass(frozen=True, slots=True, eq=False)
 class PlannedFiles:
     """The live files of a version that a plan file lists: all but those that later commits replaced or removed."""
 
@@ -140,7 +141,7 @@ class PlannedFiles:
         } - {NO_REVISION}
 
     def refuse_many(self, files: int, uri: str) -> None:
-        """Raise before the metadata of so many files is read into memory that the process would not survive."""
+        """Raise if the metadata of so many files does not fit into memory, before it is read."""
         _refuse_many(files, self.plan.bytes_per_file * _COPIES_OF_FILES, uri)
 
     def matching(self, node: Node) -> I64Array:
@@ -319,40 +320,48 @@ def write_checkpoint(location: Location, planned: PlannedFiles, version: int, *,
     `deltalake` writes a checkpoint of the log without the files that the plan file lists. These are copied to it.
     """
     store, before = location.store, planned.plan.facts.version
-    entries = store.entries(LOG_DIRECTORY, after=f"{LOG_DIRECTORY}/{before:020d}")
-    old = newest_checkpoint([entry.path for entry in entries], version=before)
+    old = newest_checkpoint(store.list(LOG_DIRECTORY), version=before)
     if old is None or old.version != before:
         raise PlanUnusable(location.uri)
     folder = TemporaryFolder(Path(gettempdir()), _DOWNLOADS)
     try:
-        parts, body = _local_parts(store, old, folder.path), io.BytesIO()
-        pl.concat([_rest_of(parts), _removes_in(parts)], how="diagonal").write_parquet(body)
-        copy = LogCopy(store)
-        copy.begin(before, body.getvalue(), [entry for entry in entries if version_of(entry.path) <= version])
-        small = checkpoint_in(copy, version)
-        gone = {path for path, _ in keys_in(read_log(copy, version, after=before).commits)}
-        path = folder.path / "checkpoint"
-        adds, size = _join_checkpoint(path, small, _adds_in(parts), gone)
-        if adds != files:  # a file has several paths: other readers would list it again
-            raise PlanUnusable(location.uri)
-        with path.open("rb") as file:
-            # Not closed here: an error of the store may still refer to it, and closing would hide that error.
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        store.put(f"{LOG_DIRECTORY}/{version:020d}.checkpoint.parquet", memoryview(data))
-        hint = {"version": version, "size": size, "sizeInBytes": path.stat().st_size, "numOfAddFiles": adds}
-        store.put(LAST_CHECKPOINT, orjson.dumps(hint))
+        with plan_errors():
+            _write_checkpoint(store, planned, old, folder.path, version=version, files=files)
     finally:
         folder.close()
 
 
+def _write_checkpoint(
+    store: Store, planned: PlannedFiles, old: CheckpointFiles, folder: Path, *, version: int, files: int
+) -> None:
+    parts, body = _local_parts(store, old, folder), io.BytesIO()
+    pl.concat([_rest_of(parts), _removes_in(parts)], how="diagonal").write_parquet(body)
+    copy = LogCopy(store)
+    entries = store.entries(LOG_DIRECTORY, after=f"{LOG_DIRECTORY}/{old.version:020d}")
+    copy.begin(
+        old.version, body.getvalue(), [entry for entry in entries if version_of(entry.path) <= version]
+    )
+    gone = decoded(planned.plan.take(planned.gone, ["path"])["path"])
+    path = folder / "checkpoint"
+    adds, size = _join_checkpoint(path, checkpoint_in(copy, version), _adds_in(parts), gone)
+    if adds != files:  # a file has several paths: other readers would list it again
+        raise PlanUnusable(store.uri)
+    with path.open("rb") as file:
+        # Not closed here: an error of the store may still refer to it, and closing would hide that error.
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    store.put(f"{LOG_DIRECTORY}/{version:020d}.checkpoint.parquet", memoryview(data))
+    hint = {"version": version, "size": size, "sizeInBytes": path.stat().st_size, "numOfAddFiles": adds}
+    store.put(LAST_CHECKPOINT, orjson.dumps(hint))
+
+
 def _join_checkpoint(
-    path: Path, small: pl.DataFrame, parts: Iterable[pl.DataFrame], gone: Collection[str]
+    path: Path, small: pl.DataFrame, parts: Iterable[pl.DataFrame], gone: pl.Series
 ) -> tuple[int, int]:
     """Write a checkpoint of the actions of a small one, and of the files of another that are still live.
 
     Return the number of files, and of all actions.
     """
-    name, lost = pl.col("add").struct.field("path"), pl.Series(sorted(gone), dtype=pl.String).implode()
+    name, lost = pl.col("add").struct.field("path"), gone.implode()
     kept: Iterator[pl.DataFrame] = (
         part.filter(~decoded(part.select(name)["path"]).is_in(lost)) for part in parts
     )
@@ -394,7 +403,7 @@ def _digest(data: bytes) -> bytes:
 
 
 def _plan_file(store: Store, checkpoint: CheckpointFiles, entries: Mapping[str, Entry]) -> PlanFile:
-    """Return the plan file of a checkpoint. Make it if there is none, or a damaged one."""
+    """Return the plan file of a checkpoint. Make it if it is missing or damaged."""
     root = private_folder(Path(gettempdir()), _FOLDER)
     folder = root / _key(store, checkpoint, entries)
     if (folder / _REFUSED).exists():
