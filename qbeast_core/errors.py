@@ -31,6 +31,7 @@
     ├── LostValuesWarning                                    a file of another format lost values
     ├── SmallBufferWarning                                   a buffer is too small for a full shuffle
     ├── SmallPartitionsWarning                               partitions have fewer rows than one cube
+    ├── UnevenSampleWarning                                  a reindex moved a part of the rows
     └── UnindexedSampleWarning                               a sample reads all files
 
 Catch `QbeastError` to catch all of them. Codes never change and are listed in docs/errors.md. Facts are attributes.
@@ -580,6 +581,10 @@ class SmallPartitionsWarning(QbeastWarning):
 
 class UnindexedSampleWarning(QbeastWarning):
     """A sample reads all files, because no index has its columns (`sample_by`)."""
+
+
+class UnevenSampleWarning(QbeastWarning):
+    """A sample has more or fewer rows than its fraction, because a reindex has moved a part of the rows."""
 
 
 class DesignEffectWarning(QbeastWarning):

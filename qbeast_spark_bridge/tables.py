@@ -298,7 +298,7 @@ def read_table(
 
     Warns
     -----
-    EmptySampleWarning, UnindexedSampleWarning
+    EmptySampleWarning, UnevenSampleWarning, UnindexedSampleWarning
         See `qbeast.Read.lazy`.
 
     Examples

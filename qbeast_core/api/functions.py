@@ -308,7 +308,7 @@ def scan_table(
 
     Warns
     -----
-    EmptySampleWarning, UnindexedSampleWarning
+    EmptySampleWarning, UnevenSampleWarning, UnindexedSampleWarning
         See `Read.lazy`.
 
     Examples

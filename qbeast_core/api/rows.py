@@ -122,8 +122,8 @@ class Read:
         -----
         EmptySampleWarning
             The sample is empty although many rows were expected: there are few index keys.
-        UnindexedSampleWarning
-            The sample reads all files, because the table has no index on the columns `sample_by`.
+        UnevenSampleWarning, UnindexedSampleWarning
+            A reindex moves the rows of the sample, or it reads all files without an index on the columns `sample_by`.
 
         Examples
         --------

@@ -94,6 +94,31 @@ def test_each_optimize_moves_a_quarter_of_bytes(tmp_path: Path) -> None:
     check_version(tmp_path, ROWS)
 
 
+def test_uneven_samples_of_moving_rows_warn(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"a": range(20_000), "b": [i * 7919 % 20_011 for i in range(20_000)]})
+    with small_files(file_rows=2000, page_rows=8):
+        qbeast.write_table(rows, tmp_path, columns=["a"], cube_size=2000)
+        table = qbeast.open_table(tmp_path)
+        table.reindex(["b"])
+        assert table.read(sample=0.05).height == pytest.approx(1000, rel=0.2), (
+            "no row moved, and nothing warns"
+        )
+        table.optimize()
+        with pytest.warns(
+            qbeast.UnevenSampleWarning, match=r"instead of 1,000, .*optimize\(into=\"newest\"\)"
+        ) as caught:
+            uneven = table.read(sample=0.05).height
+        assert abs(uneven - 1000) > 200
+        promised = int(
+            str(caught[0].message).partition(" rows instead")[0].rpartition(" ")[2].replace(",", "")
+        )
+        assert promised == pytest.approx(uneven, rel=0.2)
+        with pytest.warns(qbeast.UnindexedSampleWarning):
+            even = table.read(sample=0.05, sample_by=["b"])
+        table.optimize(into="newest")
+        assert table.read(sample=0.05).sort("a").equals(even.sort("a"))
+
+
 def test_pruning_follows_columns_of_each_file(tmp_path: Path) -> None:
     def shares() -> list[float]:
         return [table.rows(where).explain().share for where in ("a < 15", "b < 20")]

@@ -32,7 +32,7 @@ from qbeast_core.plan.nodes import Node, Unknown, matches_few
 from qbeast_core.plan.predicate import understand
 from qbeast_core.plan.select import Matching, Selection, match
 from qbeast_core.plan.weights import ALL_WEIGHTS, KeyChoice, Sample, WeightRange, sample_to_weights
-from qbeast_core.space.values import I32Array, I64Array, distinct
+from qbeast_core.space.values import BoolArray, I32Array, I64Array, distinct
 from qbeast_core.support.process import LOG, caller_stacklevel, refuse_forked
 from qbeast_core.support.sizing import Sizing, sizing
 from qbeast_core.support.text import did_you_mean
@@ -145,6 +145,11 @@ class Planner:
         Files without a usable index have no revision: their rows have the weights of the newest one.
         """
         return self._other_columns.get(int(table.revision_of[number])) if self._other_columns else None
+
+    @property
+    def has_other_weights(self) -> BoolArray:
+        """Files whose rows have weights by other columns than those of the newest revision, shape (files,)."""
+        return np.isin(self.blocks.revision_of, list(self._other_columns))
 
     @property
     def paths(self) -> list[str]:

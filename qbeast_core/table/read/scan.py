@@ -13,7 +13,13 @@ import numpy as np
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from qbeast_core.errors import EmptySampleWarning, InvalidInputError, check_whole_number, invalid_argument
+from qbeast_core.errors import (
+    EmptySampleWarning,
+    InvalidInputError,
+    UnevenSampleWarning,
+    check_whole_number,
+    invalid_argument,
+)
 from qbeast_core.plan.bounds import trusted_counts
 from qbeast_core.plan.nodes import Nothing, named_columns
 from qbeast_core.plan.predicate import parse_complement
@@ -32,6 +38,7 @@ from qbeast_core.table.data.expressions import (
     reading_sql,
     refuse_statement,
 )
+from qbeast_core.table.index.counts import counts_of
 from qbeast_core.table.read.planner import (
     Planner,
     ScanPlan,
@@ -60,6 +67,10 @@ _HIDDEN: Final = (own_column("rows"), own_column("never"))
 
 # Expected rows: with 20 independent rows, a sample is empty once in half a billion times.
 _MIN_EXPECTED: Final = 20
+# A sample is uneven if it has so many more or fewer of the expected rows.
+_UNEVEN: Final = 0.2
+# And by so many standard deviations.
+_CERTAIN: Final = 5
 
 
 def scan(planner: Planner, sample: Sample | None = None, *, expand: bool = False) -> pl.LazyFrame:
@@ -245,7 +256,10 @@ def warn_of_sample(planner: Planner, sample: Sample | None, *, opens: bool = Fal
     first, last = fractions_of(sample)
     rows = planner.snapshot.live_rows
     expected = (last - first) * rows
-    if expected < _MIN_EXPECTED or opens:
+    if expected < _MIN_EXPECTED:
+        return
+    _warn_if_uneven(planner, sample, rows)
+    if opens:
         return
     if any(plan.selection.opened.any() for _, plan in planner.plans(None, sample)):
         return
@@ -258,6 +272,38 @@ def warn_of_sample(planner: Planner, sample: Sample | None, *, opens: bool = Fal
         f"and there are few such values. Take a larger sample, or {many}"
     )
     warnings.warn(message, EmptySampleWarning, stacklevel=caller_stacklevel())
+
+
+def _warn_if_uneven(planner: Planner, sample: Sample, rows: int) -> None:
+    """Warn if a sample of a table of some rows has another size by the index: a reindex has moved a part of the rows.
+
+    The rows of a block have weights between its bounds. Optimize moves whole files, which do not have the rows of all
+    weights, to other weights.
+    """
+    if not planner.hashes_differ:
+        return
+    weights, found, counted = planner.weights_of(sample), 0.0, 0
+    for part in planner.parts(None):
+        table, uneven = part.blocks, part.has_other_weights
+        first, last = (
+            np.clip(weights_, weights.from_, weights.to)
+            for weights_ in (table.min_weight, table.max_weight + 1)
+        )
+        shares = (last - first) / (table.max_weight + 1 - table.min_weight)
+        found += float((table.rows * np.where(uneven[table.file], shares, weights.probability)).sum())
+        counted += int(table.rows.sum())
+    expected = weights.probability * rows
+    found *= rows / max(counted, 1)  # some rows are hidden
+    off = abs(found - expected)
+    # Few rows, and rows with repeated keys, are off by chance.
+    if off > _UNEVEN * expected and off**2 > _CERTAIN**2 * counts_of(planner.snapshot).lower_bound * expected:
+        message = (
+            f"the sample {sample} of {planner.snapshot.uri!r} has about {found:,.0f} rows instead of {expected:,.0f}, "
+            "unevenly: a reindex has moved a part of the rows to other columns. "
+            'Table.optimize(into="newest") moves the others; until then, '
+            f"sample_by={list(planner.hashed)} returns an even sample, and reads all files."
+        )
+        warnings.warn(message, UnevenSampleWarning, stacklevel=caller_stacklevel())
 
 
 def heights(planner: Planner, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[int]:
