@@ -63,6 +63,7 @@ def write_table(
     change_feed: bool | None = None,
     compression: Compression | None = None,
     importance: Mapping[str, float] | None = None,
+    register: str | None = None,
     resources: Resources | None = None,
     **keywords: Unpack[ChangeKeywords],
 ) -> WriteResult:
@@ -83,7 +84,8 @@ def write_table(
         executors, see `qbeast_spark_bridge.write_table`.
     path : str or path-like
         Folder or address (``s3://``, ``gs://``, ``az://`` ...) of the table. It is created if it does not exist. The
-        name of a table in AWS Glue, ``glue://db.table``, stands for its address.
+        name of a table in Unity Catalog, ``uc://catalog.schema.table``, or in AWS Glue, ``glue://db.table``, stands for
+        its address, see docs/object-stores.md.
     columns : sequence of str or mapping of str to str, optional
         Columns to index, in order: ``"name"`` or ``"name:kind"`` with kind ``linear``, ``quantiles`` or
         ``hash``. Without a kind, it is chosen from the data. ``("name", "hash")``, ``pl.col("name")`` and
@@ -150,6 +152,9 @@ def write_table(
         How much narrower than others the pages of indexed columns of a new table are, such as ``{"ts": 3}``: filters on
         these columns read less, others more. Columns that are left out have 1. A table keeps its importance, see
         `Table.set_importance`.
+    register : str, optional
+        Name in Unity Catalog, ``uc://catalog.schema.table``, that the table at the address `path` gets in the same
+        call, unless it has it. The catalog lends credentials to write the table if `storage_options` have none.
     resources : Resources, optional
         Memory and temporary files to use, see `qbeast.Resources`. Not for Spark.
     **keywords
@@ -222,6 +227,7 @@ def write_table(
         change_feed=change_feed,
         compression=compression,
         importance=importance,
+        register=register,
         dry_run=keywords.get("dry_run", False),
         progress=callback_of(keywords.get("progress")),
     )
@@ -245,7 +251,8 @@ def open_table(path: str | os.PathLike[str], **keywords: Unpack[OpenKeywords]) -
     Parameters
     ----------
     path : str or path-like
-        Folder or address of the table, or its name in AWS Glue: ``glue://db.table``, see docs/object-stores.md.
+        Folder or address of the table, or its name in Unity Catalog (``uc://catalog.schema.table``) or AWS Glue
+        (``glue://db.table``), see docs/object-stores.md.
     **keywords
         `version`, `storage_options`, `allow_absolute_paths` and `resources`, see `OpenKeywords`.
 

@@ -261,6 +261,7 @@ class WriteKeywords(ChangeKeywords, total=False):
     change_feed: bool | None
     compression: Compression | None
     importance: Mapping[str, float] | None
+    register: str | None
 
 
 def split(keywords: Mapping[str, Any], *groups: type) -> tuple[dict[str, Any], ...]:

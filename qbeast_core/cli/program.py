@@ -199,8 +199,8 @@ def _instead(args: Sequence[str]) -> str:
 def program() -> None:
     """Delta tables organised by a multidimensional index.
 
-    TABLE is a folder, an address (s3://, gs://, az:// ...) or a name in AWS Glue (glue://db.table). `qbeast COMMAND
-    --help` describes a command; docs/cli.md describes the rest, such as exit codes.
+    TABLE is a folder, an address (s3://, gs://, az:// ...) or a name in a catalog (uc://catalog.schema.table,
+    glue://db.table). `qbeast COMMAND --help` describes a command; docs/cli.md describes the rest, such as exit codes.
     """
 
 

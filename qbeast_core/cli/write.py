@@ -137,6 +137,7 @@ _writing = together(
         optional=True,
     ),
     importance_option,
+    option("--register", "Name that the table gets in Unity Catalog.", "uc://CATALOG.SCHEMA.TABLE"),
     option("--column-stats", "Ranges or quantiles of columns, see docs/cli.md.", "JSON"),
     txn_option,
     writing_options,
@@ -307,7 +308,8 @@ def _write(sources: Sequence[str], table: str, *, mode: Mode, **options: Any) ->
 
     options["columns"] = columns_of(options["columns"], no_index=options.pop("no_index"))
     keeps = mode == "append" or options.get("where") is not None
-    expected = _types_of(table, options["columns"], options["storage_options"]) if keeps else {}
+    named = options["register"] or table  # its credentials may be those that a catalog lends
+    expected = _types_of(named, options["columns"], options["storage_options"]) if keeps else {}
     options["resources"] = resources_of(options)
     with (
         working("writing") as progress,

@@ -16,8 +16,9 @@ from qbeast_core.spec.blocks import FilePath
 # Schemes of addresses of tables.
 SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "file", "memory")
 
-# Begins a name of AWS Glue's catalog.
+# Begin names of catalogs: AWS Glue, and Unity Catalog.
 GLUE: Final = "glue://"
+UNITY: Final = "uc://"
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//)?")
 _FILE: Final = re.compile(r"file:(?://(?:localhost)?)?(/(?:[^/].*)?)", re.IGNORECASE | re.DOTALL)
@@ -30,7 +31,9 @@ _BROKEN: Final = "\\[]^|"
 _GLUE_NAME: Final = re.compile(
     rf"{GLUE}(?:(?P<catalog>[0-9]{{12}})/)?(?P<database>[\w-]{{1,255}})\.(?P<table>[\w-]{{1,255}})"
 )
-_UNITY: Final = "uc"
+# A part of a name in Unity Catalog, with backticks around it as in SQL or without.
+_UNITY_PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^`./]+)")
+_UNITY_CHARACTERS: Final = 255
 
 
 def is_address(text: str) -> bool:
@@ -69,9 +72,8 @@ def resolve_location(location: str | os.PathLike[str]) -> str:
         cure = f"write {scheme[0]}//... for an address (as a text: path objects lose a slash), ./{text} for a folder"
         raise _invalid_path(repr(text), "it may be an address or the name of a folder", cure)
     kind, rest = scheme[1].lower(), text[scheme.end() :]
-    if kind == _UNITY:
-        cure = "open the table by its path, which the catalog shows as its location"
-        raise _invalid_path(repr(text), "names of Unity Catalog are not supported", cure)
+    if f"{kind}://" == UNITY:
+        return name_of_parts(*parts_of_unity_name(f"{UNITY}{rest}"))
     if f"{kind}://" == GLUE:
         parts_of_name(name := f"{GLUE}{rest}".lower())  # Glue stores names in lower case
         return name
@@ -93,6 +95,35 @@ def parts_of_name(name: str) -> tuple[str | None, str, str]:
         )
         raise _invalid_path(repr(name), cause, cure)
     return match["catalog"], match["database"], match["table"]
+
+
+def parts_of_unity_name(name: str) -> tuple[str, str, str]:
+    """Return the catalog, the schema and the table of a name in Unity Catalog.
+
+    >>> parts_of_unity_name("uc://shop.raw.sales"), parts_of_unity_name("uc://shop.`new raw`.`a``b`")
+    (('shop', 'raw', 'sales'), ('shop', 'new raw', 'a`b'))
+    """
+    rest = name.removeprefix(UNITY)
+    pattern = rf"(?:{_UNITY_PART.pattern})"
+    if not re.fullmatch(rf"{pattern}\.{pattern}\.{pattern}", rest):
+        cure = f"write {UNITY}catalog.schema.table, with backticks around a part that needs them"
+        raise _invalid_path(repr(name), "it is not a name in Unity Catalog", cure)
+    parts = [quoted.replace("``", "`") or bare for quoted, bare in _UNITY_PART.findall(rest)]
+    wrong = [part for part in parts if set("./") & set(part) or len(part) > _UNITY_CHARACTERS]
+    if wrong:
+        cause = f"Unity Catalog has no names with a dot, a slash or more than {_UNITY_CHARACTERS} characters"
+        raise _invalid_path(repr(name), cause, "give the name that the catalog shows")
+    return parts[0], parts[1], parts[2]
+
+
+def name_of_parts(catalog: str, schema: str, table: str) -> str:
+    """Return a name in Unity Catalog, with backticks only where they are needed.
+
+    >>> name_of_parts("shop", "new raw", "a`b")
+    'uc://shop.new raw.`a``b`'
+    """
+    parts = (catalog, schema, table)
+    return UNITY + ".".join(f"`{part.replace('`', '``')}`" if "`" in part else part for part in parts)
 
 
 def locate_file(root: str, path: str, *, allow_absolute: bool) -> str:

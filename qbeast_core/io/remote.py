@@ -6,7 +6,6 @@ import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from functools import cached_property, partial
 from typing import Any, Final
 
 import obstore
@@ -15,6 +14,7 @@ from obstore.store import from_url
 
 from qbeast_core.errors import InvalidInputError, StorageError, invalid_argument, shown_cause
 from qbeast_core.io.address import LOCKING_SETTINGS, SCHEMES, is_address, locate_file, other_locking
+from qbeast_core.io.catalog.lent import current_options
 from qbeast_core.io.store import Entry, Range, merge_ranges, reason_of_failure, split_blocks
 
 _CLIENT: Final = frozenset(
@@ -58,15 +58,24 @@ class RemoteStore:
             kinds = ", ".join(f"{scheme}://" for scheme in SCHEMES)
             invalid_argument("path", f"must be a folder or begin with one of {kinds}", value=uri)
         self._other_locking = other_locking(self.uri, storage_options)
-        options = translate_options(storage_options)
-        try:
+        self._options = storage_options
+        self._opened: dict[str, tuple[Mapping[str, str], Any]] = {}
+        self._open(uri)
+
+    def _open(self, uri: str) -> Any:
+        """Return a store at an address, opened again when a catalog has lent other credentials."""
+        options = current_options(self._options)
+        known = self._opened.get(uri)
+        if known is None or known[0] is not options:
             open_any: Any = from_url  # typed per kind of store
-            self._open_any = partial(open_any, **options)
-            self._store: Any = self._open_any(self.uri)
-        except (BaseError, TypeError, ValueError) as error:
-            cause = str(error).splitlines()[0].rstrip(".")
-            message = f"cannot open {uri!r}: {cause}. Check the address and `storage_options`."
-            raise InvalidInputError(message, argument="storage_options") from shown_cause(error)
+            try:
+                known = options, open_any(uri, **translate_options(options))
+            except (BaseError, TypeError, ValueError) as error:
+                cause = str(error).splitlines()[0].rstrip(".")
+                message = f"cannot open {uri!r}: {cause}. Check the address and `storage_options`."
+                raise InvalidInputError(message, argument="storage_options") from shown_cause(error)
+            self._opened[uri] = known
+        return known[1]
 
     def locate(self, path: str) -> str:
         """Return the address of a file for other libraries."""
@@ -129,7 +138,7 @@ class RemoteStore:
     def entries(self, prefix: str, *, after: str = "") -> Sequence[Entry]:
         """List the files below a folder, with their sizes and ages."""
         with _errors("list", prefix):
-            pages = obstore.list(self._store, prefix or None, offset=after or None)
+            pages = obstore.list(self._open(self.uri), prefix or None, offset=after or None)
             entries = [entry for page in pages for entry in page]
         return sorted(
             Entry(entry["path"], entry["size"], int(entry["last_modified"].timestamp() * 1000))
@@ -152,13 +161,9 @@ class RemoteStore:
         """Return the store of a file, and its key there."""
         place = self.locate(path)
         if is_address(path):  # elsewhere in the same bucket: the option allows it
-            return self._bucket, place.split("/", 3)[3]
-        return self._store, path
-
-    @cached_property
-    def _bucket(self) -> Any:
-        """The table's bucket as a store, with the credentials of the table."""
-        return self._open_any("/".join(self.uri.split("/", 3)[:3]))
+            *bucket, key = place.split("/", 3)
+            return self._open("/".join(bucket)), key
+        return self._open(self.uri), path
 
 
 def translate_options(storage_options: Mapping[str, str]) -> dict[str, dict[str, Any]]:

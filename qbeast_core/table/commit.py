@@ -22,7 +22,6 @@ from qbeast_core.errors import (
     QbeastWarning,
     TableExistsError,
 )
-from qbeast_core.io.address import refuse_unsafe_locking
 from qbeast_core.io.store import Entry, Store
 from qbeast_core.log.actions import (
     Action,
@@ -212,7 +211,7 @@ def commit(
     Each attempt is based on the newest version. After an interrupt (Ctrl-C) it is unknown whether the version was
     written: do not delete the data files then.
     """
-    refuse_unsafe_locking(store.uri, snapshot.storage_options)
+    snapshot.location.refuse_changes()
     if intent.mode == "create" and not snapshot.is_new:
         raise _table_exists(store.uri)
     base = snapshot.metadata
@@ -283,7 +282,7 @@ def commit_metadata(
     `features` are those that the metadata needs, for readers and writers.
     A dry run only calls `files`.
     """
-    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings=brings)
+    snapshot.check_writable("metadata", brings=brings)
     if dry_run:
         if files is not None:
             files(read_live_files(snapshot), snapshot.config.dialect or "documented")

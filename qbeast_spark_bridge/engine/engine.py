@@ -300,7 +300,7 @@ def _by_file(
             parts=(scans[file],),
             keep=all_rows(planner, columns),
             columns=planner.snapshot.columns,
-            storage_options=dict(planner.snapshot.storage_options),
+            storage_options=planner.snapshot.location.storage_options,
             allow_absolute_paths=planner.store.allow_absolute_paths,
         )
 

@@ -17,7 +17,9 @@ from qbeast_core.errors import (
     UnsupportedTableError,
 )
 from qbeast_core.io.address import parts_of_name, resolve_location
-from qbeast_core.io.location import Location, address_of, find_table
+from qbeast_core.io.catalog.glue import find_table
+from qbeast_core.io.catalog.glue_entry import address_of
+from qbeast_core.io.location import Location
 from tests.helpers.glue_service import ENTRIES, GlueService, serving_glue
 
 NAME = "glue://shop.orders"
@@ -213,7 +215,8 @@ def test_other_entry_is_refused_with_its_kind(described: dict[str, Any], report:
 
 def test_catalog_id_is_requested(service: GlueService) -> None:
     service.replies["GetTable"] = {"Table": entry()}
-    assert find_table("glue://123456789012/shop.orders", KEYS) == (PLACE, KEYS)
+    found = find_table("glue://123456789012/shop.orders", KEYS)
+    assert (found.uri, found.storage_options) == (PLACE, KEYS)
     find_table(NAME, KEYS)
     (_, first, signed), (_, second, _) = service.requests
     assert first == {"CatalogId": "123456789012", "DatabaseName": "shop", "Name": "orders"}
@@ -227,11 +230,11 @@ def test_endpoint_of_the_store_is_that_of_the_catalog(
 ) -> None:
     service.replies["GetTable"] = {"Table": entry()}
     nowhere = {**KEYS, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
-    assert find_table(NAME, nowhere)[0] == PLACE  # the environment has one for Glue alone
+    assert find_table(NAME, nowhere).uri == PLACE  # the environment has one for Glue alone
     monkeypatch.delenv("AWS_ENDPOINT_URL_GLUE")
     with pytest.raises(StorageError, match=r"EndpointConnectionError.*AWS_ENDPOINT_URL_GLUE"):
         find_table(NAME, nowhere)
-    assert find_table(NAME, {**KEYS, "endpoint": service.endpoint})[0] == PLACE
+    assert find_table(NAME, {**KEYS, "endpoint": service.endpoint}).uri == PLACE
 
 
 def test_region_of_the_environment_is_used(service: GlueService, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,8 +338,11 @@ def test_reader_gets_credentials_for_reads(service: GlueService) -> None:
         return VENDED if reads else ("403 Forbidden", "AccessDeniedException")
 
     service.replies.update(GetTable=lake(), GetTemporaryGlueTableCredentials=denied_for_changes)
-    assert Location.of(NAME, KEYS).storage_options["aws_access_key_id"] == "lent"
+    location = Location.of(NAME, KEYS)
+    assert location.storage_options["aws_access_key_id"] == "lent"
     assert len(service.requests) == 3
+    with pytest.raises(UnsupportedTableError, match=r"grants SELECT on it alone. Request INSERT"):
+        location.refuse_changes()
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_wheel_works_without_the_repository(built: Path, tmp_path: Path) -> None
 NEEDS = {
     "plot": ("qbeast.open_table('table').plot('tree')", "matplotlib"),
     "cli": ("from qbeast_core.cli.program import program", "click"),
-    "glue": ("import qbeast_core.io.glue", "boto3"),
+    "glue": ("import qbeast_core.io.catalog.glue", "boto3"),
     "spark": ("import qbeast_spark_bridge as bridge; bridge.register", "pyspark"),
 }
 """What an extra is for, and the package that its absence is told by."""

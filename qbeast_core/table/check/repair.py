@@ -14,7 +14,6 @@ import polars as pl
 from qbeast_core.io.footer import Unreadable, read_footer, stored_size
 from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.deletion_vectors import FileKey, file_key, parse_vector
-from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.replay import FLAT_KEYS, TAG_KEYS
 from qbeast_core.log.values import LastChange, retag
@@ -103,8 +102,7 @@ def repair_table(
 ) -> tuple[RepairResult, Snapshot | None]:
     """Check and repair a table; also return the new version if it could be loaded. See `Table.repair`."""
     if not dry_run:
-        protocol, metadata = snapshot.protocol, snapshot.metadata
-        check_writable(protocol, metadata, mode="metadata", path=snapshot.uri, brings="files")
+        snapshot.check_writable("metadata", brings="files")
     report, tags = check_table(snapshot, progress=progress)
     repairs, remaining = _plan_repair(report.faults, snapshot.logged_files, tags)
     remaining = remaining.filter(~pl.col("code").is_in(_ORDER))

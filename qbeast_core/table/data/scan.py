@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import StorageError, UnsupportedTableError
+from qbeast_core.io.catalog.lent import LentOptions
 from qbeast_core.io.footer import Unreadable, read_footer_bytes
 from qbeast_core.io.location import Location
 from qbeast_core.io.other_writers import (
@@ -501,7 +502,7 @@ def _scan_by_polars(
         missing_columns="insert",
         extra_columns="ignore",
         cast_options=_CASTS,
-        storage_options=_as_polars_takes_them(files.location.storage_options),
+        **_options_of_store(files.location.storage_options),
         glob=False,
         hive_partitioning=False,
         row_index_name=_ROW if counts else None,
@@ -614,10 +615,29 @@ def _refuse_parts_apart(
     raise UnsupportedTableError(message, path=store.uri, feature="variantShredding")
 
 
-def _as_polars_takes_them(storage_options: Mapping[str, str]) -> dict[str, Any] | None:
-    """Translate options of `deltalake`, which are all texts: Polars wants this one as a number."""
-    numbers = {key: int(text) for key, text in storage_options.items() if key.lower() == "max_retries"}
-    return {**storage_options, **numbers} or None
+# What Polars calls credentials that a function returns, if not as options of a store.
+_POLARS_NAMES: Final = {
+    "azure_storage_sas_token": "sas_token",
+    "azure_storage_token": "bearer_token",
+    "google_bearer_token": "bearer_token",
+}
+
+
+def _options_of_store(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return arguments of a scan. Credentials of a catalog are requested when the scan needs them, and again later."""
+    others = options.others if isinstance(options, LentOptions) else options
+    # Options of deltalake are all texts: Polars wants this one as a number.
+    numbers = {key: int(text) for key, text in others.items() if key.lower() == "max_retries"}
+    chosen: dict[str, Any] = {"storage_options": {**others, **numbers} or None}
+    if not isinstance(options, LentOptions):
+        return chosen
+
+    def credentials() -> tuple[dict[str, str], int | None]:
+        lent, due_ms = options.lent()
+        named = {_POLARS_NAMES.get(key, key): value for key, value in lent.items()}
+        return named, None if due_ms is None else due_ms // 1000
+
+    return {**chosen, "credential_provider": credentials}
 
 
 def _refuse_damaged(path: str, lazy: pl.LazyFrame) -> None:

@@ -24,7 +24,6 @@ from qbeast_core.log.protocol import (
     Brings,
     WriteIntent,
     WriteMode,
-    check_writable,
     damaged_index,
     has_change_feed,
 )
@@ -273,7 +272,7 @@ def _attempt(
 
 def _check_changeable(snapshot: Snapshot, change: Change) -> None:
     brings: Brings = "rows" if change.adds_rows else "files"
-    check_writable(snapshot.protocol, snapshot.metadata, mode=change.mode, path=snapshot.uri, brings=brings)
+    snapshot.check_writable(change.mode, brings=brings)
     if snapshot.config.newest_fault is not None:  # rows that are put back go to the newest revision
         raise InvalidMetadataError(damaged_index(snapshot.config, path=snapshot.uri))
 

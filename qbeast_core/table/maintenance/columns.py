@@ -15,7 +15,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError, invalid_argument, unknown_columns
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns import StoredColumns, dropped, renamed, with_mapping, with_sample_column
-from qbeast_core.log.protocol import WriteIntent, check_writable
+from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.schema import (
     ENABLED,
@@ -112,7 +112,7 @@ def _rewrite_all(
 
     Also return the number of new files. Conflicts with all files that other writers add meanwhile.
     """
-    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="columns")
+    snapshot.check_writable("metadata", brings="columns")
     refuse_copies(Index(snapshot))
     replacement = Replacement(files=np.arange(snapshot.files.height))
     replaced = replace_rows(changed, replacement, "keep", engine=engine)

@@ -17,7 +17,6 @@ from qbeast_core.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from qbeast_core.io.address import refuse_unsafe_locking
 from qbeast_core.io.location import Location
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns import PLAIN, StoredColumns, config_by_name
@@ -89,7 +88,7 @@ def _convert(
     location: Location, specs: Sequence[ColumnSpec], options: WriteOptions, engine: Engine
 ) -> ConvertResult:
     store, uri = location.store, location.uri
-    refuse_unsafe_locking(uri, location.storage_options)
+    location.refuse_changes()
     rows: int | None
     try:
         snapshot = load_snapshot(location)

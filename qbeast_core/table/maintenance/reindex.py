@@ -11,7 +11,7 @@ import polars as pl
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError, changed_before
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns import stored_revision, stored_specs
-from qbeast_core.log.protocol import WriteIntent, check_writable
+from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.results import Result
 from qbeast_core.spec.revision import STAGING_REVISION_ID, ColumnSpec, Revision, staging_revision
@@ -127,7 +127,7 @@ def _attempt(
         return _first(snapshot, options)
     latest = latest_revision(snapshot)
     # As for an append, the newest revision has to be known.
-    check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings="settings")
+    snapshot.check_writable("append", brings="settings")
     refuse_copies(Index(snapshot))
     specs = _specs(snapshot, options)
     size = options.cube_size or latest.desired_cube_size
@@ -149,9 +149,7 @@ def _attempt(
 
 def _first(snapshot: Snapshot, options: WriteOptions) -> tuple[Snapshot, CommitOutcome]:
     """Begin the index of a table without one, as a conversion does."""
-    check_writable(
-        snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="settings"
-    )
+    snapshot.check_writable("metadata", brings="settings")
     specs, rows = _specs(snapshot, options), snapshot.counted_rows
     metadata = indexed_metadata(
         snapshot.metadata, snapshot.schema, specs, options, uri=snapshot.uri, rows=rows

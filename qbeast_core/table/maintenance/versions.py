@@ -28,7 +28,7 @@ from qbeast_core.io.store import Entry, Store, map_files
 from qbeast_core.log.actions import CHANGE_FOLDER, AddFile, Metadata, parse_commit
 from qbeast_core.log.columns import with_max_id
 from qbeast_core.log.deletion_vectors import FileKey, file_key, file_paths, parse_vector
-from qbeast_core.log.protocol import check_writable, interval_hours
+from qbeast_core.log.protocol import interval_hours
 from qbeast_core.log.replay import LogState, actions_of
 from qbeast_core.log.rules import identity_columns, keeping_high_water_marks
 from qbeast_core.log.values import NEVER_MS, FileChange, LastChange, LiveFiles
@@ -94,7 +94,7 @@ def vacuum(
     store, oldest = snapshot.source.store, now_ms - int(hours * 3_600_000)
     old = [file for file in store.entries("") if file.modified_ms < oldest and _is_data_file(file.path)]
     newest = refresh(snapshot)  # after the listing, so it has all commits until then
-    check_writable(newest.protocol, newest.metadata, mode="metadata", path=newest.uri, brings="settings")
+    newest.check_writable("metadata", brings="settings")
     log = log_of(newest, ("remove",))
     names = pl.Series([file.path.rpartition("/")[2] for file in old], dtype=pl.String)
     gone = list(compress(old, ~names.is_in(_needed(newest, log, oldest).implode())))
@@ -198,6 +198,8 @@ def drop(location: Location, *, confirm: bool, dry_run: bool = False) -> DropRes
     if version is None:
         message = f"there is no Delta table at {store.uri}"
         raise TableNotFoundError(message, path=store.uri)
+    if not dry_run:
+        location.refuse_changes()
     if not dry_run and cast("object", confirm) is not True:
         problem = "must be True: dropping a table cannot be undone"
         invalid_argument("confirm", problem, value=confirm)
@@ -296,7 +298,7 @@ def restore(newest: Snapshot, old: Snapshot, *, dry_run: bool) -> tuple[RestoreR
     if newest.config.is_indexed and not (config.is_indexed or config.is_left_unindexed):
         msg = f"version {old.version} of {newest.uri!r} has no Qbeast index. Restore a later one."
         raise NotQbeastTableError(msg, path=newest.uri)
-    check_writable(newest.protocol, newest.metadata, mode="overwrite", path=newest.uri)
+    newest.check_writable("overwrite")
     wanted = read_live_files(old).listed
     _refuse_missing(newest, old, wanted)
     plan = LastChange(lambda live, _: _plan(live, wanted))

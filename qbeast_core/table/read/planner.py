@@ -364,7 +364,7 @@ def scan_tasks(
             version=planner.snapshot.version,
             parts=scans,
             keep=keep,
-            storage_options=dict(planner.snapshot.storage_options),
+            storage_options=planner.snapshot.location.storage_options,
             allow_absolute_paths=planner.store.allow_absolute_paths,
             columns=planner.snapshot.columns,
         )

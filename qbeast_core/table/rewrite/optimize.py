@@ -19,7 +19,7 @@ from qbeast_core.errors import (
     check_choice,
     invalid_argument,
 )
-from qbeast_core.log.protocol import WriteIntent, check_writable
+from qbeast_core.log.protocol import WriteIntent
 from qbeast_core.plan.weights import Share, share_of
 from qbeast_core.results import RewriteResult
 from qbeast_core.space.values import I64Array
@@ -216,7 +216,7 @@ def _attempt(snapshot: Snapshot, scope: Scope, options: OptimizeOptions, engine:
     plan = choice.frame(index)
     if options.dry_run or not (len(choice.files) or options.into == "new"):
         return _Round(plan, choice.groups)
-    check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings="files")
+    snapshot.check_writable("append", brings="files")
     report(options.progress, Progress("read", rows=int(plan["rows"].fill_null(0).sum())))
     chosen = index.snapshot.files["path"][choice.files]
     rewritten = partial(_rewritten, paths=chosen, plan=plan, scope=scope, options=options, engine=engine)

@@ -12,7 +12,6 @@ import polars as pl
 from pyroaring import BitMap64
 
 from qbeast_core.errors import CommitConflictError, UnsupportedTableError
-from qbeast_core.io.address import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile, with_wide_bounds
 from qbeast_core.log.deletion_vectors import dump_vectors, row_set
 from qbeast_core.log.protocol import WriteIntent
@@ -128,7 +127,7 @@ def replace_rows(
     `only_fewer`: if a table without index would not have fewer files, nothing is written and the result is empty.
     The new files are deleted if this fails. After a return, the caller is responsible for them.
     """
-    refuse_unsafe_locking(snapshot.store.uri, snapshot.storage_options)
+    snapshot.location.refuse_changes()
     work = _Replacing(snapshot, replacement, placement, engine, progress)
     LOG.debug("version %d of %s: replaces %d files", snapshot.version, snapshot.uri, work.gone.sum())
     try:

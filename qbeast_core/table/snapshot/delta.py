@@ -25,6 +25,7 @@ from qbeast_core.errors import (
     VersionNotFoundError,
     shown_cause,
 )
+from qbeast_core.io.catalog.lent import LentOptions
 from qbeast_core.io.location import Location
 from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store, entries_of, is_folder, reason_of_failure
@@ -48,6 +49,7 @@ from qbeast_core.table.snapshot.log_files import (
     sound_copies,
     text_rewriter,
     version_at,
+    version_of,
     warn_of_faults,
 )
 
@@ -110,7 +112,14 @@ class DeltaSource:
         """The table, at its newest version when it was opened."""
         if self.opened is not None:
             return self.opened
-        return _open_newest(self.location) if self.copy is None else _open(self.copy.path)
+        return _open_newest(self.location) if self._read is None else _open(self._read.path)
+
+    @cached_property
+    def _read(self) -> LogCopy | None:
+        """The copy of the log that `deltalake` reads, instead of the store of the table."""
+        if self.copy is not None or not _is_lent(self.location):
+            return self.copy
+        return next(sound_copies(self.store, None), None)
 
     @cached_property
     def pages(self) -> PageReader:
@@ -124,16 +133,16 @@ class DeltaSource:
 
     def newer_than(self, version: int) -> DeltaVersion | None:
         """Return the newest version. None: `version` is the newest."""
-        if self.copy is None:
+        if self._read is None:
             refuse_linked_log(self.store)
         else:
             with self.lock:
-                self.copy.update()
+                self._read.update()
         try:
             with self._held() as table:
                 return None if table.version() == version else _known(self.store.uri, table)
         except (InvalidMetadataError, StorageError, TableNotFoundError) as error:
-            if self.copy is None and not isinstance(error, InvalidMetadataError):
+            if self._read is None and not isinstance(error, InvalidMetadataError):
                 raise
             raise FileNotFoundError(self.store.uri) from error  # open it again
 
@@ -147,6 +156,9 @@ class DeltaSource:
 
         Extra files were removed under another encoding of their path. A checkpoint would make them live again.
         """
+        if _is_lent(self.location):
+            _write_checkpoint(self.location.store, version, files=files)
+            return
         with self._held(version) as shared:
             table = shared if self.copy is None else _open_newest(self.location)
             if table.version() != version or len(table.file_uris()) <= files:
@@ -160,8 +172,8 @@ class DeltaSource:
         """
         with self.lock, delta_errors(self.store.uri):
             if version is None or self.table.version() < version:
-                if self.copy is not None and version is not None:
-                    self.copy.update()
+                if self._read is not None and version is not None:
+                    self._read.update()
                 self.table.update_incremental()
             yield self.table
 
@@ -199,6 +211,8 @@ def open_delta(
         copied = _copied(location, hint)
         if copied is not None:
             return copied
+    if _is_lent(location):
+        return _open_without_broken(location, version, _unreadable(store, version))
     try:
         with delta_errors(store.uri):
             table = _open_newest(location) if version is None else _open_version(location, version)
@@ -234,6 +248,38 @@ def _open_without_broken(
         "are not there. Restore this file from a copy."
     )
     raise InvalidMetadataError(message) from error
+
+
+def _is_lent(location: Location) -> bool:
+    """Return whether a catalog lends the credentials.
+
+    `deltalake` cannot request them again, and has no option for those of Google. So it reads copies of the log.
+    """
+    return isinstance(location.storage_options, LentOptions)
+
+
+def _unreadable(store: Store, version: int | None) -> QbeastError:
+    """Return the error of a log of which no part can be read."""
+    newest = max(map(version_of, store.list(LOG_DIRECTORY)), default=-1)
+    if newest < 0:
+        return TableNotFoundError(_not_found(store.uri, "its log has no version"), path=store.uri)
+    if version is not None:
+        return _no_version(store.uri, version, newest)
+    return InvalidMetadataError(f"the Delta log of {store.uri} is damaged: no version can be read.")
+
+
+def _write_checkpoint(store: Store, version: int, *, files: int) -> None:
+    """Write a checkpoint of a version that `deltalake` makes of a copy of the log."""
+    copy = next(sound_copies(store, version), None)
+    if copy is None:
+        raise FileNotFoundError(store.uri)
+    with delta_errors(store.uri):
+        table = _open(copy.path)
+        if len(table.file_uris()) > files:
+            return
+        table.create_checkpoint()
+    for path in (f"{LOG_DIRECTORY}/{version:020d}.checkpoint.parquet", LAST_CHECKPOINT):
+        store.put(path, Path(copy.path, path).read_bytes())
 
 
 def refuse_linked_log(store: Store) -> None:
@@ -367,9 +413,12 @@ def _open_version(location: Location, version: int) -> DeltaTable:
             cause = error
     if newest is None:  # raises if the table cannot be read at all
         newest = _open_newest(location).version()
-    problem = f"{store.uri} has no version {version} that can be read; the newest is {newest}"
-    message = f"{problem}. Table.history() lists them."
-    raise VersionNotFoundError(message, path=store.uri, version=version) from cause
+    raise _no_version(store.uri, version, newest) from cause
+
+
+def _no_version(uri: str, version: int, newest: int) -> VersionNotFoundError:
+    message = f"{uri} has no version {version} that can be read; the newest is {newest}. Table.history() lists them."
+    return VersionNotFoundError(message, path=uri, version=version)
 
 
 def _has_commit(store: Store, version: int) -> bool:

@@ -27,7 +27,7 @@ from qbeast_core.io.store import Store, status_of
 from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, Protocol
 from qbeast_core.log.columns import StoredColumns, config_by_name, sample_column_of, with_fields
 from qbeast_core.log.commits import no_files
-from qbeast_core.log.protocol import WriteIntent
+from qbeast_core.log.protocol import Brings, WriteIntent, WriteMode, check_writable
 from qbeast_core.log.rebase import (
     RowIdColumns,
     RowIdsOfFile,
@@ -333,10 +333,10 @@ class Snapshot:
         """The files of the log. The copy of a version with `planned` lacks the files of its checkpoint."""
         return self.source.log if self.planned is None else self.store
 
-    @property
-    def storage_options(self) -> Mapping[str, str]:
-        """Options of the store."""
-        return self.location.storage_options
+    def check_writable(self, mode: WriteMode, *, brings: Brings = "rows") -> None:
+        """Raise unless a commit of this mode keeps what the table promises; call it before writing files."""
+        self.location.refuse_changes()
+        check_writable(self.protocol, self.metadata, mode=mode, path=self.uri, brings=brings)
 
     @property
     def store(self) -> Store:

@@ -21,7 +21,6 @@ from qbeast_core.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from qbeast_core.io.address import refuse_unsafe_locking
 from qbeast_core.io.location import Location
 from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.columns import StoredColumns, stored_revision, stored_specs
@@ -123,7 +122,7 @@ def begin_write(location: Location, empty: pl.DataFrame, options: WriteOptions) 
     """Read the table, if there is one, and plan what tasks need to append to it, or to create or replace it."""
     check_options(options)
     before = find_target_once_created(location, options.mode)
-    refuse_unsafe_locking(location.uri, location.storage_options)
+    location.refuse_changes()
     if before.is_new and options.columns is None:
         msg = (
             f"no table found at {location.uri!r}, and a new one needs columns to index: "

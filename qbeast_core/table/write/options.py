@@ -30,7 +30,7 @@ from qbeast_core.errors import (
 from qbeast_core.io.location import Location
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns import StoredColumns
-from qbeast_core.log.protocol import CHANGE_FEED, COMPRESSION, DELETION_VECTORS, check_writable, stored_codec
+from qbeast_core.log.protocol import CHANGE_FEED, COMPRESSION, DELETION_VECTORS, stored_codec
 from qbeast_core.space.values import NumberColumn, number_values
 from qbeast_core.spec.blocks import WEIGHT_COLUMN, BlocksDialect
 from qbeast_core.spec.table_config import MAX_IMPORTANCE, SAMPLE_BY, TableConfig
@@ -74,7 +74,7 @@ def find_target(location: Location, mode: Mode) -> Snapshot:
             'write to another path, or replace it with mode="overwrite".'
         )
         raise NotQbeastTableError(msg, path=uri)
-    check_writable(snapshot.protocol, snapshot.metadata, mode=mode, path=uri)
+    snapshot.check_writable(mode)
     return snapshot
 
 
@@ -355,6 +355,7 @@ class WriteOptions:
     column_stats: ColumnStats | None = None
     schema_mode: SchemaMode | None = None
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    register: str | None = None  # a name in Unity Catalog
     txn: tuple[str, int] | None = None
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     properties: Mapping[str, str] = field(default_factory=dict[str, str])  # of a new table
@@ -395,6 +396,9 @@ def check_options(options: WriteOptions) -> None:
     if options.where is not None and options.mode != "overwrite":
         msg = '`where` needs mode="overwrite": it selects the rows that the new rows replace'
         raise InvalidInputError(msg, argument="where")
+    if options.register is not None and options.where is not None:
+        msg = "`register` is for writes of whole tables, not for `where`"
+        raise InvalidInputError(msg, argument="register")
     size = cast("object", options.cube_size)  # callers without a type checker pass anything
     if size is not None and not (
         isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= _MAX_ROWS

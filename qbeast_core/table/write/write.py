@@ -10,8 +10,7 @@ from typing import Final, TypeVar
 
 import polars as pl
 
-from qbeast_core.errors import TableExistsError
-from qbeast_core.io.address import refuse_unsafe_locking
+from qbeast_core.errors import TableExistsError, changed_before
 from qbeast_core.io.location import Location
 from qbeast_core.io.store import Store
 from qbeast_core.log.actions import AddFile, Metadata
@@ -37,7 +36,7 @@ from qbeast_core.table.index.counts import (
     with_write,
 )
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
-from qbeast_core.table.snapshot.snapshot import Snapshot, warn_of_added_columns
+from qbeast_core.table.snapshot.snapshot import Snapshot, newest_snapshot, warn_of_added_columns
 from qbeast_core.table.write.options import WriteOptions, check_options, find_target_once_created
 from qbeast_core.table.write.prepare import PreparedTable, prepare, rows_intent
 from qbeast_core.tree.keys import CLUSTERED
@@ -96,7 +95,28 @@ def write_rows(
         report(options.progress, Progress("read"))
         return _write(source, before, options, engine)
 
-    return on_table(path, options, attempt)
+    if options.register is None:
+        return on_table(path, options, attempt)
+    return _registered(path, options, attempt)
+
+
+def _registered(
+    path: str | os.PathLike[str] | Location, options: WriteOptions, attempt: Callable[[Snapshot], WriteResult]
+) -> WriteResult:
+    """Write to the table at a path, and create its entry in the catalog."""
+    from qbeast_core.io.catalog.register import NewEntry  # noqa: PLC0415 - loads an HTTP client
+
+    check_options(options)
+    given = options.storage_options or {}
+    location = Location.of(path, given)
+    entry = NewEntry.of(options.register, location.uri, given)
+    location = replace(location, storage_options=entry.storage_options)
+    result = on_table(location, options, attempt)
+    if not options.dry_run:
+        with changed_before(lambda: result.committed):
+            metadata = newest_snapshot(location).metadata
+            entry.create(metadata.schema_string, metadata.partition_columns, metadata.description)
+    return result
 
 
 def on_table(
@@ -120,7 +140,7 @@ def _write(source: Source, before: Snapshot, options: WriteOptions, engine: Engi
     """Plan, write the files, and commit."""
     prepared = prepare(source.empty, before, options, required=required_columns(source))
     source = numbered_source(source, prepared.drawn)
-    refuse_unsafe_locking(before.uri, before.storage_options)
+    before.location.refuse_changes()
     rows = engine.open(source, prepared.target, options.progress)
     chosen = _choose(prepared, rows)
     revision = None if chosen is None else chosen.revision

@@ -175,7 +175,7 @@ def test_table_of_lake_formation_is_read_with_its_credentials(
         service.replies.update(GetTable={"Table": entry}, GetTemporaryGlueTableCredentials=lent)
         table = qbeast.open_table("glue://shop.sales", storage_options=s3_options)
     assert table.read().sort("id").equals(ROWS)
-    assert table.snapshot.storage_options["aws_session_token"] == lent["SessionToken"]
+    assert table.snapshot.location.storage_options["aws_session_token"] == lent["SessionToken"]
     assert len(qbeast.open_table(sales, storage_options=s3_options)) == 200
 
 

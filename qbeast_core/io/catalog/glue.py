@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from datetime import datetime
+from functools import cache, partial
 from typing import Any, Final
 
 import boto3.session
@@ -16,6 +17,8 @@ from botocore.session import get_session
 
 from qbeast_core.errors import InvalidInputError, QbeastError, StorageError, TableNotFoundError, shown_cause
 from qbeast_core.io.address import parts_of_name
+from qbeast_core.io.catalog.glue_entry import address_of
+from qbeast_core.io.catalog.lent import Found, Lent, LentOptions
 from qbeast_core.support.text import excerpt, first_line
 
 # Arguments of boto3, and the names that options of stores have for them, in lower case.
@@ -28,8 +31,12 @@ _REGION: Final = ("aws_region", "region", "aws_default_region", "default_region"
 _ENDPOINT: Final = ("aws_endpoint_url", "endpoint_url", "aws_endpoint", "endpoint")
 
 # For all changes of a table; where they are denied, for reads.
-_CHANGES: Final = ("SELECT", "INSERT", "DELETE", "DESCRIBE", "ALTER")
-_READS: Final = ("SELECT",)
+_CHANGES: Final[Sequence[str]] = ("SELECT", "INSERT", "DELETE", "DESCRIBE", "ALTER")
+_READS: Final[Sequence[str]] = ("SELECT",)
+
+_READ_ONLY: Final = (
+    "Lake Formation grants SELECT on it alone. Request INSERT, DELETE, DESCRIBE and ALTER as well."
+)
 
 _GLUE: Final = "AWS Glue did not return the table"
 _LAKE: Final = "Lake Formation did not return credentials for the table"
@@ -47,12 +54,27 @@ _OTHER_CURE: Final = (
 )
 
 
+def find_table(name: str, storage_options: Mapping[str, str]) -> Found:
+    """Return where a table in the catalog is; with credentials of Lake Formation if it is registered there."""
+    client = GlueClient(name, storage_options)
+    entry = client.entry()
+    address = address_of(name, entry)
+    if not entry.get("IsRegisteredWithLakeFormation"):
+        return Found(address, storage_options)
+    catalog_id, permissions, read_only = str(entry.get("CatalogId")), _CHANGES, None
+    first = client.lend(catalog_id, permissions)
+    if first is None:
+        permissions, read_only = _READS, _READ_ONLY
+        first = client.lend(catalog_id, permissions)
+    lent = LentOptions.of(name, partial(client.lend, catalog_id, permissions), storage_options, first)
+    return Found(address, storage_options if lent is None else lent, read_only)
+
+
 class GlueClient:
     """Requests for one table, with the options of its store."""
 
     def __init__(self, name: str, storage_options: Mapping[str, str]) -> None:
         self._name = name
-        self._given = storage_options
         self._options = {key.lower(): value for key, value in storage_options.items()}
 
     def entry(self) -> Mapping[str, Any]:
@@ -63,31 +85,30 @@ class GlueClient:
             reply: Any = self._client("glue").get_table(DatabaseName=database, Name=table, **owner)
         return reply.get("Table") or {}
 
-    def options_of_lake(self, catalog_id: str) -> dict[str, str]:
-        """Return the options with the temporary credentials that Lake Formation has for the table."""
+    def lend(self, catalog_id: str, permissions: Sequence[str]) -> Lent | None:
+        """Return the temporary credentials that Lake Formation has for the table. None: permissions are denied."""
         with _errors(_LAKE, self._name):
-            reply = self._credentials(catalog_id)
+            try:
+                reply = self._credentials(catalog_id, permissions)
+            except ClientError as error:
+                if permissions == _CHANGES and _code(error) == "AccessDeniedException":
+                    return None
+                raise
         parts = ("AccessKeyId", "SecretAccessKey", "SessionToken")
         if not all(reply.get(part) for part in parts):
             msg = f"{_LAKE} {self._name!r}. Open the table by its path, with credentials of your own."
             raise StorageError(msg, path=self._name)
-        replaced = {key for keys in _CREDENTIALS.values() for key in keys}
-        others = {key: value for key, value in self._given.items() if key.lower() not in replaced}
-        return {**others, **{key: reply[part] for key, part in zip(_CREDENTIALS, parts, strict=True)}}
+        expires = reply.get("Expiration")
+        expires_ms = int(expires.timestamp() * 1000) if isinstance(expires, datetime) else None
+        return Lent({key: reply[part] for key, part in zip(_CREDENTIALS, parts, strict=True)}, expires_ms)
 
-    def _credentials(self, catalog_id: str) -> Any:
+    def _credentials(self, catalog_id: str, permissions: Sequence[str]) -> Any:
         _, database, table = parts_of_name(self._name)
         client = self._client("lakeformation")
         region = client.meta.region_name
         arn = f"arn:{client.meta.partition}:glue:{region}:{catalog_id}:table/{database}/{table}"
         # No `SupportedPermissionTypes`: nothing here filters the rows and columns of a table for Lake Formation.
-        request = client.get_temporary_glue_table_credentials
-        try:
-            return request(TableArn=arn, Permissions=_CHANGES)
-        except ClientError as error:
-            if _code(error) != "AccessDeniedException":
-                raise
-        return request(TableArn=arn, Permissions=_READS)
+        return client.get_temporary_glue_table_credentials(TableArn=arn, Permissions=permissions)
 
     def _client(self, service: str) -> Any:
         core = get_session()

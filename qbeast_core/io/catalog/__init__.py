@@ -1,0 +1,1 @@
+"""Names in catalogs: entries that lead to tables, and credentials that a catalog lends for them."""
