@@ -109,14 +109,6 @@ def test_name_with_one_slash_is_refused() -> None:
         Location.of("glue:/shop.orders")
 
 
-@pytest.mark.parametrize("text", ["uc://main.shop.orders", "UC://x"])
-def test_name_of_unity_catalog_is_refused(text: str) -> None:
-    with pytest.raises(
-        InvalidInputError, match=r"Unity Catalog are not supported; open the table by its path"
-    ):
-        Location.of(text)
-
-
 def test_name_without_boto3_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(MissingDependencyError, match=r"boto3.*pip install 'qbeast\[glue\]'") as caught:
