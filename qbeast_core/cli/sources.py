@@ -35,7 +35,7 @@ from qbeast_core.cli.text_files import (
     refuse_others,
 )
 from qbeast_core.errors import InvalidInputError, QbeastError, StorageError
-from qbeast_core.io.address import GLUE, SCHEMES
+from qbeast_core.io.address import GLUE, SCHEMES, UNITY
 from qbeast_core.io.location import open_store
 from qbeast_core.io.store import is_folder, status_of
 from qbeast_core.log.schema import NAMES, schema_to_delta, type_of
@@ -240,7 +240,7 @@ def _place(source: str, options: SourceOptions, workspace: Workspace) -> tuple[S
     path, file_format = Path(source), options.file_format
     if source == "-":
         return _standard_input(file_format, workspace)
-    if source.lower().startswith(GLUE):
+    if source.lower().startswith((GLUE, UNITY)):
         return file_format or "delta", source
     if "://" in source:
         file_format = file_format or _format_of([source], source)

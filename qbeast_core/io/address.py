@@ -73,7 +73,7 @@ def resolve_location(location: str | os.PathLike[str]) -> str:
         raise _invalid_path(repr(text), "it may be an address or the name of a folder", cure)
     kind, rest = scheme[1].lower(), text[scheme.end() :]
     if f"{kind}://" == UNITY:
-        return name_of_parts(*parts_of_unity_name(f"{UNITY}{rest}"))
+        return _name_of_parts(*parts_of_unity_name(f"{UNITY}{rest}"))
     if f"{kind}://" == GLUE:
         parts_of_name(name := f"{GLUE}{rest}".lower())  # Glue stores names in lower case
         return name
@@ -114,16 +114,6 @@ def parts_of_unity_name(name: str) -> tuple[str, str, str]:
         cause = f"Unity Catalog has no names with a dot, a slash or more than {_UNITY_CHARACTERS} characters"
         raise _invalid_path(repr(name), cause, "give the name that the catalog shows")
     return parts[0], parts[1], parts[2]
-
-
-def name_of_parts(catalog: str, schema: str, table: str) -> str:
-    """Return a name in Unity Catalog, with backticks only where they are needed.
-
-    >>> name_of_parts("shop", "new raw", "a`b")
-    'uc://shop.new raw.`a``b`'
-    """
-    parts = (catalog, schema, table)
-    return UNITY + ".".join(f"`{part.replace('`', '``')}`" if "`" in part else part for part in parts)
 
 
 def locate_file(root: str, path: str, *, allow_absolute: bool) -> str:
@@ -169,6 +159,16 @@ def refuse_link_out(root: str, path: str) -> None:
         "link, open the table with allow_absolute_paths=True."
     )
     raise UnsupportedTableError(message, path=root, feature=feature, argument="allow_absolute_paths")
+
+
+def _name_of_parts(catalog: str, schema: str, table: str) -> str:
+    """Return a name in Unity Catalog, with backticks only where they are needed.
+
+    >>> _name_of_parts("shop", "new raw", "a`b")
+    'uc://shop.new raw.`a``b`'
+    """
+    parts = (catalog, schema, table)
+    return UNITY + ".".join(f"`{part.replace('`', '``')}`" if "`" in part else part for part in parts)
 
 
 def _resolve_folder(text: str) -> str:

@@ -477,13 +477,16 @@ ALLOWED: dict[str, str] = {
         carbondata.damage._MIN_BYTES carbondata.damage._MAX_UNEVEN carbondata.files.old_file._MAX_ROWS
         carbondata.files.old_file._MAX_HEADER carbondata.metadata.json_files._MAX_BYTES
         carbondata.pages.codecs._SNAPPY_RATIO carbondata.pages.page._MAX_LOCAL io.directory._MAX_RATIO
-        io.location._MAX_CHARACTERS log.values._MAX_NAME_BYTES log.protocol._MAX_DIGITS
+        io.address._UNITY_CHARACTERS
+        io.catalog.glue_entry._MAX_CHARACTERS io.catalog.unity._MAX_CHARACTERS io.catalog.unity_client._MAX_BYTES
+        log.values._MAX_NAME_BYTES log.protocol._MAX_DIGITS
         sql.parse.MAX_BRANCHES sql.parse.MAX_CHARACTERS sql.parse.MAX_ITEMS
         table.read.changes._MAX_FILE_BYTES
         sql.values.MAX_DIGITS sql.values.MAX_NUMBER spec.table_config._MAX_DIGITS
         table.index.revision.MAX_COLUMNS tree.keys._MAX_CHARACTERS
         tree.keys._MAX_ROWS""",
     "ratios": """
+        table.read.scan._CERTAIN
         io.encode._MIN_REPEATS sampling.sums._MAX_MEAN_ROWS sampling.sums._SQUARES_ERRORS
         sampling.key_sample._MIN_PARTS table.advise.search.TIE table.advise.search._WORTHWHILE
         table.advise.suggest._WORTHWHILE table.commit._OUTWEIGHING table.estimate.reading._MIN_EFFECT

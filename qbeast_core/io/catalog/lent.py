@@ -12,7 +12,7 @@ from qbeast_core.support.process import now_ms
 
 # Credentials are requested again this long before they expire, or when a fifth of their time is left.
 _EARLY_MS: Final = 300_000
-# The least time between two requests: the clocks of the catalog and of this machine may differ.
+# Time until the next request if they have expired already: the clocks of the catalog and of this machine may differ.
 _PAUSE_MS: Final = 30_000
 
 # Names of options with credentials, in lower case and without the prefix of the cloud. A catalog's replace them all.
@@ -152,7 +152,8 @@ class LentOptions(Mapping[str, str]):
                 except QbeastError:
                     if current.has_expired(now):
                         raise
-                    self._current = _Timed(current.lent, current.options, now + _PAUSE_MS)
+                    later = min(now + _PAUSE_MS, current.lent.expires_ms or 0)
+                    self._current = _Timed(current.lent, current.options, later)
             return self._current
 
     def _timed(self, lent: Lent) -> _Timed:
@@ -160,8 +161,8 @@ class LentOptions(Mapping[str, str]):
         if lent.expires_ms is None:
             return _Timed(lent, options, None)
         now = self._clock()
-        early = min(_EARLY_MS, (lent.expires_ms - now) // 5)
-        return _Timed(lent, options, max(lent.expires_ms - early, now + _PAUSE_MS))
+        left = lent.expires_ms - now
+        return _Timed(lent, options, now + (left - min(_EARLY_MS, left // 5) if left > 0 else _PAUSE_MS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,18 +93,18 @@ class NewEntry:
             "schema_name": schema,
             "table_type": "EXTERNAL",
             "data_source_format": "DELTA",
-            "columns": columns_of(schema_string, partition_columns),
+            "columns": _columns_of(schema_string, partition_columns),
             "storage_location": place,
             **({} if comment is None else {"comment": comment}),
         }
         self.server.create("/tables", body, failure)
 
 
-def columns_of(schema_string: str, partition_columns: Sequence[str] = ()) -> list[dict[str, Any]]:
+def _columns_of(schema_string: str, partition_columns: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the columns of a Delta schema as an entry lists them.
 
     >>> fields = '{"fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
-    >>> columns_of(fields)[0]["type_text"], columns_of(fields)[0]["type_name"]
+    >>> _columns_of(fields)[0]["type_text"], _columns_of(fields)[0]["type_name"]
     ('bigint', 'LONG')
     """
     fields: list[dict[str, Any]] = json.loads(schema_string)["fields"]

@@ -41,7 +41,8 @@ _LENDING: Final = (
 )
 
 # Secrets by their names, which no representation shows.
-_Secrets: TypeAlias = Annotated[Mapping[str, str | None] | None, Field(repr=False)]
+_Secret: TypeAlias = Annotated[str, Field(max_length=1 << 14, pattern=r"^[\x20-\x7e]*$")]
+_Secrets: TypeAlias = Annotated[Mapping[str, _Secret | None] | None, Field(repr=False)]
 # Parts of an answer with credentials, and the options of stores for their values.
 _OPTIONS: Final = {
     "aws_temp_credentials": {
@@ -80,7 +81,7 @@ class Credentials(AnswerModel):
     azure_aad: _Secrets = None
     gcp_oauth_token: _Secrets = None
     # Milliseconds since 1970.
-    expiration_time: int | None = None
+    expiration_time: Annotated[int, Field(ge=0, le=10**14)] | None = None
 
     def lent(self) -> Lent | None:
         """Return them as options of a store. None: there are none."""

@@ -72,7 +72,10 @@ class UnityServer:
     @property
     def token(self) -> str | None:
         """The token, as it is now: a long process may change the environment."""
-        return _setting(self.token_name, self.given) or None
+        token = _setting(self.token_name, self.given).strip()
+        if re.search(r"[^!-~]", token):
+            _refuse(self.token_name, "has a character that no token has")
+        return token or None
 
     @property
     def allows_local_paths(self) -> bool:
@@ -117,7 +120,7 @@ class UnityServer:
         for pause in (*pauses, None):
             try:
                 status, text = self._sent(path, sent)
-            except _TooMuchError as error:
+            except TooMuchError as error:
                 failure.invalid(self.endpoint, str(error))
             except (OSError, http.client.HTTPException, ValueError) as error:
                 if pause is None or isinstance(error, ValueError):  # ValueError: of a header or the address
@@ -148,14 +151,14 @@ class UnityServer:
         if body is not None:
             headers["Content-Type"] = "application/json"
         connection = _connection(self.endpoint, uses_proxy=not self.is_loopback)
-        with closing(connection), _watched(connection):
+        with closing(connection), watched(connection, _TOTAL_SECONDS):
             connection.request("GET" if body is None else "POST", f"{_ROOT}{path}", body, headers)
-            reply = connection.getresponse()
-            text = reply.read(_MAX_BYTES + 1)
+            with connection.getresponse() as reply:
+                status, text = reply.status, reply.read(_MAX_BYTES + 1)
         if len(text) > _MAX_BYTES:
             msg = f"its answer has more than {_MAX_BYTES >> 20} MiB"
-            raise _TooMuchError(msg)
-        return reply.status, text
+            raise TooMuchError(msg)
+        return status, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,13 +304,13 @@ def _shown(error: Exception, token: str | None) -> str:
     return excerpt(first_line(_masked(text, token))).rstrip(".") or type(error).__name__
 
 
-class _TooMuchError(Exception):
+class TooMuchError(Exception):
     """An answer that is larger or slower than any of a real server."""
 
 
 @contextmanager
-def _watched(connection: http.client.HTTPConnection) -> Generator[None]:
-    """Connect, and close the connection of a request that takes too long, however slowly its server answers."""
+def watched(connection: http.client.HTTPConnection, seconds: float) -> Generator[None]:
+    """Connect, and close the connection of a request that takes longer, however slowly its server answers."""
     late, sockets = list[bool](), list[socket.socket]()
 
     def stop() -> None:
@@ -316,7 +319,7 @@ def _watched(connection: http.client.HTTPConnection) -> Generator[None]:
             with suppress(OSError, AttributeError):
                 opened.shutdown(socket.SHUT_RDWR)
 
-    timer = Timer(_TOTAL_SECONDS, stop)
+    timer = Timer(seconds, stop)
     timer.daemon = True
     timer.start()
     try:
@@ -329,8 +332,8 @@ def _watched(connection: http.client.HTTPConnection) -> Generator[None]:
     finally:
         timer.cancel()
     if late:
-        msg = f"its answer took more than {_TOTAL_SECONDS} seconds"
-        raise _TooMuchError(msg)
+        msg = f"its answer took more than {seconds} seconds"
+        raise TooMuchError(msg)
 
 
 def _connection(endpoint: str, *, uses_proxy: bool) -> http.client.HTTPConnection:

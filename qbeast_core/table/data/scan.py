@@ -502,7 +502,7 @@ def _scan_by_polars(
         missing_columns="insert",
         extra_columns="ignore",
         cast_options=_CASTS,
-        **_options_of_store(files.location.storage_options),
+        **store_arguments(files.location.storage_options),
         glob=False,
         hive_partitioning=False,
         row_index_name=_ROW if counts else None,
@@ -623,7 +623,7 @@ _POLARS_NAMES: Final = {
 }
 
 
-def _options_of_store(options: Mapping[str, str]) -> dict[str, Any]:
+def store_arguments(options: Mapping[str, str]) -> dict[str, Any]:
     """Return arguments of a scan. Credentials of a catalog are requested when the scan needs them, and again later."""
     others = options.others if isinstance(options, LentOptions) else options
     # Options of deltalake are all texts: Polars wants this one as a number.

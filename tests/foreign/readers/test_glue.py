@@ -199,5 +199,4 @@ def test_commands_report_refused_names(sales: str, register: Register, reports: 
     assert "a view in AWS Glue" in run_error("show", name, *reports, code=7)
     assert "does not exist in AWS Glue" in run_error("show", f"{name}_none", *reports, code=4)
     assert "glue://database.table" in run_error("show", "glue://sales", code=2)
-    assert "Unity Catalog" in run_error("vacuum", "uc://a.b.c", code=2)
     assert run("--help").output.count("glue://db.table") == 1
