@@ -518,7 +518,7 @@ class MemoryBudgetError(_PathError, MemoryError):
 
     code = "memory-budget"
 
-    def __new__(cls, *args: object, **_: object) -> Self:
+    def __new__(cls, *args: Any, **_: Any) -> Self:
         """Make the error; `MemoryError.__new__` fails for classes with other bases before it."""
         return Exception.__new__(cls, *args)
 

@@ -126,7 +126,7 @@ class UnityServer:
                 if pause is None or isinstance(error, ValueError):  # ValueError: of a header or the address
                     failure.unreachable(self.endpoint, _shown(error, self.token))
             else:
-                if status == 200:
+                if 200 <= status < 300:
                     return text
                 if status in refusals:
                     return status
@@ -140,8 +140,9 @@ class UnityServer:
             return answer.model_validate_json(cast("bytes", text))
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            failure.invalid(self.endpoint, f"{place}: {first['msg']}" if place else first["msg"])
+        # Outside of the handler: the error has the answer, which may have secrets.
+        place = ".".join(map(str, first["loc"]))
+        return failure.invalid(self.endpoint, f"{place}: {first['msg']}" if place else first["msg"])
 
     def _sent(self, path: str, body: bytes | None) -> tuple[int, bytes]:
         """Return the status and the body of an answer."""

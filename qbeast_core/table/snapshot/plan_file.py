@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -253,11 +253,12 @@ class PlanWriter:
         self._revisions.update(files_by_revision(files))
         table = _flattened(files[_curve_order(files, self._indexed)], self._facts.fields)
         if self._writer is None:
+            few_values: Any = ["rules", "revision", "clustering_provider"]  # typed as a flag
             self._writer = pq.ParquetWriter(
                 self._folder / _FILES,
                 table.schema,
                 compression="lz4",
-                use_dictionary=["rules", "revision", "clustering_provider"],
+                use_dictionary=few_values,
                 write_statistics=False,
             )
         self._writer.write_table(table.cast(self._writer.schema), row_group_size=sizing().plan_group_files)

@@ -184,9 +184,13 @@ class Snapshot:
         whole = self.whole or self
         return whole.listed.height + (0 if whole.planned is None else whole.planned.count)
 
-    @cached_property
+    @property
     def some_files(self) -> pl.DataFrame:
         """Some of the live files, and of copies: enough to see how tags are written."""
+        return self._some_files
+
+    @cached_property
+    def _some_files(self) -> pl.DataFrame:
         whole = self.whole or self
         with suppress(PlanUnusable):
             if whole.planned is not None:
