@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -360,3 +362,17 @@ def test_refused_entry_requests_no_credentials(service: GlueService) -> None:
     with pytest.raises(UnsupportedTableError, match="managed"):
         Location.of(NAME, KEYS)
     assert len(service.requests) == 1
+
+
+def test_credentials_of_lake_formation_are_renewed(service: GlueService) -> None:
+    numbers = count(1)
+
+    def lent(_: object) -> dict[str, Any]:
+        return {**VENDED, "AccessKeyId": f"lent-{next(numbers)}", "Expiration": time.time() + 0.3}
+
+    service.replies.update(GetTable=lake(), GetTemporaryGlueTableCredentials=lent)
+    options = Location.of(NAME, KEYS).storage_options
+    assert options["aws_access_key_id"] == "lent-1"
+    time.sleep(0.3)
+    assert options["aws_access_key_id"] == "lent-2"
+    assert [operation for operation, _, _ in service.requests].count("GetTable") == 1
