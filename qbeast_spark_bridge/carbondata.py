@@ -179,9 +179,9 @@ def import_carbondata(
         reader = replace(table.reader, segments=segments)
         return SparkSource(_frame(spark, reader, list(reader.schema), None))
 
-    engine = SparkEngine(spark)
-    result = import_table(opened, target, options, segments=segments, engine=engine, source_of=source_of)
-    plan_views(spark, Location.of(target, storage_options).uri)
+    engine, location = SparkEngine(spark), Location.of(target, storage_options)
+    result = import_table(opened, location, options, segments=segments, engine=engine, source_of=source_of)
+    plan_views(spark, location.uri)
     return replace(result, engine="spark")
 
 

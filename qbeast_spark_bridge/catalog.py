@@ -47,7 +47,7 @@ class View:
         has_plan = spark.catalog.tableExists(name) and _hash_of(spark, name) is not None
         is_cached = has_plan and spark.catalog.isCached(name)
         options = {f"storage.{key}": value for key, value in self.location.options_of_others.items()}
-        rows = spark.read.format("qbeast").options(**options, stale="refuse").load(self.location.uri)
+        rows = spark.read.format("qbeast").options(**options, stale="refuse").load(self.location.name)
         # Sail takes backticks here as a part of the name.
         rows.createOrReplaceTempView(bare if bare.isascii() and bare.isidentifier() else name)
         self.plans.append(_hash_of(spark, name))
@@ -68,10 +68,15 @@ def view_of(name: str, location: Location) -> View:
     """Return the view of a name and a location, to be planned."""
     parts = parts_of(name)
     for view in _VIEWS:
-        if view.parts == parts and view.location == location:
+        if view.parts == parts and _way_to(view.location) == _way_to(location):
             return view
     _VIEWS.append(View(parts, location))
     return _VIEWS[-1]
+
+
+def _way_to(location: Location) -> tuple[object, ...]:
+    """Return what leads to a table, without credentials that a catalog lends: each time they are others."""
+    return location.uri, location.name, location.options_of_others, location.trusts_absolute
 
 
 def find_view(spark: SparkSession, parts: list[str]) -> View | None:
@@ -100,7 +105,7 @@ def located(
     if view is not None and storage_options is None:
         return replace(view.location, trusts_absolute=allow_absolute_paths)
     if view is not None:
-        path = view.location.uri
+        path = view.location.name
     elif name is not None and not may_be_new:
         place = location_of_name(spark, name)
         if place is None:

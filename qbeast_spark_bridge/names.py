@@ -311,7 +311,7 @@ def register_table(
     location = Location.of(path, storage_options)
     load_snapshot(location)  # raises if the path has no table
     quoted_name = quoted_parts(name)
-    if _has_delta(spark):
+    if _has_delta(spark) and not location.is_lent:  # Spark has no credentials of the other catalog
         spark.sql(f"CREATE TABLE IF NOT EXISTS {quoted_name} USING delta LOCATION {_literal(location.uri)}")
         found = location_of_name(spark, name)
         if found is None or Location.of(found, storage_options).uri != location.uri:

@@ -306,6 +306,7 @@ def _rows(
         for number in numbers
         if casts
         and hashes
+        and not planner.snapshot.location.is_lent  # Spark's reader has no credentials of the catalog
         and _can_read(locations[number])
         and number not in planner.hidden_rows.files
         and can_find_columns(planner, number)

@@ -15,6 +15,7 @@ from qbeast_carbondata.reader import PAGE_ROWS, PAGES_AT_ONCE
 from qbeast_carbondata.tables.table import CarbonTable, OnUnreadable, open_carbondata
 from qbeast_core.api.keywords import CommitKeywords
 from qbeast_core.errors import InvalidColumnsError, changed_before, changing, hints_keywords, invalid_argument
+from qbeast_core.io.location import Location
 from qbeast_core.spec.blocks import BlocksDialect
 from qbeast_core.support.process import Resources, callback_of, shows_progress
 from qbeast_core.table.data.expressions import Predicate
@@ -81,7 +82,7 @@ class _CarbonSource:
 
 def import_table(
     table: CarbonTable,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Location,
     options: WriteOptions,
     *,
     segments: WhichSegments,

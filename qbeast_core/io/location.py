@@ -9,7 +9,7 @@ from functools import cached_property
 
 from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.io.address import GLUE, UNITY, is_address, refuse_unsafe_locking, resolve_location
-from qbeast_core.io.catalog.lent import current_options, without_catalog
+from qbeast_core.io.catalog.lent import LentOptions, without_catalog
 from qbeast_core.io.store import LocalStore, Store, checked_options
 from qbeast_core.support.process import require
 
@@ -79,6 +79,11 @@ class Location:
         """What opens the table with `options_of_others`: the address, or its name in a catalog."""
         return self.uri if self.named is None else self.named.name
 
+    @property
+    def is_lent(self) -> bool:
+        """Whether a catalog lends the credentials. Other libraries cannot request them again."""
+        return isinstance(self.storage_options, LentOptions)
+
     def refuse_changes(self) -> None:
         """Raise if the table cannot be changed with these options; call it before any work."""
         refuse_unsafe_locking(self.uri, self.storage_options)
@@ -91,9 +96,9 @@ class Location:
         """The same for equal locations, for caches."""
         return self.uri, self.trusts_absolute, tuple(sorted(self.storage_options.items()))
 
-    def __reduce__(self) -> tuple[type[Location], tuple[str, dict[str, str], bool]]:
+    def __reduce__(self) -> tuple[type[Location], tuple[str, Mapping[str, str], bool]]:
         """Pickle without the store: another process opens its own."""
-        return Location, (self.uri, dict(current_options(self.storage_options)), self.trusts_absolute)
+        return Location, (self.uri, self.storage_options, self.trusts_absolute)
 
 
 def open_store(

@@ -35,6 +35,10 @@ _NO_STORE: Final = (
     "a whole address like https://host:port), and the network"
 )
 _REFUSED: Final = "the store refuses these credentials: check them and their permissions"
+_EXPIRED: Final = (
+    "the credentials have expired: pass new ones, or open the table again, and make frames and views of it again, "
+    "if a catalog lends them"
+)
 _BUSY: Final = "the store is overloaded or has a failure: try again later"
 _LATE: Final = "the store did not respond in time: check the network, or try again later"
 _REASONS: Final = (
@@ -44,8 +48,9 @@ _REASONS: Final = (
     (r"api/token|169\.254\.169\.254|credentials?\b", _NO_CREDENTIALS),
     (r"URL scheme is not allowed", _PLAIN_HTTP),
     (r"dns error|Connection refused|tcp connect|builder error|Executor has crashed", _NO_STORE),
+    (r"ExpiredToken|not valid in the specified time frame", _EXPIRED),
     (r"denied|Unauthorized|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|AuthenticationFailed", _REFUSED),
-    (r"InvalidToken|ExpiredToken|lacked the necessary privileges", _REFUSED),
+    (r"InvalidToken|lacked the necessary privileges", _REFUSED),
     (r"SlowDown|TooManyRequests|status code\W+(?:429|50[0234])\b", _BUSY),
     (r"timed out|RequestTimeout", _LATE),
 )

@@ -2,7 +2,8 @@
 """The table functions of SQL.
 
 Spark calls `analyze` with the constant arguments, in a Python process beside the driver, to get the columns. It passes
-the answer to the one task that calls `eval`. So `analyze` plans, and `eval` only reads.
+the answer to the one task that calls `eval`. So `analyze` finds the table and plans, and `eval` only reads: a name of a
+catalog is not looked up in a task.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 from pyspark.util import PythonEvalType
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.io.location import Location
 from qbeast_spark_bridge.datasource.options import ReadOptions
 from qbeast_spark_bridge.worker.call import use_task_cores
 
@@ -105,20 +107,40 @@ class Changes(ReadsTasks):
         return PlannedRead.of(*change_tasks(snapshot, _constant(since, "since"), None))
 
 
-class History:
+@dataclass
+class FoundTable(AnalyzeResult):
+    """The columns of a function, and the pickled location of its table."""
+
+    location: bytes = b""
+
+
+class ReadsTable:
+    """A function that opens its table in the task."""
+
+    def __init__(self, found: FoundTable) -> None:
+        self._location = found.location
+
+    def _found(self) -> Location:
+        use_task_cores()
+        location: Location = pickle.loads(self._location)  # noqa: S301 -- bytes of our own driver
+        return location
+
+
+class History(ReadsTable):
     """``qbeast_history(path)``: the versions of a table, newest first, see `Table.history`."""
 
     @staticmethod
     def analyze(path: AnalyzeArgument) -> AnalyzeResult:
         """Return the columns of the history."""
-        return AnalyzeResult(_columns(_history(_constant(path, "path"))))
+        location = Location.of(_constant(path, "path"))
+        return FoundTable(_columns(_history(location)), location=pickle.dumps(location))
 
-    def eval(self, path: str) -> Iterator[tuple[Any, ...]]:
+    def eval(self, *_: Any) -> Iterator[tuple[Any, ...]]:
         """Yield a row per version."""
-        yield from _history(path).iter_rows()
+        yield from _history(self._found()).iter_rows()
 
 
-class Estimate:
+class Estimate(ReadsTable):
     """``qbeast_estimate(path, aggregates[, by[, error]])``: the frame of `qbeast.estimate`, with the same defaults."""
 
     @staticmethod
@@ -132,12 +154,15 @@ class Estimate:
         given = {"path": path, "aggregates": aggregates, "by": by, "error": error}
         values = {name: _constant(value, name) for name, value in given.items() if value is not None}
         values.pop("error", None)
-        return AnalyzeResult(_columns(_estimate(**values, sample=_FEWEST)))
+        location = Location.of(values.pop("path"))
+        columns = _columns(_estimate(location, **values, sample=_FEWEST))
+        return FoundTable(columns, location=pickle.dumps(location))
 
     def eval(self, path: str, aggregates: str, by: str = "", error: Any = None) -> Iterator[tuple[Any, ...]]:
         """Yield a row per group."""
+        del path  # found by `analyze`
         options = {} if error is None else {"error": str(error)}
-        yield from _estimate(path, aggregates, by, **options).iter_rows()
+        yield from _estimate(self._found(), aggregates, by, **options).iter_rows()
 
 
 class SampleBatches(ReadsBatches, Sample):
@@ -183,23 +208,25 @@ def _constant(argument: AnalyzeArgument, name: str) -> Any:
     return argument.value
 
 
-def _history(path: str) -> pl.DataFrame:
+def _history(location: Location) -> pl.DataFrame:
     use_task_cores()
     import polars as pl
 
     from qbeast_core.api.table import open_version
 
     # Entries that no commit has are texts: Spark has no values of type void in Arrow.
-    return open_version(path).history().with_columns(pl.col(pl.Null).cast(pl.String))
+    return open_version(location).history().with_columns(pl.col(pl.Null).cast(pl.String))
 
 
-def _estimate(path: str, aggregates: str, by: str = "", **options: Any) -> pl.DataFrame:
+def _estimate(
+    location: Location, aggregates: str, by: str = "", sample: float | None = None, **options: Any
+) -> pl.DataFrame:
     use_task_cores()
     import polars as pl
 
-    from qbeast_core.api.functions import estimate
+    from qbeast_core.api.table import open_version
 
-    frame = estimate(path, aggregates, by=by or None, **options).frame
+    frame = open_version(location).rows(sample=sample).estimate(aggregates, by=by or None, **options).frame
     return frame.with_columns(pl.col(pl.Int128).cast(pl.Int64))  # groups such as id % 3, as in Spark
 
 

@@ -74,8 +74,9 @@ class Lent:
 
 
 class LentOptions(Mapping[str, str]):
-    """Options with credentials that are valid when they are read. Another process gets them as they are now.
+    """Options with credentials that are valid when they are read.
 
+    Another process cannot request others: it gets a dictionary of options that are valid for half of their time or more.
     Threads share it. An error of the catalog is raised only when the credentials have expired.
     """
 
@@ -139,30 +140,32 @@ class LentOptions(Mapping[str, str]):
         return f"{type(self).__name__}({', '.join(self._current.options)})"
 
     def __reduce__(self) -> tuple[type[dict[str, str]], tuple[dict[str, str]]]:
-        return dict, (dict(self.current()),)
+        return dict, (dict(self._fresh(for_others=True).options),)
 
-    def _fresh(self) -> _Timed:
-        if not self._current.is_due(self._clock()):
+    def _fresh(self, *, for_others: bool = False) -> _Timed:
+        if not self._current.is_due(self._clock(), for_others=for_others):
             return self._current
         with self._lock:
             now, current = self._clock(), self._current
-            if current.is_due(now):
+            if current.is_due(now, for_others=for_others):
                 try:
                     self._current = self._timed(self._lend())
                 except QbeastError:
                     if current.has_expired(now):
                         raise
                     later = min(now + _PAUSE_MS, current.lent.expires_ms or 0)
-                    self._current = _Timed(current.lent, current.options, later)
+                    self._current = _Timed(current.lent, current.options, later, later)
             return self._current
 
     def _timed(self, lent: Lent) -> _Timed:
         options = {**self._others, **lent.credentials}
         if lent.expires_ms is None:
-            return _Timed(lent, options, None)
+            return _Timed(lent, options, None, None)
         now = self._clock()
         left = lent.expires_ms - now
-        return _Timed(lent, options, now + (left - min(_EARLY_MS, left // 5) if left > 0 else _PAUSE_MS))
+        if left <= 0:  # the clock of this machine is ahead
+            return _Timed(lent, options, now + _PAUSE_MS, now + _PAUSE_MS)
+        return _Timed(lent, options, lent.expires_ms - min(_EARLY_MS, left // 5), lent.expires_ms - left // 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +173,12 @@ class _Timed:
     lent: Lent = field(repr=False)
     options: Mapping[str, str] = field(repr=False)
     due_ms: int | None
+    # The same for credentials that other processes get.
+    half_ms: int | None
 
-    def is_due(self, now: int) -> bool:
-        return self.due_ms is not None and now >= self.due_ms
+    def is_due(self, now: int, *, for_others: bool) -> bool:
+        due = self.half_ms if for_others else self.due_ms
+        return due is not None and now >= due
 
     def has_expired(self, now: int) -> bool:
         return self.lent.expires_ms is not None and now >= self.lent.expires_ms

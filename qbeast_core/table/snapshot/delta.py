@@ -25,7 +25,6 @@ from qbeast_core.errors import (
     VersionNotFoundError,
     shown_cause,
 )
-from qbeast_core.io.catalog.lent import LentOptions
 from qbeast_core.io.location import Location
 from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store, entries_of, is_folder, reason_of_failure
@@ -116,8 +115,11 @@ class DeltaSource:
 
     @cached_property
     def _read(self) -> LogCopy | None:
-        """The copy of the log that `deltalake` reads, instead of the store of the table."""
-        if self.copy is not None or not _is_lent(self.location):
+        """The copy of the log that `deltalake` reads, instead of the store of the table.
+
+        `deltalake` cannot request credentials of a catalog again, and has no option for those of Google.
+        """
+        if self.copy is not None or not self.location.is_lent:
             return self.copy
         return next(sound_copies(self.store, None), None)
 
@@ -156,7 +158,7 @@ class DeltaSource:
 
         Extra files were removed under another encoding of their path. A checkpoint would make them live again.
         """
-        if _is_lent(self.location):
+        if self.location.is_lent:
             _write_checkpoint(self.location.store, version, files=files)
             return
         with self._held(version) as shared:
@@ -211,7 +213,7 @@ def open_delta(
         copied = _copied(location, hint)
         if copied is not None:
             return copied
-    if _is_lent(location):
+    if location.is_lent:
         return _open_without_broken(location, version, _unreadable(store, version))
     try:
         with delta_errors(store.uri):
@@ -248,14 +250,6 @@ def _open_without_broken(
         "are not there. Restore this file from a copy."
     )
     raise InvalidMetadataError(message) from error
-
-
-def _is_lent(location: Location) -> bool:
-    """Return whether a catalog lends the credentials.
-
-    `deltalake` cannot request them again, and has no option for those of Google. So it reads copies of the log.
-    """
-    return isinstance(location.storage_options, LentOptions)
 
 
 def _unreadable(store: Store, version: int | None) -> QbeastError:
