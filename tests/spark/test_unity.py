@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -22,8 +23,8 @@ from qbeast_spark_bridge.catalog import view_of
 from qbeast_spark_bridge.datasource.functions import Estimate, History
 from qbeast_spark_bridge.datasource.source import QbeastDataSource
 from qbeast_spark_bridge.worker.call import batches_of_task
-from tests.helpers.buckets import new_bucket
-from tests.helpers.unity_service import AWS, TOKEN, serving_unity
+from tests.helpers.lent_keys import Lending, lending
+from tests.helpers.unity_service import TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,152 +32,141 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.helpers.unity_service import UnityService
-
 ROWS = pl.DataFrame({"id": range(500), "x": [n * 7919 % 101 for n in range(500)]})
-_NAMES = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ALLOW_HTTP")
+_NUMBERS = count()
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[UnityService]:
-    with serving_unity() as service:
-        service.credentials = lambda _: AWS
-        yield service
+def running() -> Iterator[Lending]:
+    with lending() as started:
+        yield started
 
 
 @pytest.fixture
-def unity(served: UnityService) -> UnityService:
-    served.operations = {"READ", "READ_WRITE", "PATH_CREATE_TABLE"}
-    served.requests.clear()
-    return served
-
-
-@pytest.fixture(scope="module")
-def bucket(s3_options: dict[str, str]) -> str:
-    return new_bucket(s3_options)
+def lender(running: Lending) -> Lending:
+    """The catalog and the store, without requests and with all grants."""
+    running.seconds = None
+    running.catalog.operations = {"READ", "READ_WRITE", "PATH_CREATE_TABLE"}
+    running.catalog.requests.clear()
+    return running
 
 
 @pytest.fixture
-def store(s3_options: dict[str, str]) -> dict[str, str]:
-    """Options of the store without credentials: those are lent."""
-    return {name: s3_options[name] for name in _NAMES}
+def stored(lender: Lending) -> dict[str, str]:
+    """Options of `format("qbeast")`."""
+    return {f"storage.{key}": value for key, value in lender.options.items()}
 
 
 @pytest.fixture
-def options(unity: UnityService, store: dict[str, str]) -> dict[str, str]:
-    return {**unity.options, **store}
+def place() -> str:
+    """An address where nothing is."""
+    return f"s3://bucket/t{next(_NUMBERS)}"
 
 
 @pytest.fixture
-def stored(options: dict[str, str]) -> dict[str, str]:
-    """The same for `format("qbeast")`."""
-    return {f"storage.{key}": value for key, value in options.items()}
+def name(lender: Lending, place: str) -> str:
+    """The name of a table at this address."""
+    qbeast.write_table(ROWS, place, columns=["id"], cube_size=100, storage_options=lender.own)
+    return lender.catalog.add(f"shop.raw.t{next(_NUMBERS)}", place)
 
 
-@pytest.fixture
-def place(request: pytest.FixtureRequest, bucket: str, s3_options: dict[str, str]) -> str:
-    """The address of a table."""
-    address = f"s3://{bucket}/{request.node.name.partition('[')[0]}"
-    qbeast.write_table(ROWS, address, columns=["id"], cube_size=100, storage_options=s3_options)
-    return address
-
-
-@pytest.fixture
-def name(unity: UnityService, place: str) -> str:
-    """Its name in the catalog."""
-    return unity.add(f"shop.raw.{place.rpartition('/')[2]}", place)
-
-
-def rows_at(place: str, options: dict[str, str]) -> pl.DataFrame:
-    rows = pl.from_arrow(DeltaTable(place, storage_options=options).to_pyarrow_table())
+def rows_at(place: str, lender: Lending) -> pl.DataFrame:
+    rows = pl.from_arrow(DeltaTable(place, storage_options=lender.own).to_pyarrow_table())
     assert isinstance(rows, pl.DataFrame)
     return rows.select("id", "x").sort("id")
 
 
 def test_rows_of_a_name_are_read_by_tasks(
-    spark: SparkSession, name: str, place: str, options: dict[str, str], s3_options: dict[str, str]
+    spark: SparkSession, lender: Lending, name: str, place: str
 ) -> None:
-    expected = rows_at(place, s3_options)
-    rows = bridge.read_table(spark, name, where="x < 50", storage_options=options)
+    expected = rows_at(place, lender)
+    rows = bridge.read_table(spark, name, where="x < 50", storage_options=lender.options)
     assert_frame_equal(
         pl.DataFrame(rows.toArrow()).sort("id"), expected.filter(pl.col("x") < 50), check_row_order=False
     )
-    table = bridge.open_table(spark, name, storage_options=options)
+    table = bridge.open_table(spark, name, storage_options=lender.options)
     assert table.rows("x < 50").count() == rows.count()
     (total,) = table.sql("SELECT sum(x) FROM self").first() or ()
     assert total == expected["x"].sum()
-    sample = qbeast.read_table(place, sample=0.3, storage_options=s3_options)
+    sample = qbeast.read_table(place, sample=0.3, storage_options=lender.own)
     assert sorted(row.id for row in table.read(sample=0.3).select("id").collect()) == sorted(sample["id"])
 
 
-def test_table_is_changed_by_its_name(
-    spark: SparkSession, name: str, place: str, options: dict[str, str], s3_options: dict[str, str]
-) -> None:
+def test_table_is_changed_by_its_name(spark: SparkSession, lender: Lending, name: str, place: str) -> None:
     more = spark.range(500, 520).selectExpr("id", "CAST(1 AS BIGINT) AS x")
-    bridge.write_table(more, name, mode="append", storage_options=options)
-    table = bridge.open_table(spark, name, storage_options=options)
+    bridge.write_table(more, name, mode="append", storage_options=lender.options)
+    table = bridge.open_table(spark, name, storage_options=lender.options)
     assert table.delete("id < 10").rows_deleted == 10
     assert table.update("id >= 510", {"x": "x + 1"}).rows_updated == 10
     assert table.merge(more.where("id >= 515"), on="id").rows_updated == 5
     assert table.optimize(full=True).rows == 510
     added = pl.DataFrame({"id": range(500, 520), "x": [1] * 10 + [2] * 5 + [1] * 5})
-    assert_frame_equal(rows_at(place, s3_options), pl.concat([ROWS[10:], added]))
+    assert_frame_equal(rows_at(place, lender), pl.concat([ROWS[10:], added]))
 
 
-def test_new_table_is_registered_and_replaced(
-    spark: SparkSession,
-    unity: UnityService,
-    bucket: str,
-    options: dict[str, str],
-    s3_options: dict[str, str],
-) -> None:
-    address, name = f"s3://{bucket}/new", "uc://shop.raw.new"
-    rows = spark.range(100).selectExpr("id", "id % 7 AS x")
-    bridge.write_table(rows, address, columns=["id"], register=name, storage_options=options)
-    assert unity.entries["shop.raw.new"]["storage_location"] == address
-    bridge.write_table(rows.where("id < 50"), name, mode="overwrite", storage_options=options)
-    assert rows_at(address, s3_options)["id"].to_list() == list(range(50))
+def test_new_table_is_registered_and_replaced(spark: SparkSession, lender: Lending, place: str) -> None:
+    full_name = f"shop.raw.t{next(_NUMBERS)}"
+    name, rows = f"uc://{full_name}", spark.range(100).selectExpr("id", "id % 7 AS x")
+    bridge.write_table(rows, place, columns=["id"], register=name, storage_options=lender.options)
+    assert lender.catalog.entries[full_name]["storage_location"] == place
+    bridge.write_table(rows.where("id < 50"), name, mode="overwrite", storage_options=lender.options)
+    assert rows_at(place, lender)["id"].to_list() == list(range(50))
 
 
 def test_data_source_reads_writes_and_streams_names(
     spark: SparkSession,
-    unity: UnityService,
+    lender: Lending,
     name: str,
     place: str,
     stored: dict[str, str],
-    s3_options: dict[str, str],
     tmp_path: Path,
 ) -> None:
     bridge.register(spark)
     rows = spark.range(500, 510).selectExpr("id", "CAST(1 AS BIGINT) AS x")
     rows.write.format("qbeast").mode("append").options(**stored).save(name)
     actual = spark.read.format("qbeast").options(**stored, where="id >= 495").load(name)
-    expected = rows_at(place, s3_options)
+    expected = rows_at(place, lender)
     assert sorted(row.id for row in actual.collect()) == expected["id"].to_list()[-15:]
 
     target = f"{place}_copy"
-    qbeast.write_table(ROWS[:1], target, columns=["id"], storage_options=s3_options)
-    other = unity.add("shop.raw.copy", target)
+    qbeast.write_table(ROWS[:1], target, columns=["id"], storage_options=lender.own)
+    other = lender.catalog.add(f"shop.raw.t{next(_NUMBERS)}", target)
     stream = spark.readStream.format("qbeast").options(**stored).load(name)
     writer = stream.writeStream.format("qbeast").options(**stored).trigger(availableNow=True)
     writer.option("checkpointLocation", str(tmp_path)).start(other).awaitTermination()
-    assert len(rows_at(target, s3_options)) == 1 + len(expected)
+    assert len(rows_at(target, lender)) == 1 + len(expected)
 
 
-def test_name_in_sql_is_planned_with_new_credentials(
-    spark: SparkSession, unity: UnityService, name: str, options: dict[str, str]
+def test_name_in_sql_takes_inserts_and_follows_changes(
+    spark: SparkSession, lender: Lending, name: str
 ) -> None:
-    bridge.register_table(spark, name, "lent", storage_options=options)
-    assert view_of("lent", bridge.open_table(spark, name, storage_options=options).snapshot.location).plans
+    bridge.register_table(spark, name, "lent", storage_options=lender.options)
     spark.sql("INSERT INTO lent VALUES (500, 1)").collect()
-    unity.requests.clear()
     bridge.refresh(spark, "lent")
     assert spark.table("lent").count() == 501
-    assert len([path for path in unity.named("POST") if "credentials" in path]) > 1
     assert bridge.open_table(spark, "lent").delete("id < 10").rows_deleted == 10
     assert spark.table("lent").count() == 491
     with pytest.raises(qbeast.InvalidInputError, match="UNITY_ENDPOINT"):  # the name, with these options
         bridge.open_table(spark, "lent", storage_options={"AWS_REGION": "us-east-1"})
+    spark.catalog.dropTempView("lent")
+
+
+def test_refresh_gives_a_name_new_credentials(spark: SparkSession, lender: Lending, name: str) -> None:
+    bridge.register_table(spark, name, "lent", storage_options=lender.options)
+    assert spark.table("lent").count() == 500
+    location = bridge.open_table(spark, "lent").snapshot.location
+    known = [
+        bridge.open_table(spark, name, storage_options=lender.options).snapshot.location for _ in range(2)
+    ]
+    assert view_of("lent", known[0]) is view_of("lent", known[1]) is view_of("lent", location)
+    for key in set(lender.keys.keys) - {"k", location.storage_options["aws_access_key_id"]}:
+        lender.keys.keys[key] = (0.0, True)
+    with pytest.raises(
+        PySparkException, match=r"credentials have expired.*make frames and views of it again"
+    ):
+        spark.table("lent").count()
+    bridge.refresh(spark, "lent")
+    assert spark.table("lent").count() == 500
     spark.catalog.dropTempView("lent")
 
 
@@ -191,17 +181,17 @@ class _WithDelta:
         return getattr(self._spark, name)
 
 
-def test_lent_table_is_no_table_of_delta(spark: SparkSession, name: str, options: dict[str, str]) -> None:
+def test_lent_table_is_no_table_of_delta(spark: SparkSession, lender: Lending, name: str) -> None:
     session: Any = _WithDelta(spark)
-    assert bridge.register_table(session, name, "lent", storage_options=options) == "`lent`"
+    assert bridge.register_table(session, name, "lent", storage_options=lender.options) == "`lent`"
     assert spark.table("lent").count() == 500
     spark.catalog.dropTempView("lent")
 
 
 def test_token_is_not_sent_to_tasks(
-    spark: SparkSession, unity: UnityService, name: str, options: dict[str, str], stored: dict[str, str]
+    spark: SparkSession, lender: Lending, name: str, stored: dict[str, str]
 ) -> None:
-    table = bridge.open_table(spark, name, storage_options=options)
+    table = bridge.open_table(spark, name, storage_options=lender.options)
     source = QbeastDataSource({**stored, "path": name})
     schema = source.schema()
     reader, stream = source.reader(schema), source.streamReader(schema)
@@ -212,8 +202,10 @@ def test_token_is_not_sent_to_tasks(
     sent = [reader, stream, writer, sink, table.rows().tasks(), table.snapshot.location]
     pickles = [cloudpickle.dumps(one) for one in sent]
     pickles += [part.value for part in [*reader.partitions(), *stream.partitions(first, last)]]
-    assert all(b"lent-key" in text for text in pickles)
-    assert not [text for text in pickles if TOKEN.encode() in text or unity.endpoint.encode() in text]
+    assert all(b"lent-" in text for text in pickles)
+    assert not [
+        text for text in pickles if TOKEN.encode() in text or lender.catalog.endpoint.encode() in text
+    ]
 
 
 @pytest.mark.classic  # a client of Connect has no plans
@@ -239,14 +231,9 @@ def test_plans_and_errors_do_not_show_secrets(
 
 
 def test_environment_of_the_driver_has_the_catalog(
-    unity: UnityService,
-    name: str,
-    place: str,
-    store: dict[str, str],
-    s3_options: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
+    lender: Lending, name: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for key, value in {**unity.options, **store}.items():
+    for key, value in lender.options.items():
         monkeypatch.setenv(key, value)
     source = QbeastDataSource({"path": name})
     schema = source.schema()
@@ -254,24 +241,24 @@ def test_environment_of_the_driver_has_the_catalog(
     history = History.analyze(constant(name))
     counts = Estimate.analyze(constant(name), constant("count(*)"))
     tasks = [part.value for part in source.reader(schema).partitions()]
-    for key in unity.options:  # a worker of a cluster does not have these
+    for key in lender.catalog.options:  # a worker of a cluster does not have these
         monkeypatch.delenv(key)
     batches = [batch for task in tasks for batch in batches_of_task(task)]
-    assert sum(batch.num_rows for batch in batches) == len(rows_at(place, s3_options))
+    assert sum(batch.num_rows for batch in batches) == len(rows_at(place, lender))
     assert [row[0] for row in History(history).eval(name)] == [0]
     assert next(iter(Estimate(counts).eval(name, "count(*)")))[0] == 500
 
 
 def test_read_only_credentials_refuse_changes_before_a_job(
-    spark: SparkSession, unity: UnityService, name: str, options: dict[str, str], stored: dict[str, str]
+    spark: SparkSession, lender: Lending, name: str, stored: dict[str, str]
 ) -> None:
-    unity.operations = {"READ"}
-    table = bridge.open_table(spark, name, storage_options=options)
+    lender.catalog.operations = {"READ"}
+    table = bridge.open_table(spark, name, storage_options=lender.options)
     with pytest.raises(qbeast.UnsupportedTableError, match="MODIFY"):
         table.delete("id < 10")
     rows = spark.range(10).selectExpr("id", "id AS x")
     with pytest.raises(qbeast.UnsupportedTableError, match="MODIFY"):
-        bridge.write_table(rows, name, mode="append", storage_options=options)
+        bridge.write_table(rows, name, mode="append", storage_options=lender.options)
     bridge.register(spark)
     with pytest.raises(PySparkException, match="MODIFY"):
         rows.write.format("qbeast").mode("append").options(**stored).save(name)
