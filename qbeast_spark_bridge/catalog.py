@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
 
 from qbeast_core.errors import InvalidInputError, QbeastWarning, TableNotFoundError
+from qbeast_core.io.catalog.lent import lasting_options
 from qbeast_core.io.location import Location
 from qbeast_core.support.process import caller_stacklevel
+from qbeast_spark_bridge.engine.workers import is_connect
 from qbeast_spark_bridge.spark_types import quoted
 
 if TYPE_CHECKING:
@@ -46,8 +48,9 @@ class View:
         bare, name = self.parts[-1], quoted(self.parts[-1])
         has_plan = spark.catalog.tableExists(name) and _hash_of(spark, name) is not None
         is_cached = has_plan and spark.catalog.isCached(name)
-        options = {f"storage.{key}": value for key, value in self.location.options_of_others.items()}
-        rows = spark.read.format("qbeast").options(**options, stale="refuse").load(self.location.name)
+        place, chosen = _for_source(spark, self.location)
+        options = {f"storage.{key}": value for key, value in chosen.items()}
+        rows = spark.read.format("qbeast").options(**options, stale="refuse").load(place)
         # Sail takes backticks here as a part of the name.
         rows.createOrReplaceTempView(bare if bare.isascii() and bare.isidentifier() else name)
         self.plans.append(_hash_of(spark, name))
@@ -77,6 +80,17 @@ def view_of(name: str, location: Location) -> View:
 def _way_to(location: Location) -> tuple[object, ...]:
     """Return what leads to a table, without credentials that a catalog lends: each time they are others."""
     return location.uri, location.name, location.options_of_others, location.trusts_absolute
+
+
+def _for_source(spark: SparkSession, location: Location) -> tuple[str, Mapping[str, str]]:
+    """Return what a data source of the session opens the table with.
+
+    It looks a name up when Spark plans a query or an insert, so that the credentials are new then. But a server of
+    Connect writes the options of requests to its event log, so that it gets no token of a catalog.
+    """
+    if is_connect(spark):
+        return location.uri, lasting_options(location.storage_options)
+    return location.name, location.options_of_others
 
 
 def find_view(spark: SparkSession, parts: list[str]) -> View | None:

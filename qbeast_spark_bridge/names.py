@@ -272,14 +272,15 @@ def register_table(
     session over ``format("qbeast")``, which takes inserts. Spark plans such a view once. If the table has a newer
     version, a query of the name raises an error, and never returns old rows unless the name is cached; `refresh` plans
     the name again. `write_table` and changes of tables opened by `open_table` do so for the names of their session.
-    Either way no file is written.
+    A table whose credentials a catalog lends (``uc://catalog.schema.table``) is always such a view; queries of it need
+    `refresh` once these have expired. Either way no file is written.
 
     Parameters
     ----------
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table.
+        Folder or address of the table, or its name as in `qbeast.open_table`.
     name : str
         Such as ``"db.sales"``; a temporary view has no database, so its name is ``"sales"`` then.
     storage_options : mapping of str to str, optional
@@ -329,10 +330,10 @@ def register_table(
 def refresh(spark: SparkSession, name: str) -> str:
     """Make a name of `register_table` show the newest version of its table.
 
-    It is needed after changes by other programs, by other sessions, and by ``INSERT INTO`` the name: until then a query
-    of the name raises an error. Frames and stored views that were made from the name before have to be made again. A
-    name that is cached (``CACHE TABLE``) is cached again at its next use. Names of a catalog with Delta always show the
-    newest version.
+    It is needed after changes by other programs, by other sessions, and by ``INSERT INTO`` the name, and when
+    credentials that a catalog lent for it have expired: until then a query of the name raises an error. Frames and
+    stored views that were made from the name before have to be made again. A name that is cached (``CACHE TABLE``) is
+    cached again at its next use. Names of a catalog with Delta always show the newest version.
 
     Parameters
     ----------

@@ -225,11 +225,11 @@ def open_table(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder, address or name of the table, the same for executors and this process. A name is one of the catalog, or
-        of `register_table`.
+        Folder, address or name of the table, the same for executors and this process. A name is one of the catalog, of
+        `register_table`, or of Unity Catalog or AWS Glue as in `qbeast.open_table`.
     **keywords
         See `qbeast.OpenKeywords`. Storage options are for this process and the tasks. Configure the access of Spark's
-        own reader, which `read` uses, in Spark.
+        own reader, which `read` uses, in Spark. Files whose credentials a catalog lends are read by tasks.
 
     Returns
     -------

@@ -96,8 +96,8 @@ def write_table(
     df : DataFrame
         The rows, of a classic session or of Spark Connect. Both reads must return the same rows.
     path : str or path-like
-        Folder or address of the table as in `qbeast.write_table`, the same for executors and this process; or the name
-        of a temporary view of `register_table`.
+        Folder, address or name of the table as in `qbeast.write_table`, the same for executors and this process; or the
+        name of a temporary view of `register_table`.
     columns
         See `qbeast.write_table`. Strings with a collation cannot be indexed.
     persist : bool, default False

@@ -161,7 +161,7 @@ class Estimate(ReadsTable):
     def eval(self, path: str, aggregates: str, by: str = "", error: Any = None) -> Iterator[tuple[Any, ...]]:
         """Yield a row per group."""
         del path  # found by `analyze`
-        options = {} if error is None else {"error": str(error)}
+        options: dict[str, Any] = {} if error is None else {"error": str(error)}
         yield from _estimate(self._found(), aggregates, by, **options).iter_rows()
 
 

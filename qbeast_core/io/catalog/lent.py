@@ -76,8 +76,8 @@ class Lent:
 class LentOptions(Mapping[str, str]):
     """Options with credentials that are valid when they are read.
 
-    Another process cannot request others: it gets a dictionary of options that are valid for half of their time or more.
-    Threads share it. An error of the catalog is raised only when the credentials have expired.
+    Threads share it. An error of the catalog is raised only when the credentials have expired. Another process cannot
+    request others: it gets a dictionary with credentials that have half of their time left or more.
     """
 
     __slots__ = ("_clock", "_current", "_lend", "_lock", "_others")
@@ -127,6 +127,10 @@ class LentOptions(Mapping[str, str]):
         """Return the options with these, the same object while they are the same."""
         return self._fresh().options
 
+    def lasting(self) -> dict[str, str]:
+        """Return the options that another process gets."""
+        return dict(self._fresh(for_others=True).options)
+
     def __getitem__(self, key: str) -> str:
         return self.current()[key]
 
@@ -140,7 +144,7 @@ class LentOptions(Mapping[str, str]):
         return f"{type(self).__name__}({', '.join(self._current.options)})"
 
     def __reduce__(self) -> tuple[type[dict[str, str]], tuple[dict[str, str]]]:
-        return dict, (dict(self._fresh(for_others=True).options),)
+        return dict, (self.lasting(),)
 
     def _fresh(self, *, for_others: bool = False) -> _Timed:
         if not self._current.is_due(self._clock(), for_others=for_others):
@@ -192,6 +196,15 @@ def current_options(options: Mapping[str, str]) -> Mapping[str, str]:
     True
     """
     return options.current() if isinstance(options, LentOptions) else options
+
+
+def lasting_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options for another process, with credentials that are valid for half of their time or more.
+
+    >>> lasting_options({"aws_region": "eu-west-1"})
+    {'aws_region': 'eu-west-1'}
+    """
+    return options.lasting() if isinstance(options, LentOptions) else dict(options)
 
 
 def without_catalog(options: Mapping[str, str]) -> dict[str, str]:
