@@ -9,7 +9,7 @@ import pytest
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from tests.helpers.glue_service import ENTRIES, glue_client
+from tests.helpers.glue_service import ENTRIES, glue_client, serving_glue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,4 +64,26 @@ def test_name_of_glue_stands_for_a_path(
     bridge.register(spark)
     stored = {f"storage.{key}": value for key, value in options.items()}
     assert spark.read.format("qbeast").options(**stored).load(name).count() == 50
-    assert len(qbeast.open_table(address, storage_options=options)) == 50
+    bridge.register_table(spark, name, "of_glue", storage_options=options)
+    spark.sql("INSERT INTO of_glue VALUES (7)").collect()
+    bridge.refresh(spark, "of_glue")
+    assert spark.table("of_glue").count() == len(qbeast.open_table(address, storage_options=options)) == 51
+    spark.catalog.dropTempView("of_glue")
+
+
+def test_table_of_lake_formation_is_read_by_tasks(
+    spark: SparkSession, bucket: str, s3_options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"s3://{bucket}/lent"
+    qbeast.write_table(
+        pl.DataFrame({"key": range(100)}), address, columns=["key"], storage_options=s3_options
+    )
+    lent = {"AccessKeyId": "lent", "SecretAccessKey": "key", "SessionToken": "token"}
+    with serving_glue() as service:
+        for name in ("GLUE", "LAKEFORMATION"):
+            monkeypatch.setenv(f"AWS_ENDPOINT_URL_{name}", service.endpoint)
+        of_lake = {"IsRegisteredWithLakeFormation": True, "CatalogId": "123456789012"}
+        entry = {**of_lake, **ENTRIES["athena"](address)}
+        service.replies.update(GetTable={"Table": entry}, GetTemporaryGlueTableCredentials=lent)
+        rows = bridge.read_table(spark, "glue://shop.lent", where="key < 50", storage_options=s3_options)
+    assert sorted(row.key for row in rows.collect()) == list(range(50))
