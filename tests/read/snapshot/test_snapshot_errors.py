@@ -65,7 +65,11 @@ def test_messages_are_sorted_by_user_action(report: str, expected: type[Exceptio
             "credentials are missing",
         ),
         ("Generic S3 error ... 403 Forbidden: InvalidAccessKeyId", "refuses these credentials"),
-        ("Generic S3 error ... <Code>ExpiredToken</Code>", "refuses these credentials"),
+        ("Generic S3 error ... <Code>ExpiredToken</Code>", "the credentials have expired"),
+        (
+            "... 403 Forbidden: <Code>AuthenticationFailed</Code> Signature not valid in the specified time frame",
+            "the credentials have expired",
+        ),
         ("Generic Azure error: the caller lacked the necessary privileges", "refuses these credentials"),
     ],
 )
