@@ -59,24 +59,27 @@ def stored(lender: Lending, place: str) -> pl.DataFrame:
     return pl.DataFrame(DeltaTable(place, storage_options=lender.own).to_pyarrow_table()).sort("id")
 
 
-def test_table_of_another_writer_is_converted_and_changed(lender: Lending, place: str) -> None:
+def test_table_of_another_writer_is_converted(lender: Lending, place: str) -> None:
     write_deltalake(place, ROWS, storage_options=lender.own)
     name, options = lender.catalog.add("shop.raw.theirs", place), lender.options
     assert qbeast.convert_table(name, ["id"], storage_options=options).committed
     qbeast.write_table(OTHERS, name, mode="append", storage_options=options)
-    table = qbeast.open_table(name, storage_options=options)
+    assert stored(lender, place).select("id", "x").equals(pl.concat([ROWS, OTHERS]))
+    assert qbeast.read_table(name, where="id >= 200", storage_options=options).height == 200
+    assert qbeast.table_exists(name, storage_options=options)
+
+
+def test_table_is_changed_by_name(lender: Lending, sales: str, place: str) -> None:
+    table = qbeast.open_table(sales, storage_options=lender.options)
     assert (table.uri, table.delete("id < 100").rows_deleted) == (place, 100)
     table.update("id = 150", {"x": -1})
     table.merge(ROWS.head(3), on=["id"])
     table.optimize(full=True)
-    expected = pl.concat([ROWS, OTHERS]).filter(pl.col("id") >= 100)
-    expected = pl.concat([expected, ROWS.head(3)]).with_columns(
+    expected = pl.concat([ROWS.filter(pl.col("id") >= 100), ROWS.head(3)]).with_columns(
         x=pl.when(pl.col("id") == 150).then(-1).otherwise("x")
     )
     assert stored(lender, place).select("id", "x").equals(expected.sort("id"))
-    assert qbeast.read_table(name, where="id >= 200", storage_options=options).height == 200
-    assert qbeast.table_exists(name, storage_options=options)
-    assert set(lender.keys.used) >= {"lent-0"}
+    assert any(key.startswith("lent") for key in lender.keys.used)
 
 
 def test_one_call_looks_a_name_up_once(lender: Lending, sales: str) -> None:
