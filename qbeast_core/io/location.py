@@ -9,7 +9,7 @@ from functools import cached_property
 
 from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.io.address import GLUE, UNITY, is_address, refuse_unsafe_locking, resolve_location
-from qbeast_core.io.catalog.lent import LentOptions, without_catalog
+from qbeast_core.io.catalog.lent import Found, LentOptions, without_catalog
 from qbeast_core.io.store import LocalStore, Store, checked_options
 from qbeast_core.support.process import require
 
@@ -57,8 +57,9 @@ class Location:
         uri = resolve_location(path)
         if not uri.startswith((GLUE, UNITY)):
             return Location(uri, without_catalog(checked), allow_absolute_paths)
-        address, options, read_only = _find(uri, checked)
-        return Location(address, options, allow_absolute_paths, Named(uri, checked, read_only))
+        found = _find(uri, checked)
+        named = Named(uri, checked, found.read_only)
+        return Location(found.uri, found.storage_options, allow_absolute_paths, named)
 
     @cached_property
     def store(self) -> Store:
@@ -92,9 +93,9 @@ class Location:
             raise UnsupportedTableError(msg, path=self.named.name, feature="read-only credentials")
 
     @property
-    def key(self) -> tuple[str, bool, tuple[tuple[str, str], ...]]:
+    def key(self) -> tuple[object, ...]:
         """The same for equal locations, for caches."""
-        return self.uri, self.trusts_absolute, tuple(sorted(self.storage_options.items()))
+        return self.uri, self.name, self.trusts_absolute, tuple(sorted(self.storage_options.items()))
 
     def __reduce__(self) -> tuple[type[Location], tuple[str, Mapping[str, str], bool]]:
         """Pickle without the store: another process opens its own."""
@@ -115,16 +116,13 @@ def open_store(
     return Location.of(uri, storage_options, allow_absolute_paths=allow_absolute_paths).store
 
 
-def _find(name: str, storage_options: Mapping[str, str]) -> tuple[str, Mapping[str, str], str | None]:
-    """Return the address of a table in a catalog, the options to open it, and why it cannot be changed."""
+def _find(name: str, storage_options: Mapping[str, str]) -> Found:
     # Loaded for names only: an HTTP client, and boto3.
     if name.startswith(UNITY):
         from qbeast_core.io.catalog import unity  # noqa: PLC0415
 
-        found = unity.find_table(name, storage_options)
-    else:
-        require("boto3", "a name of AWS Glue")
-        from qbeast_core.io.catalog import glue  # noqa: PLC0415
+        return unity.find_table(name, storage_options)
+    require("boto3", "a name of AWS Glue")
+    from qbeast_core.io.catalog import glue  # noqa: PLC0415
 
-        found = glue.find_table(name, storage_options)
-    return found.uri, found.storage_options, found.read_only
+    return glue.find_table(name, storage_options)
