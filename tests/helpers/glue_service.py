@@ -6,12 +6,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import Thread
 from typing import Any
 
-from werkzeug.serving import WSGIRequestHandler, make_server
-
 from tests.helpers.buckets import client
+from tests.helpers.wsgi import serving
 
 __all__ = ["ENTRIES", "GlueService", "glue_client", "serving_glue"]
 
@@ -110,22 +108,9 @@ class GlueService:
         return [json.dumps(document).encode()]
 
 
-class _Silent(WSGIRequestHandler):
-    def log_request(self, *_: object) -> None:
-        """Print nothing."""
-
-
 @contextmanager
 def serving_glue() -> Iterator[GlueService]:
     """Run a server on the loopback address."""
     service = GlueService()
-    server = make_server("127.0.0.1", 0, service.answer, request_handler=_Silent)
-    service.endpoint = f"http://127.0.0.1:{server.server_port}"
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with serving(service.answer) as service.endpoint:
         yield service
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -70,6 +70,14 @@ class Lending:
             "expiration_time": None if until is None else int(until * 1000),
         }
 
+    def reset(self) -> Lending:
+        """Forget requests, and grant all again."""
+        self.seconds = None
+        self.catalog.operations = {"READ", "READ_WRITE", "PATH_CREATE_TABLE"}
+        self.catalog.replies.clear()
+        self.catalog.requests.clear()
+        return self
+
     @property
     def own(self) -> dict[str, str]:
         """Options of the store with its own key."""

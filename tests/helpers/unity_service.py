@@ -6,12 +6,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import Thread
 from typing import Any
 from urllib.parse import unquote
 from uuid import uuid4
 
-from werkzeug.serving import WSGIRequestHandler, make_server
+from tests.helpers.wsgi import serving
 
 __all__ = ["AWS", "AZURE", "GCP", "NONE", "STATIC", "UnityService", "serving_unity"]
 
@@ -141,22 +140,9 @@ class UnityService:
         return 200, self.entries[full_name]
 
 
-class _Silent(WSGIRequestHandler):
-    def log_request(self, *_: object) -> None:
-        """Print nothing."""
-
-
 @contextmanager
 def serving_unity() -> Iterator[UnityService]:
     """Run a server."""
     service = UnityService()
-    server = make_server("127.0.0.1", 0, service, threaded=True, request_handler=_Silent)
-    service.endpoint = f"http://127.0.0.1:{server.server_port}"
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with serving(service, threaded=True) as service.endpoint:
         yield service
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

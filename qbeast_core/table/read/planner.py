@@ -147,6 +147,13 @@ class Planner:
         return self._other_columns.get(int(table.revision_of[number])) if self._other_columns else None
 
     @property
+    def moves_rows(self) -> bool:
+        """Whether live files have weights by other columns than those of the newest revision; no tag is decoded."""
+        return self.hashes_differ and not self._other_columns.keys().isdisjoint(
+            self.snapshot.revisions_without(())
+        )
+
+    @property
     def has_other_weights(self) -> BoolArray:
         """Files whose rows have weights by other columns than those of the newest revision, shape (files,)."""
         return np.isin(self.blocks.revision_of, list(self._other_columns))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias
+from weakref import WeakSet
 
 import numpy as np
 import polars as pl
@@ -49,6 +50,7 @@ from qbeast_core.table.read.planner import (
 )
 from qbeast_core.table.read.tasks import read_scans
 from qbeast_core.table.snapshot.hidden_rows import UNKNOWN, logged_counts
+from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _Source: TypeAlias = Callable[
     [list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]
@@ -67,9 +69,9 @@ _HIDDEN: Final = (own_column("rows"), own_column("never"))
 
 # Expected rows: with 20 independent rows, a sample is empty once in half a billion times.
 _MIN_EXPECTED: Final = 20
-# A sample is uneven if it has so many more or fewer of the expected rows.
+# A sample is uneven if its size differs from the expected one by this share,
 _UNEVEN: Final = 0.2
-# And by so many standard deviations.
+# and by this number of standard deviations.
 _CERTAIN: Final = 5
 
 
@@ -274,14 +276,20 @@ def warn_of_sample(planner: Planner, sample: Sample | None, *, opens: bool = Fal
     warnings.warn(message, EmptySampleWarning, stacklevel=caller_stacklevel())
 
 
+# Versions whose samples were checked.
+_CHECKED: Final[WeakSet[Snapshot]] = WeakSet()
+
+
 def _warn_if_uneven(planner: Planner, sample: Sample, rows: int) -> None:
     """Warn if a sample of a table of some rows has another size by the index: a reindex has moved a part of the rows.
 
     The rows of a block have weights between its bounds. Optimize moves whole files, which do not have the rows of all
     weights, to other weights.
     """
-    if not planner.hashes_differ:
+    snapshot = planner.snapshot
+    if snapshot in _CHECKED or not planner.moves_rows:
         return
+    _CHECKED.add(snapshot)  # once for a version: the tags of all its files are decoded
     weights, found, counted = planner.weights_of(sample), 0.0, 0
     for part in planner.parts(None):
         table, uneven = part.blocks, part.has_other_weights

@@ -141,7 +141,7 @@ class PlannedFiles:
         } - {NO_REVISION}
 
     def refuse_many(self, files: int, uri: str) -> None:
-        """Raise if the metadata of so many files does not fit into memory, before it is read."""
+        """Raise if the metadata of a number of files does not fit into memory, before it is read."""
         _refuse_many(files, self.plan.bytes_per_file * _COPIES_OF_FILES, uri)
 
     def matching(self, node: Node) -> I64Array:

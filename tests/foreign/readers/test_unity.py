@@ -34,11 +34,7 @@ def running() -> Iterator[Lending]:
 @pytest.fixture
 def lender(running: Lending) -> Lending:
     """The catalog and the store, without requests and with all grants."""
-    running.seconds = None
-    running.catalog.operations = {"READ", "READ_WRITE", "PATH_CREATE_TABLE"}
-    running.catalog.replies.clear()
-    running.catalog.requests.clear()
-    return running
+    return running.reset()
 
 
 @pytest.fixture
